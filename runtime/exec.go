@@ -141,13 +141,14 @@ func (e *execution) hungUp() {
 	}
 }
 
-// closeInput ends the command's input, here and with PID 1, which holds a copy.
+// closeInput ends the command's input, here and with PID 1, which holds a copy. A command
+// that ended before this daemon has no process.
 func (e *execution) closeInput() error {
 	e.mu.Lock()
 	ended, proc := e.inputEnd, e.proc
 	e.inputEnd = true
 	e.mu.Unlock()
-	if ended {
+	if ended || proc == nil {
 		return nil
 	}
 	return errors.Join(e.hangUpInput(), proc.CloseStdin())

@@ -211,7 +211,7 @@ func TestTrafficTellsOfGaps(t *testing.T) {
 	id := f.session(t, plan.CreateRequest{}).ID
 	read := func() (list []TrafficEntry) {
 		t.Helper()
-		if err := f.Traffic(callerContext(t), id, false, func(e TrafficEntry) error { list = append(list, e); return nil }); err != nil {
+		if err := f.Traffic(callerContext(t), id, "", false, func(e TrafficEntry) error { list = append(list, e); return nil }); err != nil {
 			t.Fatal(err)
 		}
 		return list

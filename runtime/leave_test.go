@@ -212,7 +212,7 @@ func TestLeaveEndsCalls(t *testing.T) {
 			return nil, f.Logs(ctx, id, LogOptions{Exec: "1", Follow: true}, &out, io.Discard)
 		},
 		"traffic": func() (*Result, error) {
-			return nil, f.Traffic(ctx, id, true, func(TrafficEntry) error { return nil })
+			return nil, f.Traffic(ctx, id, "", true, func(TrafficEntry) error { return nil })
 		},
 	} {
 		go func() { r, err := call(); ended <- end{what, r, err} }()

@@ -132,9 +132,10 @@ func (m *Manager) specFor(ctx context.Context, q PolicyQuery) (netns.Mode, polic
 }
 
 // Traffic calls yield with each attempt of a sandbox to reach something, the
-// oldest first, and with follow goes on until the sandbox is gone or ctx ends. Where
-// entries are no longer kept, one says so that is no attempt.
-func (m *Manager) Traffic(ctx context.Context, ref string, follow bool, yield func(TrafficEntry) error) error {
+// oldest first, and with follow goes on until the sandbox is gone or ctx ends. It begins
+// after the entry whose cursor is since. Where entries are no longer kept, one says so
+// that is no attempt.
+func (m *Manager) Traffic(ctx context.Context, ref, since string, follow bool, yield func(TrafficEntry) error) error {
 	s, err := m.find(ctx, ref)
 	if err != nil {
 		return err
@@ -147,7 +148,10 @@ func (m *Manager) Traffic(ctx context.Context, ref string, follow bool, yield fu
 	}
 	ctx, stop := m.untilHandOver(ctx, s)
 	defer stop()
-	var c traffic.Cursor
+	c, err := m.opts.Traffic.Begin(s.id, since)
+	if err != nil {
+		return err
+	}
 	for {
 		next, over := m.opts.Traffic.Next(s.id), s.isOver() // before it is looked at
 		entries, gone, err := m.opts.Traffic.Entries(s.id, &c)

@@ -11,6 +11,7 @@ import (
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/traffic"
 )
 
 // network serves NetworkService.
@@ -55,7 +56,7 @@ func (n network) Traffic(ctx context.Context, req *connect.Request[caissonv1.Tra
 	if err := checkRef("ref", req.Msg.Ref); err != nil {
 		return fail(err)
 	}
-	return fail(n.runtime.Traffic(ctx, req.Msg.Ref, req.Msg.Follow, func(e runtime.TrafficEntry) error {
+	return fail(n.runtime.Traffic(ctx, req.Msg.Ref, req.Msg.Since, req.Msg.Follow, func(e runtime.TrafficEntry) error {
 		return stream.Send(trafficPB(e))
 	}))
 }
@@ -105,9 +106,13 @@ func egressPB(c *runtime.EgressCounters) *caissonv1.Egress {
 }
 
 func trafficPB(e runtime.TrafficEntry) *caissonv1.TrafficResponse {
+	cursor := ""
+	if e.Kind != traffic.Gap {
+		cursor = e.Cursor.String()
+	}
 	return &caissonv1.TrafficResponse{
 		Time: timestamp(e.Time), Kind: string(e.Kind), Verdict: e.Verdict, Name: e.Name, Port: uint32(e.Port), Type: e.Type, Address: e.Address,
 		Rule: e.Rule, Code: string(e.Code), Reason: e.Reason, SentBytes: e.Sent, ReceivedBytes: e.Received,
-		Duration: durationpb.New(e.Duration), Skipped: e.Skipped, Peer: e.Peer, SandboxId: e.Sandbox,
+		Duration: durationpb.New(e.Duration), Skipped: e.Skipped, Peer: e.Peer, SandboxId: e.Sandbox, Cursor: cursor,
 	}
 }

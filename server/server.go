@@ -95,7 +95,7 @@ type Network interface {
 	CheckPolicy(ctx context.Context, q runtime.PolicyQuery, target string, addresses []netip.Addr) (runtime.PolicyVerdict, error)
 	ExplainPolicy(ctx context.Context, q runtime.PolicyQuery) (runtime.PolicyView, error)
 	LearnPolicy(ctx context.Context, ref string) (*runtime.Learned, error)
-	Traffic(ctx context.Context, ref string, follow bool, yield func(runtime.TrafficEntry) error) error
+	Traffic(ctx context.Context, ref, since string, follow bool, yield func(runtime.TrafficEntry) error) error
 }
 
 // System says what the daemon and its host are.

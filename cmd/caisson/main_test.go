@@ -236,7 +236,7 @@ func sample() *servertest.Fake {
 			}
 			return v, nil
 		},
-		OnTraffic: func(string, bool) ([]runtime.TrafficEntry, error) {
+		OnTraffic: func(string, string, bool) ([]runtime.TrafficEntry, error) {
 			return []runtime.TrafficEntry{
 				{Time: time.Unix(1_760_000_000, 0), Kind: "lookup", Verdict: "refused", Name: "x.bad.example", Type: "A", Code: sbxerr.EgressDenied, Reason: "denied", Skipped: 3, Sandbox: "abcdefghijklmnopqrstuvwxyz"},
 				{Time: time.Unix(1_760_000_001, 0), Kind: "connection", Verdict: "allowed", Name: "a.example", Port: 443, Address: "192.0.2.7", Rule: "allow a.example", Sent: 10, Received: 20, Duration: 1500 * time.Microsecond},
@@ -408,7 +408,7 @@ func TestNoLog(t *testing.T) {
 	for mode, warned := range map[string]bool{"none": true, "bridge": false, "allow": false} {
 		f := &servertest.Fake{
 			Details:   map[string]*runtime.Detail{"a": {Info: runtime.Info{ID: "a", Network: mode}}},
-			OnTraffic: func(string, bool) ([]runtime.TrafficEntry, error) { return nil, nil },
+			OnTraffic: func(string, string, bool) ([]runtime.TrafficEntry, error) { return nil, nil },
 		}
 		code, stdout, stderr := invoke(t, f, "", "policy", "log", "--json", "a")
 		if code != 0 || stdout != "" || (stderr != "") != warned || warned && !strings.Contains(stderr, fmt.Sprintf("mode %q", mode)) {

@@ -63,7 +63,7 @@ func TestLearnOfASandboxWarns(t *testing.T) {
 
 // That entries are no longer kept is said, whatever is asked for, and is no entry.
 func TestLogTellsOfGaps(t *testing.T) {
-	fake := &servertest.Fake{OnTraffic: func(string, bool) ([]runtime.TrafficEntry, error) {
+	fake := &servertest.Fake{OnTraffic: func(string, string, bool) ([]runtime.TrafficEntry, error) {
 		return []runtime.TrafficEntry{{Kind: runtime.TrafficGap, Reason: "some are gone"}, {Kind: "lookup", Verdict: "refused", Name: "x.example", Type: "A"}}, nil
 	}}
 	code, stdout, stderr := invoke(t, fake, "", "policy", "log", "agent")

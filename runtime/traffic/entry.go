@@ -26,6 +26,7 @@ const (
 // Entry is one attempt of a sandbox, or to reach it, and what became of it.
 type Entry struct {
 	Sandbox  string        `json:"-"`    // its ID; not kept, as each sandbox has files of its own
+	Cursor   Cursor        `json:"-"`    // where a reader goes on after it; of a gap none
 	Time     time.Time     `json:"time"` // when it began
 	Kind     Kind          `json:"kind"`
 	Verdict  string        `json:"verdict"`           // of proxy.Verdict or dns.Verdict

@@ -2,6 +2,7 @@ package traffic
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
@@ -10,6 +11,35 @@ import (
 
 // Cursor is where a reader of entries stands. The zero Cursor is the begin.
 type Cursor struct{ carried, rest int64 } // positions in the rings
+
+// String returns c as text, which Begin reads, also that of a later daemon.
+func (c Cursor) String() string { return fmt.Sprintf("%d-%d", c.carried, c.rest) }
+
+// Begin returns the cursor of a text; an empty one is the begin. The code is
+// sbxerr.APIUsage where the sandbox has no entry at that place.
+func (l *Log) Begin(sandbox, text string) (c Cursor, err error) {
+	if text == "" {
+		return c, nil
+	}
+	if _, err := fmt.Sscanf(text, "%d-%d", &c.carried, &c.rest); err != nil || c.String() != text || c.carried < 0 || c.rest < 0 {
+		return Cursor{}, noCursor(fmt.Errorf("since is %q", sbxerr.Clip(text)))
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	carried, carriedErr := l.carried(sandbox).end()
+	rest, restErr := l.rest(sandbox).end()
+	if err := errors.Join(carriedErr, restErr); err != nil {
+		return Cursor{}, sbxerr.Wrap(sbxerr.StateDir, "traffic.begin", err)
+	}
+	if c.carried > carried || c.rest > rest {
+		return Cursor{}, noCursor(fmt.Errorf("since is %s, and the last entry has the cursor %s", text, Cursor{carried, rest}))
+	}
+	return c, nil
+}
+
+func noCursor(err error) error {
+	return sbxerr.WithRemedy(sbxerr.APIUsage, "traffic.begin", err, "give the cursor of an entry of this sandbox, or none")
+}
 
 // Gone says what a reader did not get, because it was dropped before.
 type Gone struct {
@@ -23,13 +53,25 @@ func (l *Log) Entries(sandbox string, c *Cursor) ([]Entry, Gone, error) {
 	l.mu.Lock() // no rotation in between
 	defer l.mu.Unlock()
 	var carried, rest []Entry
-	carriedTo, carriedGone, carriedErr := l.carried(sandbox).read(c.carried, func(e Entry) { carried = append(carried, e) })
-	restTo, restGone, restErr := l.rest(sandbox).read(c.rest, func(e Entry) { rest = append(rest, e) })
+	carriedTo, carriedGone, carriedErr := l.carried(sandbox).read(c.carried, func(e Entry, to int64) {
+		e.Cursor.carried = to
+		carried = append(carried, e)
+	})
+	restTo, restGone, restErr := l.rest(sandbox).read(c.rest, func(e Entry, to int64) {
+		e.Cursor.rest = to
+		rest = append(rest, e)
+	})
 	if err := errors.Join(carriedErr, restErr); err != nil {
 		return nil, Gone{}, sbxerr.Wrap(sbxerr.StateDir, "traffic.read", err)
 	}
-	c.carried, c.rest = carriedTo, restTo
-	return merge(carried, rest), goneOf(carriedGone, restGone), nil
+	all := merge(carried, rest)
+	at := *c
+	for i := range all { // each knows its own ring's position
+		at = Cursor{max(at.carried, all[i].Cursor.carried), max(at.rest, all[i].Cursor.rest)}
+		all[i].Cursor = at
+	}
+	*c = Cursor{carriedTo, restTo}
+	return all, goneOf(carriedGone, restGone), nil
 }
 
 // Refused returns what a sandbox was refused since a moment, the oldest first, as far as
@@ -37,7 +79,7 @@ func (l *Log) Entries(sandbox string, c *Cursor) ([]Entry, Gone, error) {
 func (l *Log) Refused(sandbox string, since time.Time) (refused []Entry, err error) {
 	l.mu.Lock() // no rotation in between
 	defer l.mu.Unlock()
-	_, _, err = l.rest(sandbox).read(0, func(e Entry) {
+	_, _, err = l.rest(sandbox).read(0, func(e Entry, _ int64) {
 		if e.Verdict == string(proxy.Refused) && e.Kind != Inbound && !e.over().Before(since) {
 			refused = append(refused, e)
 		}

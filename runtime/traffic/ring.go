@@ -127,11 +127,20 @@ func (r ring) rotate() ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// read calls do with each entry after the position at, and returns the position after
-// the last one. Where entries after at were dropped, gone is what all before the first
+// end is the position after the last entry.
+func (r ring) end() (int64, error) {
+	list, err := r.files()
+	if err != nil || len(list) == 0 {
+		return 0, err
+	}
+	return list[len(list)-1].end(), nil
+}
+
+// read calls do with each entry after the position at, and with the position after that
+// entry. It returns the position after the last one. Where entries after at were dropped, gone is what all before the first
 // that is left come to; else it is nil. A torn last line, of a daemon that was killed,
 // does not count.
-func (r ring) read(at int64, do func(Entry)) (to int64, gone *Counts, err error) {
+func (r ring) read(at int64, do func(e Entry, to int64)) (to int64, gone *Counts, err error) {
 	list, err := r.files()
 	if err != nil {
 		return at, nil, err
@@ -148,7 +157,7 @@ func (r ring) read(at int64, do func(Entry)) (to int64, gone *Counts, err error)
 			at += int64(len(text)) + 1
 			var l line
 			if json.Unmarshal(text, &l) == nil && l.Before == nil {
-				do(l.Entry)
+				do(l.Entry, at)
 			}
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/dns"
 	"github.com/caisson-run/caisson/gateway/proxy"
 )
@@ -296,5 +297,40 @@ func wantCounts(t *testing.T, l *Log, want Counts, when string) {
 	t.Helper()
 	if got, err := l.Counts("a"); err != nil || got != want {
 		t.Errorf("counts %s: %+v, %v, want %+v", when, got, err, want)
+	}
+}
+
+// A reader goes on exactly after any entry, also with a later daemon.
+func TestBegin(t *testing.T) {
+	l, _ := newLog(t)
+	for n := range int64(6) {
+		a := attempt("x.example", n)
+		a.Begun = time.Unix(n, 0)
+		if n%3 == 0 {
+			a.Verdict = proxy.Refused
+		}
+		l.Attempted(a)
+	}
+	all := read(t, l, &Cursor{})
+	if len(all) != 6 {
+		t.Fatalf("%d entries", len(all))
+	}
+	later := New(l.files, l.log)
+	for i, e := range all {
+		c, err := later.Begin("a", e.Cursor.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rest := read(t, later, &c); len(rest) != len(all)-i-1 || len(rest) > 0 && rest[0] != all[i+1] {
+			t.Errorf("after entry %d: %+v, want %+v", i, rest, all[i+1:])
+		}
+	}
+	if c, err := later.Begin("a", ""); err != nil || c != (Cursor{}) {
+		t.Errorf("the begin: %v, %v", c, err)
+	}
+	for _, bad := range []string{"x", "1", "-1-0", "0-999999", "1-2 ", "01-2"} {
+		if c, err := later.Begin("a", bad); sbxerr.Of(err) != sbxerr.APIUsage {
+			t.Errorf("%q: %v, %v", bad, c, err)
+		}
 	}
 }

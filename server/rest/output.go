@@ -50,6 +50,10 @@ func appendString(b []byte, s string) []byte {
 			b = append(b, '\\', c)
 		case '\n':
 			b = append(b, `\n`...)
+		case '\t':
+			b = append(b, `\t`...)
+		case '\r':
+			b = append(b, `\r`...)
 		default:
 			b = append(b, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
 		}

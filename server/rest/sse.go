@@ -19,11 +19,11 @@ const (
 	lastEventID  = "Last-Event-ID"
 	stdoutOffset = "stdout_offset"
 	stderrOffset = "stderr_offset"
-	since        = "since" // the ID of an event
+	since        = "since" // the ID of an event, or the cursor of an attempt
 )
 
 // sse are server-sent events. The ID of each is how much of both streams of a command was
-// sent, or that of an event of the host.
+// sent, that of an event of the host, or the cursor of an attempt to connect.
 type sse struct{ stdout, stderr int64 }
 
 func (*sse) kind() string { return "text/event-stream" }
@@ -37,6 +37,10 @@ func (s *sse) write(w io.Writer, m proto.Message, line []byte) error {
 	case *caissonv1.Event:
 		if e.Id != "" {
 			id = "id: " + e.Id + "\n"
+		}
+	case *caissonv1.TrafficResponse:
+		if e.Cursor != "" {
+			id = "id: " + e.Cursor + "\n"
 		}
 	}
 	name := ""

@@ -50,7 +50,7 @@ func texts(o *caissonv1.Output) []*caissonv1.Output {
 	}
 	head, tail := cutCharacters(o.Data)
 	middle := o.Data[head : len(o.Data)-tail]
-	if len(middle) == 0 || !utf8.Valid(middle) {
+	if len(middle) == 0 || !utf8.Valid(middle) || isControl(middle) {
 		return []*caissonv1.Output{o}
 	}
 	var list []*caissonv1.Output
@@ -66,6 +66,18 @@ func texts(o *caissonv1.Output) []*caissonv1.Output {
 	add(&caissonv1.Output{Text: proto.String(string(middle))}, len(middle))
 	add(&caissonv1.Output{Data: o.Data[len(o.Data)-tail:]}, tail)
 	return list
+}
+
+// isControl reports whether p is mostly control characters, of which each takes six bytes
+// as text in JSON: zeros of an archive, for example.
+func isControl(p []byte) bool {
+	n := 0
+	for _, c := range p {
+		if c < ' ' && c != '\n' && c != '\t' && c != '\r' {
+			n++
+		}
+	}
+	return n > len(p)/2
 }
 
 // cutCharacters returns how many bytes at the beginning of p end a character, and how

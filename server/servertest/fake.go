@@ -51,7 +51,7 @@ type Fake struct {
 	OnWaitEx  func(ctx context.Context, ref, exec string) (runtime.ExecInfo, error)
 	OnPolicy  func(q runtime.PolicyQuery) (runtime.PolicyView, error)
 	OnCheck   func(q runtime.PolicyQuery, target string) (runtime.PolicyVerdict, error)
-	OnTraffic func(ref string, follow bool) ([]runtime.TrafficEntry, error)
+	OnTraffic func(ref, since string, follow bool) ([]runtime.TrafficEntry, error)
 	OnLearn   func(ref string) (*runtime.Learned, error)
 	OnSignal  func(ref, exec string, req runtime.SignalRequest) error
 	OnInput   func(ctx context.Context, ref, exec string, req runtime.InputRequest) (runtime.InputState, error)
@@ -230,11 +230,11 @@ func (f *Fake) LearnPolicy(_ context.Context, ref string) (*runtime.Learned, err
 }
 
 // Traffic implements server.Network.
-func (f *Fake) Traffic(_ context.Context, ref string, follow bool, yield func(runtime.TrafficEntry) error) error {
+func (f *Fake) Traffic(_ context.Context, ref, since string, follow bool, yield func(runtime.TrafficEntry) error) error {
 	if f.OnTraffic == nil {
 		return absent("sandbox", ref)
 	}
-	entries, err := f.OnTraffic(ref, follow)
+	entries, err := f.OnTraffic(ref, since, follow)
 	for _, e := range entries {
 		if err := yield(e); err != nil {
 			return err

@@ -26,7 +26,7 @@ const (
 var pythonPages = map[string]int{
 	"../../README.md": 1,
 	"../../docs/how-to/connect-an-orchestrator.md": 1,
-	"../../sdk/python/README.md":                   6,
+	"../../sdk/python/README.md":                   7,
 }
 
 // python is an environment with nothing but the package.
@@ -205,7 +205,7 @@ func pythonOverRestarts(t *testing.T, p *python) {
 			t.Error(err)
 		}
 	}
-	if err := <-ended; err != nil || restarts < 9 {
+	if err := <-ended; err != nil || restarts < 22 {
 		t.Errorf("%v after %d restarts\n%s", err, restarts, text.String())
 	}
 	d.AwaitNoSandbox(t)

@@ -170,7 +170,7 @@ func testTypeScriptKill(t *testing.T, app string) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "node", "kill.mjs")
 	cmd.Dir, cmd.Env = app, nodeEnv(d)
-	killAsAsked(t, d, cmd, 2)
+	killAsAsked(t, d, cmd, 16)
 }
 
 // killAsAsked runs a program that says when the daemon is to be killed and launched, and ends

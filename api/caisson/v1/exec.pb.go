@@ -942,7 +942,7 @@ type Output struct {
 	// Instead of data: this many bytes are not kept any more. They count in the
 	// offsets.
 	Skipped int64 `protobuf:"varint,3,opt,name=skipped,proto3" json:"skipped,omitempty"`
-	// Instead of data, on the lines of plain HTTP alone: bytes that are valid UTF-8.
+	// Instead of data, on the lines of plain HTTP alone: valid UTF-8 that is not mostly control characters.
 	Text          *string `protobuf:"bytes,4,opt,name=text,proto3,oneof" json:"text,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -612,6 +612,7 @@ type TrafficRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
 	Follow        bool                   `protobuf:"varint,2,opt,name=follow,proto3" json:"follow,omitempty"` // until the sandbox has ended
+	Since         string                 `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`    // begin after the entry with this cursor; empty: the oldest that is kept
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -660,6 +661,13 @@ func (x *TrafficRequest) GetFollow() bool {
 	return false
 }
 
+func (x *TrafficRequest) GetSince() string {
+	if x != nil {
+		return x.Since
+	}
+	return ""
+}
+
 // TrafficResponse is one attempt and what became of it.
 type TrafficResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -684,6 +692,7 @@ type TrafficResponse struct {
 	Skipped       uint64               `protobuf:"varint,14,opt,name=skipped,proto3" json:"skipped,omitempty"` // attempts before this one that have no record
 	Peer          string               `protobuf:"bytes,15,opt,name=peer,proto3" json:"peer,omitempty"`        // of inbound: the address and port that it came from
 	SandboxId     string               `protobuf:"bytes,17,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	Cursor        string               `protobuf:"bytes,18,opt,name=cursor,proto3" json:"cursor,omitempty"` // for since; it outlives the daemon; empty of a gap
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -830,6 +839,13 @@ func (x *TrafficResponse) GetSandboxId() string {
 	return ""
 }
 
+func (x *TrafficResponse) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
 var File_caisson_v1_network_proto protoreflect.FileDescriptor
 
 const file_caisson_v1_network_proto_rawDesc = "" +
@@ -878,10 +894,11 @@ const file_caisson_v1_network_proto_rawDesc = "" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\"G\n" +
 	"\x13LearnPolicyResponse\x12\x14\n" +
 	"\x05rules\x18\x01 \x03(\tR\x05rules\x12\x1a\n" +
-	"\bwarnings\x18\x02 \x03(\tR\bwarnings\"@\n" +
+	"\bwarnings\x18\x02 \x03(\tR\bwarnings\"V\n" +
 	"\x0eTrafficRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x16\n" +
-	"\x06follow\x18\x02 \x01(\bR\x06followJ\x04\b\x03\x10\x04\"\xd5\x03\n" +
+	"\x06follow\x18\x02 \x01(\bR\x06follow\x12\x14\n" +
+	"\x05since\x18\x04 \x01(\tR\x05sinceJ\x04\b\x03\x10\x04\"\xed\x03\n" +
 	"\x0fTrafficResponse\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x18\n" +
@@ -901,7 +918,8 @@ const file_caisson_v1_network_proto_rawDesc = "" +
 	"\askipped\x18\x0e \x01(\x04R\askipped\x12\x12\n" +
 	"\x04peer\x18\x0f \x01(\tR\x04peer\x12\x1d\n" +
 	"\n" +
-	"sandbox_id\x18\x11 \x01(\tR\tsandboxIdJ\x04\b\x10\x10\x112\xda\x03\n" +
+	"sandbox_id\x18\x11 \x01(\tR\tsandboxId\x12\x16\n" +
+	"\x06cursor\x18\x12 \x01(\tR\x06cursorJ\x04\b\x10\x10\x112\xda\x03\n" +
 	"\x0eNetworkService\x12l\n" +
 	"\vCheckPolicy\x12\x1e.caisson.v1.CheckPolicyRequest\x1a\x1f.caisson.v1.CheckPolicyResponse\"\x1c\x82\xb5\x18\x18\n" +
 	"\x04POST\x12\x10/v1/policy/check\x12t\n" +

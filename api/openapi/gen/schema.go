@@ -64,7 +64,11 @@ func (s schemas) field(f protoreflect.FieldDescriptor) object {
 	case f.IsList():
 		return object{"type": "array", "items": s.value(f)}
 	}
-	return s.value(f)
+	schema := s.value(f)
+	if f.HasOptionalKeyword() && f.Message() == nil {
+		schema["x-optional"] = true // absent differs from zero
+	}
+	return schema
 }
 
 func (s schemas) value(f protoreflect.FieldDescriptor) object {
@@ -79,6 +83,8 @@ func (s schemas) value(f protoreflect.FieldDescriptor) object {
 		return object{"type": "string", "format": "int64"}
 	case protoreflect.Uint64Kind:
 		return object{"type": "string", "format": "uint64"}
+	case protoreflect.DoubleKind:
+		return object{"type": "number", "format": "double"}
 	case protoreflect.BytesKind:
 		return object{"type": "string", "contentEncoding": "base64"}
 	case protoreflect.MessageKind:

@@ -31,6 +31,7 @@ from .codes import (
     State,
 )
 from .errors import CaissonError, CommandFailed
+from .host import HostEvent
 from .types import Event, Exited, FileEvent, FileInfo, Output, ProcessInfo, Result, SandboxInfo, Started
 
 __version__ = "0.1.0"
@@ -54,6 +55,7 @@ __all__ = [
     "FileEvent",
     "FileInfo",
     "FileRights",
+    "HostEvent",
     "ImageNotFound",
     "Limits",
     "NotFound",

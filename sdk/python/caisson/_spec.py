@@ -101,3 +101,16 @@ def sandbox(**options: Any) -> Dict[str, Any]:
         if options.get(name) is not None:
             options[name] = list(options[name])
     return {name: value for name, value in options.items() if value is not None and value != {}}
+
+
+def selection(
+    labels: Optional[Mapping[str, str]],
+    name: Optional[str],
+    session: Optional[str],
+    task: Optional[str],
+    states: Optional[Sequence[str]],
+    older_than: Optional[Seconds],
+) -> Dict[str, Any]:
+    """Returns the query of a selection of sandboxes."""
+    return {"labels": labels, "name": name, "session": session, "task": task, "states": states,
+            "older_than": duration(older_than)}

@@ -128,15 +128,16 @@ def _time(text: str) -> datetime:
     return second + timedelta(microseconds=int((match[2] or "0").ljust(6, "0")[:6]))
 
 
-def _seconds(text: str) -> float:
-    return float(text[:-1])
+def _float(value: Union[str, float]) -> float:
+    """Reads a number, or a duration in seconds such as "1.5s"."""
+    return float(value[:-1] if isinstance(value, str) else value)
 
 
 _SCALARS: Dict[Any, Callable[[Any], Any]] = {
     int: int,
     str: str,
     bool: bool,
-    float: _seconds,
+    float: _float,
     bytes: base64.b64decode,
     datetime: _time,
 }

@@ -340,6 +340,8 @@ class Attempt:
     duration: float = 0.0
     skipped: int = 0
     peer: str = ""
+    cursor: str = ""
+    """A place to begin after."""
 
 
 @dataclass(frozen=True)

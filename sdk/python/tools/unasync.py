@@ -16,6 +16,7 @@ RULES = [
     (re.compile(r"\basync (def|with|for)\b"), r"\1"),
     (re.compile(r"\bawait "), ""),
     (re.compile(r"\bAsyncGenerator\[(.*), None\]"), r"Generator[\1, None, None]"),
+    (re.compile(r"\bCoroutine\[Any, Any, (\w+)\]"), r"\1"),
     (re.compile(r"\bAsync([A-Z]\w*)"), r"\1"),
     (re.compile(r"\bStopAsyncIteration\b"), "StopIteration"),
     (re.compile(r"\b__a(enter|exit|iter|next)__"), r"__\1__"),

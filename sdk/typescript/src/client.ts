@@ -2,9 +2,10 @@ import { Place } from './events.js'
 import { foreground } from './foreground.js'
 import { Transport } from './http.js'
 import { Images } from './images.js'
+import { hostEvents, resumed, type EventOptions } from './resume.js'
 import { reconnect, Sandbox } from './sandbox.js'
 import * as spec from './spec.js'
-import type { Doctor, HostInfo, Result, Version } from './types.js'
+import type { Doctor, HostEvent, HostInfo, Result, Stats, Version } from './types.js'
 import { decode, sandboxPath } from './wire.js'
 
 /** Which daemon a client talks to. */
@@ -43,9 +44,7 @@ export class Client {
 
   /** Returns the sandboxes that have all that is given, the oldest first. */
   async list(options: spec.ListOptions = {}): Promise<Sandbox[]> {
-    const { labels, name, session, task, states, olderThan } = options
-    const query = { labels, name, session, task, states, older_than: spec.duration(olderThan) }
-    const answer = await this.transport.call({ method: 'GET', path: '/v1/sandboxes', query })
+    const answer = await this.transport.call({ method: 'GET', path: '/v1/sandboxes', query: spec.listQuery(options) })
     return decode('ListResponse', answer).sandboxes.map((info) => new Sandbox(this.transport, info))
   }
 
@@ -53,6 +52,24 @@ export class Client {
   async get(ref: string): Promise<Sandbox> {
     const answer = await this.transport.call({ method: 'GET', path: sandboxPath(ref) })
     return new Sandbox(this.transport, decode('Sandbox', answer.sandbox))
+  }
+
+  /** Iterates each second over what the live sandboxes that have all that is given use. */
+  async *stats(options: spec.ListOptions & { signal?: AbortSignal } = {}): AsyncGenerator<Stats> {
+    const { signal } = options
+    const query = spec.listQuery(options)
+    for await (const message of resumed(this.transport, () => ({ method: 'GET', path: '/v1/stats', query, signal }))) {
+      if (message) yield decode('StatsResponse', message)
+    }
+  }
+
+  /**
+   * Iterates over the events of the host that this user may see, the oldest first. `follow`:
+   * it goes on with those to come. If the daemon restarts, an event of the type
+   * "run.caisson.events.lost" says that events may be missing.
+   */
+  events(options: EventOptions = {}): AsyncGenerator<HostEvent> {
+    return hostEvents(this.transport, options)
   }
 
   /** Returns the versions of the daemon and of its engine. */

@@ -90,8 +90,10 @@ export class Collector {
   /** Takes a part of the output in. */
   async add(output: Output): Promise<void> {
     this.keeps[output.type].add(output.data, output.skipped)
-    const callback = output.type === 'stdout' ? this.options.onStdout : this.options.onStderr
-    if (output.text !== '') await callback?.(output.text)
+    const { onStdout, onStderr, onStdoutData, onStderrData } = this.options
+    const [onText, onData] = output.type === 'stdout' ? [onStdout, onStdoutData] : [onStderr, onStderrData]
+    if (onText && output.text !== '') await onText(output.text)
+    if (onData && output.data.length > 0) await onData(output.data)
   }
 
   /** Returns the result with the kept output. */

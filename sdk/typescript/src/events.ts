@@ -1,7 +1,6 @@
 /**
  * The events of a command, and the place of a reader in them.
  */
-import { StringDecoder } from 'node:string_decoder'
 import type { CaissonError } from './errors.js'
 import { lines, type Request, type Transport } from './http.js'
 import type { Schemas, Event, Output } from './types.js'
@@ -9,25 +8,33 @@ import { broken, decode, errorOf, parse, sandboxPath } from './wire.js'
 
 type Stream = Output['type']
 
-// A part of a stream. Of text, the bytes are made when they are asked for.
+// A part of a stream. Text and bytes are made when they are asked for: to read bytes as
+// text that are none takes ten times as long as all else.
 class Part implements Output {
+  private made: string | undefined
+
   constructor(
     readonly type: Stream,
     readonly offset: number,
     readonly skipped: number,
-    readonly text: string,
-    private readonly bytes: Buffer | undefined,
+    private readonly source: string | Buffer,
+    private readonly characters: () => string,
   ) {}
 
+  get text(): string {
+    return (this.made ??= this.characters())
+  }
+
   get data(): Buffer {
-    return this.bytes ?? Buffer.from(this.text)
+    return typeof this.source === 'string' ? Buffer.from(this.source) : this.source
   }
 }
 
+const empty = Buffer.alloc(0)
+
 // Reads the messages of one stream in order.
 class StreamReader {
-  private decoder = new StringDecoder('utf8')
-  private cut = false // the decoder may hold the beginning of a character
+  private begun: Buffer = empty // a character that the last part cut
 
   constructor(
     private readonly type: Stream,
@@ -38,23 +45,48 @@ class StreamReader {
     const offset = Number(message.offset ?? 0)
     if (offset !== this.offset) throw broken(`${this.type} goes on at ${offset} instead of ${this.offset}`)
     const skipped = Number(message.skipped ?? 0)
-    const { text } = message
-    if (skipped === 0 && text !== undefined && !this.cut) {
-      this.offset += Buffer.byteLength(text)
-      return [new Part(this.type, offset, 0, text, undefined)]
+    if (skipped > 0) {
+      const before = this.end()
+      this.offset += skipped
+      return [...before, new Part(this.type, offset, skipped, empty, () => '')]
     }
-    const before = skipped === 0 ? [] : this.end()
-    const data = text === undefined ? Buffer.from(message.data ?? '', 'base64') : Buffer.from(text)
-    this.offset += data.length + skipped
-    this.cut = text === undefined && skipped === 0
-    return [...before, new Part(this.type, offset, skipped, this.decoder.write(data), data)]
+    const { text } = message
+    if (text !== undefined && this.begun.length === 0) {
+      this.offset += Buffer.byteLength(text)
+      return [new Part(this.type, offset, 0, text, () => text)]
+    }
+    const data = Buffer.from(text ?? message.data ?? '', text === undefined ? 'base64' : 'utf8')
+    this.offset += data.length
+    return [new Part(this.type, offset, 0, data, this.join(data))]
+  }
+
+  // Returns the text of the characters that end in data, after the part of one before.
+  private join(data: Buffer): () => string {
+    const whole = this.begun.length === 0 ? data : Buffer.concat([this.begun, data])
+    const end = whole.length - cutAtEnd(whole)
+    this.begun = whole.subarray(end)
+    return () => whole.toString('utf8', 0, end)
   }
 
   /** Returns what a character became that the end of the stream cut. */
   end(): Output[] {
-    const text = this.decoder.end()
-    return text === '' ? [] : [new Part(this.type, this.offset, 0, text, Buffer.alloc(0))]
+    const { begun } = this
+    this.begun = empty
+    return begun.length === 0 ? [] : [new Part(this.type, this.offset, 0, empty, () => begun.toString())]
   }
+}
+
+// Returns how many bytes at the end begin a character that is not whole, as far as they
+// can become one (RFC 3629).
+function cutAtEnd(data: Buffer): number {
+  for (let n = 1; n <= Math.min(3, data.length); n++) {
+    const byte = data[data.length - n] as number
+    if (byte < 0x80) return 0
+    if (byte < 0xc0) continue
+    const length = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : 2
+    return byte >= 0xc2 && byte <= 0xf4 && n < length ? n : 0
+  }
+  return 0
 }
 
 /** The place of a reader in the events of one command. */

@@ -1,37 +1,58 @@
-import type { IncomingMessage } from 'node:http'
 import { copyIn } from './archive/pack.js'
 import { copyOut } from './archive/unpack.js'
 import { FileAbsentError } from './generated/codes.js'
-import { bytes, messages, parts, type Transport } from './http.js'
+import { bytes, parts, type Request, type Transport } from './http.js'
 import { bodyOf } from './input.js'
+import { resumed } from './resume.js'
 import { int64, present, type Data, type Size, size } from './spec.js'
 import type { Copied, CopiedOut, FileEvent, FileInfo, Listing } from './types.js'
 import { broken, decode, filePath, sandboxPath } from './wire.js'
 
-/** The changes below a directory. It is iterated over, and closed at the end. */
+/**
+ * The changes below a directory. It is iterated over, and closed at the end. It goes on when
+ * the daemon restarts: an event of the type "overflow" says that changes may be missing.
+ */
 export class Watch implements AsyncIterable<FileEvent> {
+  private readonly call = new AbortController()
+  private readonly list: AsyncGenerator<Record<string, unknown> | undefined>
+  private closed = false
+
   /** @internal */
   constructor(
-    private readonly response: IncomingMessage,
-    private readonly list: AsyncGenerator<Record<string, unknown>>,
-  ) {}
+    transport: Transport,
+    request: Request,
+    private readonly path: string,
+  ) {
+    const { signal } = request
+    if (signal?.aborted) this.call.abort(signal.reason)
+    signal?.addEventListener('abort', () => this.call.abort(signal.reason), { once: true, signal: this.call.signal })
+    this.list = resumed(transport, () => ({ ...request, signal: this.call.signal }))
+  }
+
+  /** @internal Waits until changes are reported. */
+  async begin(): Promise<void> {
+    for (;;) {
+      const { done, value } = await this.list.next()
+      if (done) throw broken('the watch did not begin')
+      if (value?.ready) return
+    }
+  }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<FileEvent> {
     try {
       for await (const message of this.list) {
-        if (message.event) yield decode('FileEvent', message.event)
+        if (message?.event) yield decode('FileEvent', message.event)
+        else if (message?.ready) yield decode('FileEvent', { path: this.path, type: 'overflow' }) // it began again
       }
     } catch (error) {
-      if (!this.response.destroyed || !this.closed) throw error
+      if (!this.closed) throw error
     }
   }
-
-  private closed = false
 
   /** Ends the watch. */
   close(): void {
     this.closed = true
-    this.response.destroy()
+    this.call.abort()
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -50,7 +71,8 @@ export class Files {
   /** Returns the bytes of a file, or `length` of them from `offset`. */
   async read(path: string, options: { offset?: number; length?: number } = {}): Promise<Buffer> {
     const query = { offset: int64(options.offset), length: int64(options.length) }
-    return bytes(await this.transport.open({ method: 'GET', path: filePath(this.ref, 'files', path), query }))
+    const request = { method: 'GET', path: filePath(this.ref, 'files', path), query } as const
+    return this.transport.repeat(async () => bytes(await this.transport.open(request)))
   }
 
   /** Returns a file as text. */
@@ -119,32 +141,34 @@ export class Files {
   async watch(path: string, options: { recursive?: boolean; signal?: AbortSignal } = {}): Promise<Watch> {
     const { signal, recursive } = options
     const request = { method: 'GET', path: filePath(this.ref, 'watch', path), query: { recursive }, signal } as const
-    const response = await this.transport.open(request)
-    const list = messages(response, signal)
-    const first = await list.next()
-    if (first.done || first.value.ready !== true) {
-      response.destroy()
-      throw broken('the watch did not begin')
-    }
-    return new Watch(response, list)
+    const watch = new Watch(this.transport, request, path)
+    await watch.begin()
+    return watch
   }
 
-  /** Copies the content of a local directory, or one file, into a directory, which is made. */
+  /**
+   * Copies the content of a local directory, or one file, into a directory, which is made.
+   * If the connection breaks, all of it is copied again.
+   */
   async copyIn(source: string, path: string): Promise<Copied> {
     await this.mkdir(path)
-    const request = { method: 'PUT', path: filePath(this.ref, 'archive', path), body: copyIn(source) } as const
-    return decode('CopyInResponse', await this.transport.call(request))
+    const request = { method: 'PUT', path: filePath(this.ref, 'archive', path) } as const
+    const answer = await this.transport.repeat(() => this.transport.once({ ...request, body: copyIn(source) }))
+    return decode('CopyInResponse', answer)
   }
 
   /**
    * Copies the content of a directory, or one file, into a local directory, which is made.
-   * Nothing is written before all has come.
+   * Nothing is written before all has come. If the connection breaks, the copy begins again.
    */
   async copyOut(path: string, target: string, options: { maxBytes?: Size } = {}): Promise<CopiedOut> {
     const query = { max_bytes: size(options.maxBytes) }
-    const response = await this.transport.open({ method: 'GET', path: filePath(this.ref, 'archive', path), query })
-    const copied = await copyOut(parts(response), target)
-    const before = Number(response.trailers['caisson-left-out'] ?? 0)
-    return { ...copied, leftOut: copied.leftOut + before }
+    const request = { method: 'GET', path: filePath(this.ref, 'archive', path), query } as const
+    return this.transport.repeat(async () => {
+      const response = await this.transport.open(request)
+      const copied = await copyOut(parts(response), target)
+      const before = Number(response.trailers['caisson-left-out'] ?? 0)
+      return { ...copied, leftOut: copied.leftOut + before }
+    })
   }
 }

@@ -35,13 +35,23 @@ export class Transport {
   }
 
   /** Makes a call with one answer. It is made again where that is safe. */
-  async call(request: Request): Promise<Record<string, unknown>> {
+  call(request: Request): Promise<Record<string, unknown>> {
+    return this.repeat(() => this.once(request), request.repeatable ?? request.method === 'GET', request.signal)
+  }
+
+  /** Makes a call with one answer. */
+  async once(request: Request): Promise<Record<string, unknown>> {
+    return parse(await text(await this.open(request), request.signal))
+  }
+
+  /** Does work again after a connection broke, or if not `repeatable` where no daemon had a request. */
+  async repeat<T>(work: () => Promise<T>, repeatable = true, signal?: AbortSignal): Promise<T> {
     const retry = this.retry()
     for (;;) {
       try {
-        return parse(await text(await this.open(request), request.signal))
+        return await work()
       } catch (error) {
-        await retry.pause(error, request.repeatable ?? request.method === 'GET', request.signal)
+        await retry.pause(error, repeatable, signal)
       }
     }
   }

@@ -10,6 +10,7 @@ export * from './generated/codes.js'
 export { Images } from './images.js'
 export { Policy } from './policy.js'
 export { Process } from './process.js'
+export type { EventOptions } from './resume.js'
 export { Sandbox } from './sandbox.js'
 export type {
   Command,

@@ -1,4 +1,5 @@
-import { messages, type Transport } from './http.js'
+import type { Transport } from './http.js'
+import { resumed } from './resume.js'
 import type { Attempt, Learned, PolicyLine, Verdict } from './types.js'
 import { decode, sandboxPath } from './wire.js'
 
@@ -31,15 +32,24 @@ export class Policy {
     return decode('LearnPolicyResponse', answer)
   }
 
-  /** Iterates over the attempts to reach something. `follow`: until the sandbox ends. */
-  async *traffic(options: { follow?: boolean; signal?: AbortSignal } = {}): AsyncGenerator<Attempt> {
-    const { signal } = options
-    const response = await this.transport.open({
-      method: 'GET',
-      path: sandboxPath(this.ref, 'traffic'),
-      query: { follow: options.follow },
-      signal,
-    })
-    for await (const message of messages(response, signal)) yield decode('TrafficResponse', message)
+  /**
+   * Iterates over the attempts to reach something, after the one with the cursor `since`.
+   * `follow`: until the sandbox ends. If the daemon restarts, no attempt is missed or comes
+   * twice; one of the kind "gap" says that those under way then may have no entry.
+   */
+  async *traffic(options: { follow?: boolean; since?: string; signal?: AbortSignal } = {}): AsyncGenerator<Attempt> {
+    const { follow, signal } = options
+    const path = sandboxPath(this.ref, 'traffic')
+    let { since } = options
+    for await (const message of resumed(this.transport, () => ({ method: 'GET', path, query: { follow, since }, signal }))) {
+      const attempt = decode('TrafficResponse', message ?? gap())
+      since = attempt.cursor || since
+      yield attempt
+    }
   }
+}
+
+function gap(): object {
+  const reason = 'the connection to the daemon broke: attempts that were under way may have no entry'
+  return { kind: 'gap', time: new Date().toISOString(), reason }
 }

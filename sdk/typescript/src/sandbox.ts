@@ -7,8 +7,8 @@ import { Transport, type Request } from './http.js'
 import { Policy } from './policy.js'
 import { Process, processes } from './process.js'
 import * as spec from './spec.js'
-import type { Event, Port, ProcessInfo, Result, SandboxDetail, SandboxInfo } from './types.js'
-import { broken, decode, sandboxPath } from './wire.js'
+import type { Event, History, Port, ProcessInfo, Result, SandboxDetail, SandboxInfo, SandboxStats } from './types.js'
+import { broken, decode, errorOf, sandboxPath } from './wire.js'
 
 /** Milliseconds for which calls and streams are continued, by default. */
 export const reconnect = 10_000
@@ -135,6 +135,20 @@ export class Sandbox {
     const detail = decode('InspectResponse', await this.transport.call({ method: 'GET', path: sandboxPath(this.id) }))
     if (detail.sandbox) this.info = detail.sandbox
     return detail
+  }
+
+  /** Returns what the sandbox uses. */
+  async stats(): Promise<SandboxStats> {
+    const query = { refs: [this.id], no_stream: true } // a stream of one message
+    const answer = await this.transport.call({ method: 'GET', path: '/v1/stats', query })
+    if (answer.error) throw errorOf(answer)
+    return decode('StatsResponse', answer).sandboxes[0] as SandboxStats
+  }
+
+  /** Returns what the sandbox used over time. */
+  async history(): Promise<History> {
+    const path = sandboxPath(this.id, 'history')
+    return decode('HistoryResponse', await this.transport.call({ method: 'GET', path }))
   }
 
   /** Removes the sandbox. With `force: false`, one that runs is refused. */

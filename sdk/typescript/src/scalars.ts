@@ -9,6 +9,8 @@ type Branded<Name extends string> = string & { readonly [kind]: Name }
 export type Int64 = Branded<'int64'>
 /** A 64-bit number whose absence differs from 0. */
 export type OptionalInt64 = Branded<'int64?'>
+/** A number whose absence differs from 0. */
+export type OptionalNumber = number & { readonly [kind]: 'number?' }
 /** RFC 3339. */
 export type Timestamp = Branded<'timestamp'>
 /** Seconds, such as "1.5s". */
@@ -18,7 +20,7 @@ export type Bytes = Branded<'bytes'>
 
 type Camel<Name extends string> = Name extends `${infer Head}_${infer Tail}` ? `${Head}${Capitalize<Camel<Tail>>}` : Name
 
-type Value<T> = T extends Int64 | OptionalInt64 | Duration
+type Value<T> = T extends Int64 | OptionalInt64 | OptionalNumber | Duration
   ? number
   : T extends Timestamp
     ? Date
@@ -33,7 +35,7 @@ type Value<T> = T extends Int64 | OptionalInt64 | Duration
           : T
 
 // A message, a time and an optional number may be absent. All else has a zero.
-type MayBeAbsent<T> = T extends Timestamp | OptionalInt64
+type MayBeAbsent<T> = T extends Timestamp | OptionalInt64 | OptionalNumber
   ? true
   : T extends string | readonly unknown[]
     ? false

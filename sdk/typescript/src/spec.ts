@@ -5,6 +5,7 @@ import { resolve } from 'node:path'
 import type { Client } from './client.js'
 import type { Duration, Int64 } from './scalars.js'
 import type { Schemas } from './types.js'
+import type { Query } from './wire.js'
 
 /** Text is a script for the shell, a list is the arguments. */
 export type Command = string | readonly string[]
@@ -111,6 +112,9 @@ export interface StartOptions extends ExecOptions {
 export interface OutputOptions {
   onStdout?: (text: string) => void | PromiseLike<void>
   onStderr?: (text: string) => void | PromiseLike<void>
+  /** The bytes, for output that is no text. */
+  onStdoutData?: (data: Uint8Array) => void | PromiseLike<void>
+  onStderrData?: (data: Uint8Array) => void | PromiseLike<void>
   /** Throw CommandFailed unless the exit code is 0. */
   check?: boolean
   /** Bytes of each stream that the result keeps. */
@@ -134,6 +138,11 @@ export interface ListOptions {
   task?: string
   states?: readonly string[]
   olderThan?: Time
+}
+
+/** Returns the query of a selection. */
+export function listQuery({ labels, name, session, task, states, olderThan }: ListOptions): Query {
+  return { labels, name, session, task, states, older_than: duration(olderThan) }
 }
 
 /** What can be changed of a sandbox. `ttl` counts from now; a label with an empty value goes. */

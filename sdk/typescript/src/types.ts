@@ -98,6 +98,18 @@ export interface Learned extends Decoded<Schemas['LearnPolicyResponse']> {}
 /** One attempt of a sandbox to reach something. */
 export interface Attempt extends Decoded<Schemas['TrafficResponse']> {}
 
+/** One event of the host, in the form of CloudEvents 1.0. */
+export interface HostEvent extends Decoded<Schemas['Event']> {}
+
+/** What one sandbox uses. A value that the host does not count is absent. */
+export interface SandboxStats extends Decoded<Schemas['SandboxStats']> {}
+
+/** What sandboxes use at one time. */
+export interface Stats extends Decoded<Schemas['StatsResponse']> {}
+
+/** The use of a sandbox over time, the oldest sample first. */
+export interface History extends Decoded<Schemas['HistoryResponse']> {}
+
 /** One image of the daemon. */
 export interface Image extends Decoded<Schemas['Image']> {}
 

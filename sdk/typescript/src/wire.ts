@@ -42,6 +42,7 @@ const scalars: Record<string, (value: unknown) => unknown> = {
   boolean: (value) => value ?? false,
   Int64: (value) => Number(value ?? 0),
   OptionalInt64: (value) => (value === undefined ? undefined : Number(value)),
+  OptionalNumber: (value) => value,
   Duration: (value) => (value === undefined ? 0 : Number((value as string).slice(0, -1))),
   Timestamp: (value) => (value === undefined ? undefined : new Date(value as string)),
   Bytes: (value) => (value === undefined ? new Uint8Array() : Buffer.from(value as string, 'base64')),

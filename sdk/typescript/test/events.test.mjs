@@ -88,3 +88,15 @@ test('a callback is waited for', async () => {
   for (const event of events) await collector.add(event)
   assert.deepEqual(seen, ['a', 'b'])
 })
+
+test('text in parts of any size reads as the whole does', () => {
+  const all = Buffer.concat([Buffer.from('aü€😀'), Buffer.from([0xff, 0xe2, 0x82, 0x41, 0xf0, 0x9f, 0xc3, 0xed, 0xa0, 0x80, 0xf5, 0x80, 0xe0, 0x80]), Buffer.from('z😀'), Buffer.from([0xf0, 0x9f])])
+  for (const size of [1, 2, 3, 4, 5, 7, 100]) {
+    const place = new Place('box', '1')
+    const lines = []
+    for (let at = 0; at < all.length; at += size) lines.push(data(at, all.subarray(at, at + size)))
+    const events = readAll(place, [...lines, line({ exit: {} })])
+    assert.equal(events.map((event) => event.text ?? '').join(''), all.toString(), `parts of ${size}`)
+    assert.deepEqual(Buffer.concat(events.map((event) => event.data ?? Buffer.alloc(0))), all)
+  }
+})

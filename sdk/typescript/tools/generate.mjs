@@ -10,29 +10,34 @@ const here = (path) => fileURLToPath(new URL(path, import.meta.url))
 const read = (path) => readFileSync(here(`../../../${path}`), 'utf8')
 const head = (of) => `// Made from ${of} by tools/generate.mjs; do not edit.\n`
 
-const scalars = ['Int64', 'OptionalInt64', 'Timestamp', 'Duration', 'Bytes']
+const scalars = ['Int64', 'OptionalInt64', 'OptionalNumber', 'Timestamp', 'Duration', 'Bytes']
 
-// The OpenAPI document does not tell that an absent value differs from 0.
-const optional = new Set(['Result.peak_memory_bytes'])
-
-// Scalars that are strings in JSON, by what the OpenAPI document says of them.
+// Scalars that are strings in JSON or may be absent, by what the OpenAPI document says of them.
 function scalar(schema) {
+  const optional = schema['x-optional'] === true
+  if (optional && (schema.type === 'integer' || schema.type === 'number')) return 'OptionalNumber'
   if (schema.type !== 'string') return undefined
-  if (schema.format === 'int64?') return 'OptionalInt64'
-  if (schema.format === 'int64' || schema.format === 'uint64') return 'Int64'
+  if (schema.format === 'int64' || schema.format === 'uint64') return optional ? 'OptionalInt64' : 'Int64'
   if (schema.format === 'date-time') return 'Timestamp'
   if (schema.contentEncoding === 'base64') return 'Bytes'
   if (schema.pattern?.endsWith('s$')) return 'Duration'
   return undefined
 }
 
+// The callers' messages have no use for the types of what may be absent.
 function schemas() {
-  const { components } = JSON.parse(read('api/openapi/openapi.json'))
-  for (const [message, schema] of Object.entries(components.schemas)) {
-    for (const [name, field] of Object.entries(schema.properties ?? {})) {
-      if (optional.has(`${message}.${name}`)) field.format += '?'
+  const { components, paths } = JSON.parse(read('api/openapi/openapi.json'))
+  const bodies = Object.values(paths).flatMap((path) => Object.values(path).map((call) => call.requestBody ?? {}))
+  const asked = new Set()
+  const visit = (value) => {
+    for (const [, name] of JSON.stringify(value).matchAll(/"#\/components\/schemas\/(\w+)"/g)) {
+      if (asked.has(name)) continue
+      asked.add(name)
+      visit(components.schemas[name])
     }
   }
+  visit(bodies)
+  for (const name of asked) for (const field of Object.values(components.schemas[name].properties ?? {})) delete field['x-optional']
   return components.schemas
 }
 

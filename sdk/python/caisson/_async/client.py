@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 from types import TracebackType
-from typing import List, Mapping, Optional, Sequence, Type, Union
+from typing import AsyncIterator, List, Mapping, Optional, Sequence, Type, Union
 
 from .. import _spec
 from .._events import Collector, Place, TextCallback
 from .._spec import OUTPUT_LIMIT, Command
-from .._wire import Data, Request, Seconds, Size, decode, duration, sandbox_path
+from .._wire import Data, Request, Seconds, Size, decode, sandbox_path
+from ..host import HostEvent, Stats
 from ..types import Doctor, HostInfo, Mount, Result, SandboxDetail, SandboxInfo, Version
 from .http import AsyncTransport
 from .images import AsyncImages
 from .process import AsyncForeground, checked
+from .resume import AsyncResumed, host_events
 from .sandbox import AsyncSandbox
 
 
@@ -95,11 +97,38 @@ class AsyncClient:
 
         name is a pattern such as "build-*", older_than seconds since the creation.
         """
-        query = {"labels": labels, "name": name, "session": session, "task": task, "states": states,
-                 "older_than": duration(older_than)}
+        query = _spec.selection(labels, name, session, task, states, older_than)
         answer = await self.transport.call(Request("GET", "/v1/sandboxes", query))
         infos = [decode(SandboxInfo, each) for each in answer.get("sandboxes", [])]
         return [AsyncSandbox(self.transport, info) for info in infos]
+
+    async def stats(
+        self,
+        labels: Optional[Mapping[str, str]] = None,
+        *,
+        name: Optional[str] = None,
+        session: Optional[str] = None,
+        task: Optional[str] = None,
+        states: Optional[List[str]] = None,
+        older_than: Optional[Seconds] = None,
+    ) -> AsyncIterator[Stats]:
+        """Iterates each second over what the live sandboxes that have all that is given use."""
+        request = Request("GET", "/v1/stats", _spec.selection(labels, name, session, task, states, older_than))
+        async for message in AsyncResumed(self.transport, lambda: request).messages():
+            if message is not None:
+                yield decode(Stats, message)
+
+    def events(
+        self, *, since: str = "", filter: Optional[List[str]] = None, follow: bool = False
+    ) -> AsyncIterator[HostEvent]:
+        """Iterates over the events of the host that this user may see, the oldest first.
+
+        since is the ID of an event to begin after, a time (RFC 3339), or a duration before now
+        ("10m"). filter holds terms such as "type=exec.*" or "sandbox=agent-7". follow goes on
+        with events that are to come. If the daemon restarts, an event of the type host.LOST
+        says that events may be missing.
+        """
+        return host_events(self.transport, since, filter, follow)
 
     async def get(self, ref: str) -> AsyncSandbox:
         """Returns the sandbox of a name, an ID or its unique beginning."""

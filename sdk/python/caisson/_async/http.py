@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 import re
 from types import TracebackType
-from typing import Any, AsyncIterator, Dict, List, Optional, Tuple, Type
+from typing import Any, AsyncIterator, Callable, Coroutine, Dict, List, Optional, Tuple, Type, TypeVar
 
 from .. import _wire
 from .._events import Retry
 from ..errors import CaissonError
 from .io import READ_SIZE, Socket, pieces, sleep
+
+T = TypeVar("T")
 
 MAX_HEADERS = 1000
 MAX_IDLE = 8
@@ -178,13 +180,21 @@ class AsyncTransport:
 
     async def call(self, request: _wire.Request) -> Dict[str, Any]:
         """Makes a call with one answer. It is made again where that is safe."""
+
+        async def once() -> Dict[str, Any]:
+            async with await self.open(request) as response:
+                return _wire.parse(await response.read())
+
+        return await self.repeat(once, request.repeatable)
+
+    async def repeat(self, work: Callable[[], Coroutine[Any, Any, T]], repeatable: bool = True) -> T:
+        """Does work again after a connection broke, or else where no daemon had a request."""
         retry = self.retry()
         while True:
             try:
-                async with await self.open(request) as response:
-                    return _wire.parse(await response.read())
+                return await work()
             except CaissonError as e:
-                pause = retry.pause(e, request.repeatable)
+                pause = retry.pause(e, repeatable)
                 if pause is None:
                     raise
             await sleep(pause)

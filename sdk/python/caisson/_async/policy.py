@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from typing import AsyncIterator, List
 
-from .. import _wire
 from .._wire import Request, decode, sandbox_path
 from ..types import Attempt, Learned, PolicyLine, Verdict
 from .http import AsyncTransport
+from .resume import AsyncResumed
 
 
 class AsyncPolicy:
@@ -33,12 +34,23 @@ class AsyncPolicy:
         """Returns the rules that would have been enough for what was reached."""
         return decode(Learned, await self._transport.call(Request("GET", sandbox_path(self._ref, "learned"))))
 
-    async def traffic(self, *, follow: bool = False) -> AsyncIterator[Attempt]:
-        """Iterates over the attempts to reach something. follow: until the sandbox ends."""
-        request = Request("GET", sandbox_path(self._ref, "traffic"), {"follow": follow})
-        async with await self._transport.open(request) as response:
-            async for line in response.lines():
-                message = _wire.parse(line)
-                if "error" in message:
-                    raise _wire.error_of(message)
-                yield decode(Attempt, message)
+    async def traffic(self, *, follow: bool = False, since: str = "") -> AsyncIterator[Attempt]:
+        """Iterates over the attempts to reach something, after the one with the cursor since.
+
+        follow: until the sandbox ends. If the daemon restarts, no attempt is missed or comes
+        twice; one of the kind "gap" says that those under way then may have no entry.
+        """
+        path, cursor = sandbox_path(self._ref, "traffic"), since
+
+        def request() -> Request:
+            return Request("GET", path, {"follow": follow, "since": cursor})
+
+        async for message in AsyncResumed(self._transport, request).messages():
+            attempt = _gap() if message is None else decode(Attempt, message)
+            cursor = attempt.cursor or cursor
+            yield attempt
+
+
+def _gap() -> Attempt:
+    reason = "the connection to the daemon broke: attempts that were under way may have no entry"
+    return Attempt(time=datetime.now(timezone.utc), kind="gap", reason=reason)

@@ -14,36 +14,41 @@ from .. import _archive, _wire
 from .._wire import Data, Request, decode, file_path, pieces_of, sandbox_path
 from ..codes import FileAbsent
 from ..types import Copied, FileEvent, FileInfo, Listing
-from .http import Response, Transport
+from .http import Transport
 from .io import blocking
+from .resume import Resumed
+
+LeftOut = Tuple[int, List[str]]
 
 
 class Watch:
-    """The changes below a directory. It is iterated over, and closed at the end."""
+    """The changes below a directory. It is iterated over, and closed at the end.
 
-    def __init__(self, response: Response) -> None:
-        self._response = response
-        self._lines = response.lines()
+    It goes on when the daemon restarts: an event of the type "overflow" says that changes
+    may be missing.
+    """
+
+    def __init__(self, transport: Transport, request: Request, path: str) -> None:
+        self._stream, self._path = Resumed(transport, lambda: request), path
+        self._messages = self._stream.messages()
 
     def __iter__(self) -> Watch:
         return self
 
     def __next__(self) -> FileEvent:
-        for line in self._lines:
-            message = _wire.parse(line)
-            if "error" in message:
-                raise _wire.error_of(message)
-            if "event" in message:
+        for message in self._messages:
+            if message and "event" in message:
                 return decode(FileEvent, message["event"])
+            if message and "ready" in message:  # it began again
+                return FileEvent(self._path, "overflow")
         raise StopIteration
 
     def wait_until_ready(self) -> None:
         """Waits until changes are reported."""
-        for line in self._lines:
-            message = _wire.parse(line)
-            if "error" in message:
-                raise _wire.error_of(message)
-            return
+        for message in self._messages:
+            if message and "ready" in message:
+                return
+        raise _wire.broken("the watch did not begin")
 
     def __enter__(self) -> Watch:
         return self
@@ -55,7 +60,7 @@ class Watch:
 
     def close(self) -> None:
         """Ends the watch."""
-        self._response.close()
+        self._stream.close()
 
 
 class Files:
@@ -67,8 +72,12 @@ class Files:
     def read(self, path: str, *, offset: int = 0, length: int = 0) -> bytes:
         """Returns the bytes of a file, or length of them from an offset."""
         request = Request("GET", file_path(self._ref, "files", path), {"offset": offset, "length": length})
-        with self._transport.open(request) as response:
-            return response.read()
+
+        def once() -> bytes:
+            with self._transport.open(request) as response:
+                return response.read()
+
+        return self._transport.repeat(once)
 
     def read_text(self, path: str, encoding: str = "utf-8") -> str:
         """Returns a file as text."""
@@ -133,7 +142,7 @@ class Files:
     def watch(self, path: str, *, recursive: bool = False) -> Watch:
         """Reports changes below a directory, from the return of this call on."""
         request = Request("GET", file_path(self._ref, "watch", path), {"recursive": recursive})
-        watch = Watch(self._transport.open(request))
+        watch = Watch(self._transport, request, path)
         try:
             watch.wait_until_ready()
         except BaseException:
@@ -142,32 +151,46 @@ class Files:
         return watch
 
     def copy_in(self, source: "str | os.PathLike[str]", path: str) -> Copied:
-        """Copies the content of a local directory into a directory, which is made."""
+        """Copies the content of a local directory into a directory, which is made.
+
+        If the connection breaks, all of it is copied again.
+        """
         self.mkdir(path)
-        request = Request("PUT", file_path(self._ref, "archive", path), body=_archive.pack(source))
-        return decode(Copied, self._transport.call(request))
+
+        def once() -> Copied:
+            request = Request("PUT", file_path(self._ref, "archive", path), body=_archive.pack(source))
+            with self._transport.open(request) as response:
+                return decode(Copied, _wire.parse(response.read()))
+
+        return self._transport.repeat(once)
 
     def copy_out(self, path: str, target: "str | os.PathLike[str]", *, max_bytes: int = 0) -> Copied:
         """Copies the content of a directory, or one file, into a local directory.
 
-        Nothing is written before all has come. left_out of the answer names devices,
-        unreadable files, and symlinks that lead out of the copy.
+        Nothing is written before all has come. If the connection breaks, the copy begins
+        again. left_out of the answer names devices, unreadable files, and symlinks that lead
+        out of the copy.
         """
         request = Request("GET", file_path(self._ref, "archive", path), {"max_bytes": max_bytes})
         with tempfile.TemporaryFile() as spool:
-            with self._transport.open(request) as response:
-                while True:
-                    part = response.some()
-                    if not part:
-                        break
-                    blocking(spool.write, part)
-                count, names = _left_out(response.trailers)
+
+            def once() -> LeftOut:
+                spool.seek(0)
+                spool.truncate()
+                with self._transport.open(request) as response:
+                    while True:
+                        part = response.some()
+                        if not part:
+                            return _left_out(response.trailers)
+                        blocking(spool.write, part)
+
+            count, names = self._transport.repeat(once)
             spool.seek(0)
             entries, size, more = blocking(functools.partial(_archive.unpack, spool, target, content=True))
         return Copied(entries, size, names + more, count + len(more))
 
 
-def _left_out(trailers: List[Tuple[str, str]]) -> Tuple[int, List[str]]:
+def _left_out(trailers: List[Tuple[str, str]]) -> LeftOut:
     """Returns how many entries the daemon left out, and the names that it gave."""
     count = sum(int(value) for name, value in trailers if name == "caisson-left-out")
     # Quoted as in Go, whose escapes Python reads.

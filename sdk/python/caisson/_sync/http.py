@@ -10,12 +10,14 @@ from __future__ import annotations
 import os
 import re
 from types import TracebackType
-from typing import Any, Iterator, Dict, List, Optional, Tuple, Type
+from typing import Any, Iterator, Callable, Coroutine, Dict, List, Optional, Tuple, Type, TypeVar
 
 from .. import _wire
 from .._events import Retry
 from ..errors import CaissonError
 from .io import READ_SIZE, Socket, pieces, sleep
+
+T = TypeVar("T")
 
 MAX_HEADERS = 1000
 MAX_IDLE = 8
@@ -179,13 +181,21 @@ class Transport:
 
     def call(self, request: _wire.Request) -> Dict[str, Any]:
         """Makes a call with one answer. It is made again where that is safe."""
+
+        def once() -> Dict[str, Any]:
+            with self.open(request) as response:
+                return _wire.parse(response.read())
+
+        return self.repeat(once, request.repeatable)
+
+    def repeat(self, work: Callable[[], T], repeatable: bool = True) -> T:
+        """Does work again after a connection broke, or else where no daemon had a request."""
         retry = self.retry()
         while True:
             try:
-                with self.open(request) as response:
-                    return _wire.parse(response.read())
+                return work()
             except CaissonError as e:
-                pause = retry.pause(e, request.repeatable)
+                pause = retry.pause(e, repeatable)
                 if pause is None:
                     raise
             sleep(pause)

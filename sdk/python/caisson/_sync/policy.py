@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from typing import Iterator, List
 
-from .. import _wire
 from .._wire import Request, decode, sandbox_path
 from ..types import Attempt, Learned, PolicyLine, Verdict
 from .http import Transport
+from .resume import Resumed
 
 
 class Policy:
@@ -34,12 +35,23 @@ class Policy:
         """Returns the rules that would have been enough for what was reached."""
         return decode(Learned, self._transport.call(Request("GET", sandbox_path(self._ref, "learned"))))
 
-    def traffic(self, *, follow: bool = False) -> Iterator[Attempt]:
-        """Iterates over the attempts to reach something. follow: until the sandbox ends."""
-        request = Request("GET", sandbox_path(self._ref, "traffic"), {"follow": follow})
-        with self._transport.open(request) as response:
-            for line in response.lines():
-                message = _wire.parse(line)
-                if "error" in message:
-                    raise _wire.error_of(message)
-                yield decode(Attempt, message)
+    def traffic(self, *, follow: bool = False, since: str = "") -> Iterator[Attempt]:
+        """Iterates over the attempts to reach something, after the one with the cursor since.
+
+        follow: until the sandbox ends. If the daemon restarts, no attempt is missed or comes
+        twice; one of the kind "gap" says that those under way then may have no entry.
+        """
+        path, cursor = sandbox_path(self._ref, "traffic"), since
+
+        def request() -> Request:
+            return Request("GET", path, {"follow": follow, "since": cursor})
+
+        for message in Resumed(self._transport, request).messages():
+            attempt = _gap() if message is None else decode(Attempt, message)
+            cursor = attempt.cursor or cursor
+            yield attempt
+
+
+def _gap() -> Attempt:
+    reason = "the connection to the daemon broke: attempts that were under way may have no entry"
+    return Attempt(time=datetime.now(timezone.utc), kind="gap", reason=reason)

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Iterator, Dict, List, Mapping, Optional, 
 from .. import _spec
 from .._events import Collector, Place, TextCallback
 from .._spec import OUTPUT_LIMIT, Command
-from .._wire import Data, Request, Seconds, Size, decode, duration, milli_cpu, present, sandbox_path, size
+from .._wire import Data, Request, Seconds, Size, decode, duration, error_of, milli_cpu, present, sandbox_path, size
 from ..codes import ExecNotFound, NotFound
+from ..host import History, SandboxStats, Stats
 from ..types import Event, Mount, Port, ProcessInfo, Result, SandboxDetail, SandboxInfo
 from .files import Files
 from .http import Transport
@@ -256,6 +257,18 @@ class Sandbox:
         detail = decode(SandboxDetail, self._transport.call(Request("GET", sandbox_path(self.id))))
         self.info = detail.sandbox
         return detail
+
+    def stats(self) -> SandboxStats:
+        """Returns what the sandbox uses."""
+        query = {"refs": [self.id], "no_stream": True}  # a stream of one message
+        answer = self._transport.call(Request("GET", "/v1/stats", query))
+        if "error" in answer:
+            raise error_of(answer)
+        return decode(Stats, answer).sandboxes[0]
+
+    def history(self) -> History:
+        """Returns what the sandbox used over time."""
+        return decode(History, self._transport.call(Request("GET", sandbox_path(self.id, "history"))))
 
     def remove(self, *, force: bool = True) -> None:
         """Removes the sandbox. Without force, one that runs is refused."""

@@ -10,6 +10,7 @@ import unittest
 
 import caisson
 from caisson import (
+    CaissonError,
     Client,
     CommandAbsent,
     CommandFailed,
@@ -279,6 +280,28 @@ class SandboxTest(unittest.TestCase):
         self.assertIn("base", [image.name for image in self.client.images.list()])
         self.assertEqual(self.client.images.get("base").source, "embedded")
         self.assertGreaterEqual(self.client.info().queued, 0)
+
+    def test_usage_and_events(self):
+        box = Sandbox.create(client=self.client, memory="64M")
+        self.addCleanup(box.remove)
+        box.run("exit 3")
+        stats = box.stats()
+        self.assertEqual((stats.sandbox_id, stats.memory_limit_bytes, stats.state), (box.id, 64 << 20, "running"))
+        self.assertGreater(stats.memory_bytes, 0)
+        self.assertGreaterEqual(stats.cpu_percent, 0.0)
+        history = box.history()
+        self.assertEqual(history.memory_limit_bytes, 64 << 20)
+        self.assertEqual([s.time for s in history.samples], sorted(s.time for s in history.samples))
+        events = list(self.client.events(filter=[f"sandbox={box.id}"]))
+        self.assertEqual(events[0].type, "run.caisson.sandbox.created")
+        self.assertGreater(len(events[0].data.stages), 3)
+        ended = [e for e in events if e.type == "run.caisson.exec.ended"]
+        self.assertEqual([(e.data.exit_code, e.data.exec_id) for e in ended], [(3, "1")])
+        self.assertGreater(ended[0].data.duration_ms, 0.0)
+        rest = [e.type for e in self.client.events(since=ended[0].id, filter=[f"sandbox={box.id}"])]
+        self.assertNotIn("run.caisson.exec.ended", rest)
+        with self.assertRaises(CaissonError):
+            list(self.client.events(filter=["absent=x"]))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 // Made from api/openapi/openapi.json by tools/generate.mjs; do not edit.
-import type { Int64, OptionalInt64, Timestamp, Duration, Bytes } from '../scalars.js'
+import type { Int64, OptionalInt64, OptionalNumber, Timestamp, Duration, Bytes } from '../scalars.js'
 
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
@@ -248,14 +248,16 @@ export interface components {
             config_digest?: string;
             /** @description as config_digest, before the configuration was reloaded */
             config_digest_before?: string;
-            cpu_ms?: string;
+            /** Format: double */
+            cpu_ms?: number;
             cwd?: string;
-            duration_ms?: string;
+            /** Format: double */
+            duration_ms?: number;
             /** @description names of variables, never values */
             env?: string[];
             exec_id?: string;
             /** Format: int32 */
-            exit_code?: number;
+            exit_code?: OptionalNumber;
             /** @description SHA-256 of the seccomp filters that PID 1 has in force */
             filter_digest?: string;
             /** @description name that was asked for */
@@ -354,14 +356,15 @@ export interface components {
         EventMount: {
             read_only?: boolean;
             /** Format: int64 */
-            size_bytes?: Int64;
+            size_bytes?: OptionalInt64;
             source?: string;
             target?: string;
             type?: string;
         };
         /** @description EventStage is one step of the creation of a sandbox. */
         EventStage: {
-            duration_ms?: string;
+            /** Format: double */
+            duration_ms?: number;
             name?: string;
         };
         /** @description Exec is one command of a sandbox. */
@@ -759,7 +762,7 @@ export interface components {
              * @description Instead of data: this many bytes are not kept any more. They count in the offsets.
              */
             skipped?: Int64;
-            /** @description Instead of data, on the lines of plain HTTP alone: bytes that are valid UTF-8. */
+            /** @description Instead of data, on the lines of plain HTTP alone: valid UTF-8 that is not mostly control characters. */
             text?: string;
         };
         PingResponse: {
@@ -936,9 +939,9 @@ export interface components {
              * Format: int64
              * @description From and to block devices, where peak_memory_bytes is counted and the host counts them: with cgroup v1 it charges most writes to itself, and io_write_bytes is absent.
              */
-            io_read_bytes?: Int64;
+            io_read_bytes?: OptionalInt64;
             /** Format: int64 */
-            io_write_bytes?: Int64;
+            io_write_bytes?: OptionalInt64;
             /** @description absent unless RunSpec.learn */
             learned?: components["schemas"]["Learned"];
             /** @description Of "memory", "pids", "cpu" (it was throttled) and "tmpfs" (one was full when the command failed). Of a command of a session without limits of its own, "cpu" is not known, and the others may be another command's. */
@@ -956,7 +959,7 @@ export interface components {
             network?: string;
             oom_killed?: boolean;
             /**
-             * Format: int64?
+             * Format: int64
              * @description Of the whole sandbox, or of a command with limits of its own. Absent where it is not counted, as of other commands of a session.
              */
             peak_memory_bytes?: OptionalInt64;
@@ -1149,21 +1152,28 @@ export interface components {
              * @example 90s
              */
             cpu?: Duration;
-            /** @description of the last second; 100 is one CPU */
-            cpu_percent?: string;
-            /** @description Percent of the last 10 s in which a process waited for the resource (PSI "some"). */
-            cpu_pressure?: string;
-            io_pressure?: string;
+            /**
+             * Format: double
+             * @description of the last second; 100 is one CPU
+             */
+            cpu_percent?: number;
+            /**
+             * Format: double
+             * @description Percent of the last 10 s in which a process waited for the resource (PSI "some").
+             */
+            cpu_pressure?: OptionalNumber;
+            /** Format: double */
+            io_pressure?: OptionalNumber;
             /**
              * Format: int64
              * @description from block devices
              */
-            io_read_bytes?: Int64;
+            io_read_bytes?: OptionalInt64;
             /**
              * Format: int64
              * @description To block devices. Absent with cgroup v1, which charges most writes to the host.
              */
-            io_write_bytes?: Int64;
+            io_write_bytes?: OptionalInt64;
             /**
              * Format: int64
              * @description with the page cache
@@ -1171,7 +1181,8 @@ export interface components {
             memory_bytes?: Int64;
             /** Format: int64 */
             memory_limit_bytes?: Int64;
-            memory_pressure?: string;
+            /** Format: double */
+            memory_pressure?: OptionalNumber;
             /**
              * Format: int64
              * @description limit
@@ -1179,7 +1190,7 @@ export interface components {
             milli_cpu?: Int64;
             name?: string;
             /** Format: int64 */
-            peak_memory_bytes?: Int64;
+            peak_memory_bytes?: OptionalInt64;
             /** Format: int64 */
             pids?: Int64;
             /** Format: int64 */
@@ -1297,6 +1308,8 @@ export interface components {
             address?: string;
             /** @description of what was refused or failed */
             code?: string;
+            /** @description for since; it outlives the daemon; empty of a gap */
+            cursor?: string;
             /** @example 90s */
             duration?: Duration;
             /** @description "connection"; "lookup"; "link"; "inbound", which came to a published port; "packet", of another protocol than TCP, which is refused. In the mode bridge only refusals have entries. "gap" is no attempt: entries that were here are no longer kept, which ones is the reason. */
@@ -1361,8 +1374,11 @@ export interface components {
         };
         /** @description UsageSample is the use of a sandbox since the sample before. */
         UsageSample: {
-            /** @description mean; 100 is one CPU */
-            cpu_percent?: string;
+            /**
+             * Format: double
+             * @description mean; 100 is one CPU
+             */
+            cpu_percent?: number;
             /** Format: int64 */
             io_read_bytes?: Int64;
             /**

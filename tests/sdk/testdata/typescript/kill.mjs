@@ -1,9 +1,13 @@
 // A session over two kills of the daemon: one command with output and input in the
-// foreground, one in the background. It asks on its output, and gets answers on its input.
+// foreground, one in the background. Then watches, traffic, events and copies. It asks on its output, and gets answers on its input.
 import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { createInterface } from 'node:readline'
-import { DaemonOffError, Client, Sandbox } from '@caisson-run/caisson'
+import { setTimeout } from 'node:timers/promises'
+import { APIBrokenError, DaemonOffError, EventsGoneError, Client, Sandbox } from '@caisson-run/caisson'
 
 const answers = createInterface({ input: process.stdin })[Symbol.asyncIterator]()
 const ask = async (what) => {
@@ -72,6 +76,124 @@ const result = await echo.wait()
 assert.equal(result.exitCode, 0)
 assert.equal(result.stdout, text)
 
+await terminal()
+await watches()
+await traffic()
+await observed()
+await copies()
+
 await box.remove()
 process.stdin.destroy()
 console.log('ok')
+
+// Returns the first that a test takes, and leaves the iterator open.
+async function first(iterator, takes) {
+  for (;;) {
+    const { value, done } = await iterator.next()
+    assert(!done)
+    if (takes(value)) return value
+  }
+}
+
+async function terminal() {
+  const size = 1 << 20
+  const data = Buffer.alloc(size, Buffer.from(Array.from({ length: 251 }, (_, i) => i)))
+  const process = await box.start(`stty raw -echo; echo ready; head -c ${size} | sha256sum`, { tty: true })
+  await first(process.events(), (event) => event.text === 'ready\n')
+  for (let at = 0; at < size; at += size / 4) {
+    const sent = process.send(data.subarray(at, at + size / 4))
+    await restart()
+    await sent
+  }
+  const sum = createHash('sha256').update(data).digest('hex')
+  assert.equal((await process.wait()).stdout, `ready\n${sum}  -\n`)
+}
+
+async function watches() {
+  await box.files.mkdir('/tmp/w')
+  const watch = await box.files.watch('/tmp/w')
+  const changes = watch[Symbol.asyncIterator]()
+  await box.files.write('/tmp/w/before', '')
+  await first(changes, (change) => change.path === '/tmp/w/before')
+  await restart()
+  // It watches again, and says that changes may be missing.
+  assert.equal((await first(changes, (change) => change.type === 'overflow')).path, '/tmp/w')
+  await box.files.write('/tmp/w/after', '')
+  await first(changes, (change) => change.path === '/tmp/w/after')
+  watch.close()
+  assert.equal((await changes.next()).done, true)
+}
+
+async function traffic() {
+  const box = await Sandbox.create({ client, allow: ['example.com'] })
+  const ask = (name) => box.run(`for n in 1 2 3; do wget -q -O- http://${name}$n.example/; done`)
+  await ask('before')
+  const got = []
+  const attempts = box.policy.traffic({ follow: true })
+  const until = (name) => first(attempts, (attempt) => got.push(attempt) && attempt.name === name)
+  await until('before2.example') // in the middle of those that there are
+  await restart()
+  await ask('after')
+  await until('after3.example')
+  await attempts.return()
+  const all = async (options) => {
+    const list = []
+    for await (const attempt of box.policy.traffic(options)) list.push(attempt)
+    return list
+  }
+  const kept = await all()
+  assert.equal(got.filter((attempt) => attempt.kind === 'gap').length, 1)
+  assert.deepEqual(got.filter((attempt) => attempt.kind !== 'gap'), kept.slice(0, got.length - 1))
+  assert.deepEqual(await all({ since: kept[0].cursor }), kept.slice(1))
+  await box.remove()
+}
+
+async function observed() {
+  await box.run('true')
+  const follow = client.events({ filter: [`sandbox=${box.id}`], follow: true })
+  const stats = client.stats({ name: box.name })
+  const before = (await stats.next()).value
+  await first(follow, (event) => event.type === 'run.caisson.exec.ended' && event.data.exitCode === 0)
+  await restart()
+  const after = (await stats.next()).value
+  assert(after.time > before.time)
+  assert.deepEqual(after.sandboxes.map((one) => one.sandboxId), [box.id])
+  await stats.return()
+  const lost = await first(follow, (event) => event.type === 'run.caisson.events.lost')
+  assert.equal(lost.id, '')
+  await box.run('exit 3')
+  const ended = await first(follow, (event) => event.type === 'run.caisson.exec.ended')
+  assert.equal(ended.data.exitCode, 3)
+  await follow.return()
+  // An ID of the daemon that was killed is refused, if the caller brings it.
+  await restart()
+  await assert.rejects(client.events({ since: ended.id }).next(), EventsGoneError)
+}
+
+async function copies() {
+  const dir = await mkdtemp(join(tmpdir(), 'caisson-kill-'))
+  const box = await Sandbox.create({ client, memory: '1G', tmpfs: '700M' })
+  const probe = await new Client({ reconnect: 0 }).get(box.id)
+  const large = Buffer.alloc(256 << 20, 'large ')
+  try {
+    await mkdir(join(dir, 'in'))
+    await writeFile(join(dir, 'in/large'), large)
+    for (const copy of [(box) => box.files.copyIn(join(dir, 'in'), '/tmp/in'), (box) => box.files.copyOut('/tmp/in', join(dir, 'out'))]) {
+      const { entries } = await copy(box)
+      // Without reconnecting it fails: the kill does come in the middle.
+      const broken = await restarted(copy(probe).catch((error) => error))
+      assert(broken instanceof APIBrokenError || broken instanceof DaemonOffError, String(broken))
+      assert.equal((await restarted(copy(box))).entries, entries)
+    }
+    assert((await readFile(join(dir, 'out/large'))).equals(large))
+  } finally {
+    await rm(dir, { recursive: true })
+    await box.remove()
+  }
+}
+
+async function restarted(copied) {
+  await setTimeout(50)
+  await restart()
+  return copied
+}

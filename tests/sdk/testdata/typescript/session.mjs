@@ -1,5 +1,6 @@
 // What a session promises beside the README.
 import assert from 'node:assert/strict'
+import { createHash } from 'node:crypto'
 import { mkdir, mkdtemp, readFile, readlink, rm, stat, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -47,6 +48,11 @@ async function output() {
   assert.equal(text, 'aüb\ufffdc\ufffd')
   assert.equal(odd.stdout, text)
   assert.equal(odd.stdoutData.toString('latin1'), Buffer.from('a\xc3\xbcb\xffc\xe2\x82', 'latin1').toString('latin1'))
+  const parts = []
+  const bytes = await box.run('head -c 3000000 /dev/urandom | tee /tmp/r; sha256sum < /tmp/r >&2', {
+    onStdoutData: (data) => void parts.push(data),
+  })
+  assert.equal(createHash('sha256').update(Buffer.concat(parts)).digest('hex'), bytes.stderr.slice(0, 64))
   const much = await box.run('i=0; while [ $i -lt 20000 ]; do i=$((i+1)); echo line $i; done', { outputLimit: 100 })
   assert.equal(much.stdoutData.length, 100)
   assert.equal(much.stdoutSkipped, much.stdoutBytes - 100)
@@ -156,4 +162,13 @@ async function calls() {
   assert((await client.images.list()).some((image) => image.name === 'base'))
   assert.equal((await client.images.get('base')).source, 'embedded')
   assert((await client.info()).sandboxes.running >= 1)
+  const stats = await box.stats()
+  assert.equal(stats.sandboxId, box.id)
+  assert(stats.memoryBytes > 0 && stats.memoryLimitBytes === 256 << 20 && typeof stats.cpuPercent === 'number')
+  const history = await box.history()
+  assert(history.memoryLimitBytes === 256 << 20 && history.samples.every((sample) => sample.time instanceof Date))
+  const types = []
+  for await (const event of client.events({ filter: [`sandbox=${box.id}`] })) types.push(event.type)
+  assert.equal(types[0], 'run.caisson.sandbox.created')
+  assert(types.includes('run.caisson.sandbox.paused'))
 }
