@@ -19,15 +19,20 @@ as is the OpenAPI document that the daemon serves at ` + "`GET /openapi.json`" +
 - A name such as ` + "`Limits`" + ` is a message of the last section.
 - ` + "`[string]`" + ` is a list, ` + "`{string: string}`" + ` a map.
 - ` + "`duration`" + `, ` + "`time`" + `, ` + "`int64`" + ` and ` + "`bytes`" + ` are strings in JSON.
+- Examples leave out ` + "`--unix-socket /run/caisson/caisson.sock`" + `, and of answers what is empty.
 `
 
 // width is what a line of the page may have, in characters.
 const width = 98
 
 func writePage(to io.Writer, files []protoreflect.FileDescriptor) error {
+	examples, err := readExamples()
+	if err != nil {
+		return err
+	}
 	w := bufio.NewWriter(to)
 	fmt.Fprint(w, pageHead)
-	p := page{w: w}
+	p := page{w: w, examples: examples}
 	for _, f := range files {
 		for i := range f.Services().Len() {
 			s := f.Services().Get(i)
@@ -44,8 +49,9 @@ func writePage(to io.Writer, files []protoreflect.FileDescriptor) error {
 
 // page writes calls, and then the messages that they name.
 type page struct {
-	w     *bufio.Writer
-	named []protoreflect.MessageDescriptor
+	w        *bufio.Writer
+	named    []protoreflect.MessageDescriptor
+	examples map[string]example // by operation
 }
 
 func (p *page) call(m protoreflect.MethodDescriptor) {
@@ -73,6 +79,7 @@ func (p *page) call(m protoreflect.MethodDescriptor) {
 	default:
 		p.fields("Answer", m.Output(), nil)
 	}
+	p.example(m, first)
 }
 
 // fields writes those of m, but for some.
