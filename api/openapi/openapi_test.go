@@ -3,6 +3,7 @@ package openapi_test
 import (
 	"encoding/json"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 
@@ -93,4 +94,102 @@ func TestMethods(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestExamplesHaveWhatIsRequired: the recorded answers of a daemon have the fields that the
+// document says are always there.
+func TestExamplesHaveWhatIsRequired(t *testing.T) {
+	var d struct {
+		Paths      map[string]map[string]operation
+		Components struct{ Schemas map[string]schema }
+	}
+	if err := json.Unmarshal(openapi.JSON, &d); err != nil {
+		t.Fatal(err)
+	}
+	answers := map[string]schema{}
+	for _, methods := range d.Paths {
+		for _, o := range methods {
+			answers[o.OperationID] = o.answer()
+		}
+	}
+	data, err := os.ReadFile("examples.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var examples []struct {
+		Call   string
+		Answer []string
+	}
+	if err := json.Unmarshal(data, &examples); err != nil {
+		t.Fatal(err)
+	}
+	checked := 0
+	for _, e := range examples {
+		for _, line := range e.Answer {
+			var v any
+			if json.Unmarshal([]byte(line), &v) == nil {
+				checked += answers[e.Call].check(t, d.Components.Schemas, e.Call, v)
+			}
+		}
+	}
+	if checked < 500 {
+		t.Errorf("only %d fields were looked for", checked)
+	}
+}
+
+type operation struct {
+	OperationID string
+	Responses   map[string]struct {
+		Content map[string]struct{ Schema schema }
+	}
+}
+
+// answer is the schema of a call that succeeds.
+func (o operation) answer() schema {
+	for status, r := range o.Responses {
+		for kind, c := range r.Content {
+			if status[0] == '2' && kind != "text/event-stream" {
+				return c.Schema
+			}
+		}
+	}
+	return schema{}
+}
+
+type schema struct {
+	Ref        string `json:"$ref"`
+	OneOf      []schema
+	Properties map[string]schema
+	Required   []string
+	Items      *schema
+}
+
+// check looks for what s requires of v and returns how many fields those are.
+func (s schema) check(t *testing.T, all map[string]schema, path string, v any) (n int) {
+	t.Helper()
+	if len(s.OneOf) > 0 { // an answer, or an error
+		s = s.OneOf[0]
+	}
+	if s.Ref != "" {
+		s = all[s.Ref[strings.LastIndex(s.Ref, "/")+1:]]
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		for _, name := range s.Required {
+			if _, ok := v[name]; !ok {
+				t.Errorf("%s has no %s: %v", path, name, v)
+			}
+			n++
+		}
+		for name, value := range v {
+			n += s.Properties[name].check(t, all, path+"."+name, value)
+		}
+	case []any:
+		if s.Items != nil {
+			for _, value := range v {
+				n += s.Items.check(t, all, path+"[]", value)
+			}
+		}
+	}
+	return n
 }

@@ -27,6 +27,7 @@ func documentOf(files []protoreflect.FileDescriptor) object {
 		}
 		path[strings.ToLower(o.route.Method)] = o.object(s)
 	}
+	s.require(paths)
 	s["Error"] = errorSchema()
 	return object{
 		"openapi": "3.1.0",

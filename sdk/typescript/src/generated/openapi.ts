@@ -7,15 +7,15 @@ export interface components {
     schemas: {
         /** @description AddressVerdict is what a policy makes of a name that leads to an address. */
         AddressVerdict: {
-            address?: string;
-            allowed?: boolean;
+            address: string;
+            allowed: boolean;
             /** @description of a refusal */
-            code?: string;
+            code: string;
             /** @description the rule that would allow it; empty where none can */
-            needs?: string;
+            needs: string;
             /** @description of a refusal */
-            reason?: string;
-            rule?: string;
+            reason: string;
+            rule: string;
         };
         BuildImageRequest: {
             /** @description values of ARG */
@@ -42,36 +42,36 @@ export interface components {
         /** @description BuildProgress is a step that begins, or output of its command. The last one holds image. */
         BuildProgress: {
             /** @description an earlier build did the step */
-            cached?: boolean;
+            cached: boolean;
             image?: components["schemas"]["Image"];
             /** @description empty: this is output */
-            instruction?: string;
+            instruction: string;
             /**
              * Format: int32
              * @description of the Dockerfile
              */
-            line?: number;
+            line: number;
             /** @description digest of the image of the same name that it replaced; empty: none */
-            replaced?: string;
-            stderr?: Bytes;
-            stdout?: Bytes;
+            replaced: string;
+            stderr: Bytes;
+            stdout: Bytes;
             /**
              * Format: int32
              * @description from 1
              */
-            step?: number;
+            step: number;
             /** Format: int32 */
-            steps?: number;
+            steps: number;
         };
         CapabilitiesResponse: {
-            capabilities?: components["schemas"]["Capability"][];
+            capabilities: components["schemas"]["Capability"][];
         };
         /** @description Capability says how a field of a request is honoured on this host. */
         Capability: {
-            detail?: string;
-            field?: string;
+            detail: string;
+            field: string;
             /** @description "enforced", "best_effort", "unsupported" */
-            support?: string;
+            support: string;
         };
         CheckPolicyRequest: {
             /** @description Addresses that the host of target leads to, as the caller found them. Each is judged. */
@@ -82,47 +82,47 @@ export interface components {
         };
         CheckPolicyResponse: {
             /** @description of those that were given, in their order */
-            addresses?: components["schemas"]["AddressVerdict"][];
-            allowed?: boolean;
+            addresses: components["schemas"]["AddressVerdict"][];
+            allowed: boolean;
             /** @description of a refusal */
-            code?: string;
+            code: string;
             /** @description in its canonical form, or an address */
-            host?: string;
+            host: string;
             /** @description the rule that would allow it; empty where none can */
-            needs?: string;
-            network?: string;
+            needs: string;
+            network: string;
             /** Format: int64 */
-            port?: number;
+            port: number;
             /** @description of a refusal; else what way it takes, if that is not the usual one */
-            reason?: string;
+            reason: string;
             /** @description of a refusal */
-            remedy?: string;
+            remedy: string;
             /** @description that caused the decision */
-            rule?: string;
+            rule: string;
         };
         CleanResponse: {
             /**
              * Format: int32
              * @description of /tmp that were removed, a directory as one
              */
-            files?: number;
+            files: number;
             /**
              * Format: int32
              * @description that were ended
              */
-            processes?: number;
+            processes: number;
         };
         CleanupRequest: {
             dry_run?: boolean;
         };
         CleanupResponse: {
-            leftovers?: components["schemas"]["Leftover"][];
+            leftovers: components["schemas"]["Leftover"][];
         };
         CopyInResponse: {
             /** Format: int64 */
-            bytes?: Int64;
+            bytes: Int64;
             /** Format: int64 */
-            entries?: Int64;
+            entries: Int64;
         };
         CreateRequest: {
             /** @description Return the live sandbox of the spec's name when it was made with the same settings. What Update changed since does not count, and stays. A sandbox of the name that has ended is removed and replaced. One that was made for one command, whose result it holds, is not. */
@@ -141,56 +141,56 @@ export interface components {
              * Format: int64
              * @description of it in layers that another of the images has, too
              */
-            shared_bytes?: Int64;
+            shared_bytes: Int64;
             /**
              * Format: int64
              * @description of its unpacked layers, beside the stored ones
              */
-            unpacked_bytes?: Int64;
+            unpacked_bytes: Int64;
         };
         /** @description DoctorCheck is one finding about the host. */
         DoctorCheck: {
             /** @description SBX code that a run would fail with */
-            code?: string;
-            detail?: string;
-            name?: string;
-            remedy?: string;
+            code: string;
+            detail: string;
+            name: string;
+            remedy: string;
             /** @description "ok", "warn", "fail", "unknown" */
-            status?: string;
+            status: string;
         };
         DoctorResponse: {
-            checks?: components["schemas"]["DoctorCheck"][];
-            ok?: boolean;
+            checks: components["schemas"]["DoctorCheck"][];
+            ok: boolean;
         };
         /** @description Egress counts what went through the gateway for one sandbox. In the mode bridge refused counts packets that the namespace's rules refused, the bytes are those that crossed the sandbox's link, headers included, and nothing else counts but lost. In the mode none refused counts attempts to leave, and lookups_refused datagrams to closed ports inside, as lookups are; nothing else counts. */
         Egress: {
             /** Format: int64 */
-            allowed?: Int64;
+            allowed: Int64;
             /**
              * Format: int64
              * @description allowed, but the destination was not to be had
              */
-            failed?: Int64;
+            failed: Int64;
             /** Format: int64 */
-            lookups_answered?: Int64;
+            lookups_answered: Int64;
             /** Format: int64 */
-            lookups_refused?: Int64;
+            lookups_refused: Int64;
             /**
              * Format: int64
              * @description attempts of which nothing is known: they ended with a gateway, or were too many
              */
-            lost?: Int64;
+            lost: Int64;
             /**
              * Format: int64
              * @description connections now
              */
-            open?: Int64;
+            open: Int64;
             /** Format: int64 */
-            received_bytes?: Int64;
+            received_bytes: Int64;
             /** Format: int64 */
-            refused?: Int64;
+            refused: Int64;
             /** Format: int64 */
-            sent_bytes?: Int64;
+            sent_bytes: Int64;
         };
         /** @description Why a call failed. */
         Error: {
@@ -369,33 +369,33 @@ export interface components {
         };
         /** @description Exec is one command of a sandbox. */
         Exec: {
-            args?: string[];
+            args: string[];
             /** Format: date-time */
             ended_at?: Timestamp;
             /** @description unique in its sandbox, never used again there */
-            id?: string;
+            id: string;
             /**
              * Format: int64
              * @description inside the sandbox
              */
-            pid?: Int64;
+            pid: Int64;
             /** @description when exited */
             result?: components["schemas"]["Result"];
-            sandbox_id?: string;
+            sandbox_id: string;
             /** Format: date-time */
             started_at?: Timestamp;
             /** @description "starting", "running", "exited" */
-            state?: string;
+            state: string;
             /** Format: int64 */
-            stderr_bytes?: Int64;
+            stderr_bytes: Int64;
             /** @description its input is open */
-            stdin?: boolean;
+            stdin: boolean;
             /**
              * Format: int64
              * @description written so far
              */
-            stdout_bytes?: Int64;
-            tty?: boolean;
+            stdout_bytes: Int64;
+            tty: boolean;
         };
         /** @description ExecEvent is one event of a command. */
         ExecEvent: {
@@ -420,18 +420,18 @@ export interface components {
         };
         ExecResponse: {
             /** @description of the command */
-            id?: string;
+            id: string;
             result?: components["schemas"]["Result"];
             stderr?: Bytes;
             /** Format: int64 */
-            stderr_skipped?: Int64;
+            stderr_skipped: Int64;
             stderr_text?: string;
             stdout?: Bytes;
             /**
              * Format: int64
              * @description Bytes that are left out between the first and the last half.
              */
-            stdout_skipped?: Int64;
+            stdout_skipped: Int64;
             /** @description Instead of stdout and stderr, in plain HTTP alone: bytes that are valid UTF-8. */
             stdout_text?: string;
         };
@@ -473,46 +473,46 @@ export interface components {
         };
         ExplainPolicyResponse: {
             /** @description in the order in which they count */
-            lines?: components["schemas"]["PolicyLine"][];
-            network?: string;
+            lines: components["schemas"]["PolicyLine"][];
+            network: string;
         };
         /** @description FileEvent is one change (inotify(7)). */
         FileEvent: {
-            path?: string;
+            path: string;
             /** @description as in FileInfo */
-            path_bytes?: Bytes;
+            path_bytes: Bytes;
             /** @description "create", "write", "remove", "rename", "chmod", "overflow" */
-            type?: string;
+            type: string;
         };
         /** @description FileInfo is one entry of a sandbox's file system. */
         FileInfo: {
             /** Format: int64 */
-            gid?: number;
+            gid: number;
             /** @description target of a symlink; empty where a listing cannot read it, and for all else */
-            link?: string;
+            link: string;
             /**
              * Format: int64
              * @description permission bits
              */
-            mode?: number;
+            mode: number;
             /**
              * Format: date-time
              * @description of the years 1 to 9999: another is told as the nearest of these
              */
             modified_at?: Timestamp;
             /** @description absolute, or below the listed directory */
-            path?: string;
+            path: string;
             /** @description The path where it is not UTF-8, so that two of one path are told apart; else empty. No call takes it, and copies leave it out: such a file is worked on by a command. */
-            path_bytes?: Bytes;
+            path_bytes: Bytes;
             /** Format: int64 */
-            size_bytes?: Int64;
+            size_bytes: Int64;
             /** @description "file", "directory", "symlink", "fifo", "socket", "device" */
-            type?: string;
+            type: string;
             /**
              * Format: int64
              * @description in the sandbox
              */
-            uid?: number;
+            uid: number;
         };
         FromHostRequest: {
             name?: string;
@@ -521,74 +521,74 @@ export interface components {
         };
         HistoryResponse: {
             /** Format: int64 */
-            memory_limit_bytes?: Int64;
+            memory_limit_bytes: Int64;
             /** Format: int64 */
-            milli_cpu?: Int64;
-            name?: string;
+            milli_cpu: Int64;
+            name: string;
             /** Format: int64 */
-            pids_limit?: Int64;
+            pids_limit: Int64;
             /** @description One each second of the last 5 minutes, each 10 s of the 30 minutes before, each minute of the 3 hours before, and each 10 minutes of the 28 hours before. */
-            samples?: components["schemas"]["UsageSample"][];
-            sandbox_id?: string;
-            state?: string;
+            samples: components["schemas"]["UsageSample"][];
+            sandbox_id: string;
+            state: string;
         };
         Image: {
             /** Format: date-time */
             created_at?: Timestamp;
             /** @description what is wrong with the stored copy; empty: nothing */
-            damaged?: string;
-            digest?: string;
-            name?: string;
+            damaged: string;
+            digest: string;
+            name: string;
             /**
              * Format: int64
              * @description uid of the user whose image it is; root's serve everybody. UID+NAME names it too.
              */
-            owner?: number;
+            owner: number;
             /** Format: int64 */
-            size_bytes?: Int64;
+            size_bytes: Int64;
             /** @description "embedded", "oci-layout", "docker-archive", "rootfs", "from-host", "registry" */
-            source?: string;
+            source: string;
             /** @description of its manifest, before the filter wrote it anew */
-            source_digest?: string;
+            source_digest: string;
             /** @description that its name led to in the registry; an index, or source_digest */
-            target_digest?: string;
+            target_digest: string;
             /** @description the rule of registries.verify that it was pulled by; empty: none */
-            verified?: string;
+            verified: string;
         };
         /** @description ImageProgress is a line of progress, or layers; the last one holds image. With all, each image has one that holds it. */
         ImageProgress: {
             image?: components["schemas"]["Image"];
             /** @description of PullImage, all of them where one has changed */
-            layers?: components["schemas"]["LayerProgress"][];
-            message?: string;
+            layers: components["schemas"]["LayerProgress"][];
+            message: string;
             /** @description the registry's image was there already */
-            present?: boolean;
+            present: boolean;
             /** @description digest of the image of the same name that it replaced; empty: none */
-            replaced?: string;
+            replaced: string;
             report?: components["schemas"]["ImportReport"];
         };
         ImageUsageResponse: {
-            images?: components["schemas"]["DiskUsage"][];
+            images: components["schemas"]["DiskUsage"][];
             /**
              * Format: int64
              * @description of all these images, shared layers once
              */
-            stored_bytes?: Int64;
+            stored_bytes: Int64;
         };
         ImportImageResponse: {
             image?: components["schemas"]["Image"];
             /** @description digest of the image of the same name that it replaced; empty: none */
-            replaced?: string;
+            replaced: string;
             report?: components["schemas"]["ImportReport"];
         };
         /** @description ImportReport says what the filter did. */
         ImportReport: {
             /** Format: int64 */
-            bytes?: Int64;
+            bytes: Int64;
             /** Format: int64 */
-            entries?: Int64;
+            entries: Int64;
             /** @description kind ("device", "setuid", "xattr", …): count */
-            stripped?: {
+            stripped: {
                 [key: string]: Int64;
             };
         };
@@ -597,77 +597,77 @@ export interface components {
              * Format: int32
              * @description that run
              */
-            execs?: number;
+            execs: number;
             /** @description of the live sandboxes that the gateway serves, oldest first */
-            networks?: components["schemas"]["NetworkStats"][];
-            pools?: components["schemas"]["PoolStats"][];
+            networks: components["schemas"]["NetworkStats"][];
+            pools: components["schemas"]["PoolStats"][];
             /**
              * Format: int32
              * @description requests that wait to make a sandbox
              */
-            queued?: number;
+            queued: number;
             /** @description by state */
-            sandboxes?: {
+            sandboxes: {
                 [key: string]: number;
             };
         };
         InspectImageResponse: {
-            config_json?: Bytes;
+            config_json: Bytes;
             image?: components["schemas"]["Image"];
-            layers?: string[];
+            layers: string[];
             report?: components["schemas"]["ImportReport"];
         };
         InspectResponse: {
             /** @description its TLS clients may encrypt the name that they ask for */
-            allow_ech?: boolean;
-            cgroup?: string;
+            allow_ech: boolean;
+            cgroup: string;
             /** @description absent in the mode none when nothing was tried */
             egress?: components["schemas"]["Egress"];
             /** Format: int64 */
-            host_id_base?: number;
+            host_id_base: number;
             /** Format: int64 */
-            host_id_size?: number;
-            image_digest?: string;
+            host_id_size: number;
+            image_digest: string;
             limits?: components["schemas"]["Limits"];
             /** @description Why nothing gets out by the gateway at the moment, or in by it; empty while it serves the sandbox. In the mode bridge: why no refusal is recorded, or the bytes of the link are not counted. */
-            network_failure?: string;
-            oci_spec_json?: Bytes;
-            posture?: components["schemas"]["PostureCheck"][];
+            network_failure: string;
+            oci_spec_json: Bytes;
+            posture: components["schemas"]["PostureCheck"][];
             sandbox?: components["schemas"]["Sandbox"];
         };
         /** @description LayerProgress is how far a layer of a pull is. */
         LayerProgress: {
-            digest?: string;
+            digest: string;
             /** Format: int64 */
-            received_bytes?: Int64;
+            received_bytes: Int64;
             /**
              * Format: int64
              * @description as the registry has it
              */
-            size_bytes?: Int64;
+            size_bytes: Int64;
             /** @description "waiting", "fetching", "fetched", "stored", "present" */
-            state?: string;
+            state: string;
         };
         LearnPolicyResponse: {
             /** @description sorted */
-            rules?: string[];
+            rules: string[];
             /** @description what they may not cover; none where they cover all that was reached */
-            warnings?: string[];
+            warnings: string[];
         };
         /** @description Learned is the smallest policy that would have allowed what a command reached. */
         Learned: {
             /** @description sorted */
-            rules?: string[];
+            rules: string[];
             /** @description what it may not cover */
-            warnings?: string[];
+            warnings: string[];
         };
         /** @description Leftover is something of the daemon's that no live sandbox owns. */
         Leftover: {
-            id?: string;
+            id: string;
             /** @description "remains" of a sandbox that ended, "sandbox", "container", "cgroup", "output", "snapshot" */
-            kind?: string;
-            reason?: string;
-            removed?: boolean;
+            kind: string;
+            reason: string;
+            removed: boolean;
         };
         /** @description Limits bounds a sandbox. An absent field takes the profile's value; zero is an error and never means unlimited. */
         Limits: {
@@ -689,18 +689,18 @@ export interface components {
             tmpfs_bytes?: Int64;
         };
         ListDirResponse: {
-            files?: components["schemas"]["FileInfo"][];
+            files: components["schemas"]["FileInfo"][];
             /** @description there are more than the daemon lists */
-            truncated?: boolean;
+            truncated: boolean;
         };
         ListExecsResponse: {
-            execs?: components["schemas"]["Exec"][];
+            execs: components["schemas"]["Exec"][];
         };
         ListImagesResponse: {
-            images?: components["schemas"]["Image"][];
+            images: components["schemas"]["Image"][];
         };
         ListResponse: {
-            sandboxes?: components["schemas"]["Sandbox"][];
+            sandboxes: components["schemas"]["Sandbox"][];
         };
         MakeDirRequest: {
             /** @description and an existing directory is no error */
@@ -744,10 +744,10 @@ export interface components {
         /** @description NetworkStats is what went through the gateway for one sandbox, or over its link in the mode bridge. */
         NetworkStats: {
             egress?: components["schemas"]["Egress"];
-            name?: string;
+            name: string;
             /** @description mode */
-            network?: string;
-            sandbox_id?: string;
+            network: string;
+            sandbox_id: string;
         };
         /** @description Output is a part of one stream of a command. */
         Output: {
@@ -766,14 +766,14 @@ export interface components {
             text?: string;
         };
         PingResponse: {
-            ready?: boolean;
+            ready: boolean;
             /** @description why nothing can be run */
-            reason?: string;
+            reason: string;
         };
         /** @description PolicyLine is one rule of a policy and what it does, for people. */
         PolicyLine: {
-            effect?: string;
-            rule?: string;
+            effect: string;
+            rule: string;
         };
         /** @description PolicyQuery names a policy: that of a sandbox, or that which a sandbox would get that is asked for with the other fields, as in SandboxSpec. */
         PolicyQuery: {
@@ -789,55 +789,55 @@ export interface components {
              * Format: int64
              * @description could not be made, or did not pass their checks
              */
-            failures?: Int64;
+            failures: Int64;
             /**
              * Format: int32
              * @description that are being made
              */
-            filling?: number;
+            filling: number;
             /** Format: int64 */
-            hits?: Int64;
+            hits: Int64;
             /** @description the profile's where the pool names none */
-            image?: string;
+            image: string;
             /**
              * Format: int32
              * @description to which target may grow
              */
-            max?: number;
+            max: number;
             /** Format: int64 */
-            misses?: Int64;
-            profile?: string;
+            misses: Int64;
+            profile: string;
             /** Format: int32 */
-            ready?: number;
+            ready: number;
             /**
              * @description median time to make one
              * @example 90s
              */
             refill?: Duration;
             /** Format: int32 */
-            size?: number;
+            size: number;
             /**
              * Format: int32
              * @description how many are to be ready at the moment: size, more after misses
              */
-            target?: number;
+            target: number;
         };
         /** @description Port leads from an address of the host to a port inside of a sandbox. */
         Port: {
-            address?: string;
+            address: string;
             /** Format: int64 */
-            host_port?: number;
+            host_port: number;
             /**
              * Format: int64
              * @description inside
              */
-            port?: number;
+            port: number;
         };
         /** @description PostureCheck is one comparison of the live sandbox with its declaration. */
         PostureCheck: {
-            declared?: string;
-            live?: string;
-            name?: string;
+            declared: string;
+            live: string;
+            name: string;
         };
         PruneImagesRequest: {
             dry_run?: boolean;
@@ -854,9 +854,9 @@ export interface components {
              * Format: int64
              * @description that no other image has, as stored
              */
-            freed_bytes?: Int64;
+            freed_bytes: Int64;
             /** @description that were removed, or would be */
-            images?: components["schemas"]["Image"][];
+            images: components["schemas"]["Image"][];
         };
         PullImageRequest: {
             /** @description instead of name: the images that profiles and pools name with their registries */
@@ -868,16 +868,16 @@ export interface components {
         };
         /** @description Refusal is one destination that was refused. */
         Refusal: {
-            code?: string;
+            code: string;
             /** @description A name, or an address without one. Empty in the mode none: the kernel counts attempts there, and tells no destination. */
-            name?: string;
+            name: string;
             /** @description the rule that would allow it; empty where none can */
-            needs?: string;
+            needs: string;
             /**
              * Format: int64
              * @description 0 for a lookup, and for a packet without ports
              */
-            port?: number;
+            port: number;
         };
         /** @description RegistryCredentials are a user's for one registry. */
         RegistryCredentials: {
@@ -888,16 +888,16 @@ export interface components {
         };
         ReloadConfigResponse: {
             /** @description keys whose new values are in force */
-            changed?: string[];
+            changed: string[];
             /** @description of the configuration in force, as in the event daemon.started */
-            digest?: string;
+            digest: string;
             /** @description keys whose new values need a restart of the daemon */
-            needs_restart?: string[];
+            needs_restart: string[];
         };
         RemoveFileResponse: Record<string, never>;
         RemoveImageResponse: Record<string, never>;
         RemoveResponse: {
-            id?: string;
+            id: string;
         };
         ResizeExecRequest: {
             size?: components["schemas"]["WinSize"];
@@ -916,7 +916,7 @@ export interface components {
              */
             cpu_throttled?: Duration;
             /** Format: int64 */
-            cpu_throttled_periods?: Int64;
+            cpu_throttled_periods: Int64;
             /**
              * @description of the command
              * @example 90s
@@ -925,16 +925,16 @@ export interface components {
             /** @description Of the sandbox so far; absent in the mode none when nothing was tried. */
             egress?: components["schemas"]["Egress"];
             /** @description of the command in the sandbox */
-            exec_id?: string;
+            exec_id: string;
             /**
              * Format: int32
              * @description 128+n on signal n, 124 on timeout, 126, 127
              */
-            exit_code?: number;
+            exit_code: number;
             /** @description where they are mounted inside */
-            full_tmpfs?: string[];
+            full_tmpfs: string[];
             /** @description the rule that the image was verified by when it was pulled; empty: none */
-            image_verified?: string;
+            image_verified: string;
             /**
              * Format: int64
              * @description From and to block devices, where peak_memory_bytes is counted and the host counts them: with cgroup v1 it charges most writes to itself, and io_write_bytes is absent.
@@ -945,60 +945,60 @@ export interface components {
             /** @description absent unless RunSpec.learn */
             learned?: components["schemas"]["Learned"];
             /** @description Of "memory", "pids", "cpu" (it was throttled) and "tmpfs" (one was full when the command failed). Of a command of a session without limits of its own, "cpu" is not known, and the others may be another command's. */
-            limits_hit?: string[];
+            limits_hit: string[];
             /**
              * Format: int64
              * @description of output that the daemon's disk did not take: no caller has them
              */
-            lost_bytes?: Int64;
+            lost_bytes: Int64;
             /**
              * Format: int64
              * @description of the largest process
              */
-            max_rss_bytes?: Int64;
-            network?: string;
-            oom_killed?: boolean;
+            max_rss_bytes: Int64;
+            network: string;
+            oom_killed: boolean;
             /**
              * Format: int64
              * @description Of the whole sandbox, or of a command with limits of its own. Absent where it is not counted, as of other commands of a session.
              */
             peak_memory_bytes?: OptionalInt64;
-            pids_limit_hit?: boolean;
+            pids_limit_hit: boolean;
             /** @description A hint: the command failed, and the last 4 KiB of its standard error have the words "Read-only file system". */
-            read_only_hint?: boolean;
+            read_only_hint: boolean;
             /** @description "exited", "signaled", "timeout", "oom"; by the runtime "canceled" (the sandbox was stopped or removed, the daemon ended, or the caller went away), "expired" (the sandbox's time was over), "kernel_memory" (the sandbox took too much kernel memory that no limit counts) and "lost" (the sandbox ended without a word). */
-            reason?: string;
+            reason: string;
             /** @description destinations refused while the command ran, at most 10 */
-            refusals?: components["schemas"]["Refusal"][];
+            refusals: components["schemas"]["Refusal"][];
             /**
              * Format: int64
              * @description processes that went on running in the sandbox, by PID 1's word
              */
-            remaining?: Int64;
+            remaining: Int64;
             /** @description of the call that brought the result: the header X-Request-Id */
-            request_id?: string;
-            sandbox_id?: string;
+            request_id: string;
+            sandbox_id: string;
             /**
              * Format: int32
              * @description 0: it exited by itself
              */
-            signal?: number;
+            signal: number;
             /** @description "command" or "runtime" */
-            source?: string;
+            source: string;
             /** @description where the time went, in order */
-            stages?: components["schemas"]["Stage"][];
+            stages: components["schemas"]["Stage"][];
             /** Format: int64 */
-            stderr_bytes?: Int64;
+            stderr_bytes: Int64;
             /**
              * Format: int64
              * @description true totals, also past the limit
              */
-            stdout_bytes?: Int64;
-            timed_out?: boolean;
+            stdout_bytes: Int64;
+            timed_out: boolean;
             /** @description the daemon keeps less: a caller that was connected had all */
-            truncated?: boolean;
+            truncated: boolean;
             /** @description what was clamped or reported, e.g. an rlimit */
-            warnings?: string[];
+            warnings: string[];
         };
         /** @description Rlimit is one resource limit of setrlimit(2), in its units. 2^64-1 is unlimited. */
         Rlimit: {
@@ -1028,14 +1028,14 @@ export interface components {
         };
         /** @description Sandbox is one row of List. */
         Sandbox: {
-            args?: string[];
+            args: string[];
             /** Format: date-time */
             created_at?: Timestamp;
             /**
              * Format: int32
              * @description commands that run
              */
-            execs?: number;
+            execs: number;
             /** Format: date-time */
             exited_at?: Timestamp;
             /**
@@ -1044,8 +1044,8 @@ export interface components {
              */
             expires_at?: Timestamp;
             /** @description ports inside to which links may lead */
-            exposed?: number[];
-            id?: string;
+            exposed: number[];
+            id: string;
             /**
              * Format: date-time
              * @description while no command runs
@@ -1056,39 +1056,39 @@ export interface components {
              * @example 90s
              */
             idle_timeout?: Duration;
-            image?: string;
-            labels?: {
+            image: string;
+            labels: {
                 [key: string]: string;
             };
             /** @description beside the workspace */
-            mounts?: components["schemas"]["Mount"][];
-            name?: string;
-            network?: string;
+            mounts: components["schemas"]["Mount"][];
+            name: string;
+            network: string;
             /**
              * Format: int64
              * @description of the peer that made it
              */
-            owner_uid?: number;
+            owner_uid: number;
             /** @description ID of the sandbox that made it */
-            parent?: string;
+            parent: string;
             /**
              * Format: int64
              * @description of PID 1 on the host
              */
-            pid?: Int64;
+            pid: Int64;
             /** @description of the host, that lead inside */
-            ports?: components["schemas"]["Port"][];
-            profile?: string;
+            ports: components["schemas"]["Port"][];
+            profile: string;
             /** @description of Create alone: ID of the sandbox of that name that this one replaces */
-            replaced?: string;
+            replaced: string;
             /** @description of the command that it was made for, once that has ended */
             result?: components["schemas"]["Result"];
-            session?: string;
+            session: string;
             /** @description "creating", "adopting", "running", "paused", "stopping", "exited", "removing" */
-            state?: string;
-            task?: string;
+            state: string;
+            task: string;
             /** @description limits that were lowered, and choices made for the caller */
-            warnings?: string[];
+            warnings: string[];
             workspace?: components["schemas"]["Workspace"];
         };
         /** @description SandboxSpec says what a sandbox is made of and how it is confined. */
@@ -1156,7 +1156,7 @@ export interface components {
              * Format: double
              * @description of the last second; 100 is one CPU
              */
-            cpu_percent?: number;
+            cpu_percent: number;
             /**
              * Format: double
              * @description Percent of the last 10 s in which a process waited for the resource (PSI "some").
@@ -1178,43 +1178,43 @@ export interface components {
              * Format: int64
              * @description with the page cache
              */
-            memory_bytes?: Int64;
+            memory_bytes: Int64;
             /** Format: int64 */
-            memory_limit_bytes?: Int64;
+            memory_limit_bytes: Int64;
             /** Format: double */
             memory_pressure?: OptionalNumber;
             /**
              * Format: int64
              * @description limit
              */
-            milli_cpu?: Int64;
-            name?: string;
+            milli_cpu: Int64;
+            name: string;
             /** Format: int64 */
             peak_memory_bytes?: OptionalInt64;
             /** Format: int64 */
-            pids?: Int64;
+            pids: Int64;
             /** Format: int64 */
-            pids_limit?: Int64;
+            pids_limit: Int64;
             /** Format: int64 */
-            received_bytes?: Int64;
-            sandbox_id?: string;
+            received_bytes: Int64;
+            sandbox_id: string;
             /**
              * Format: int64
              * @description through its network, as in Egress
              */
-            sent_bytes?: Int64;
-            state?: string;
+            sent_bytes: Int64;
+            state: string;
         };
         SaveImagesRequest: {
             names?: string[];
         };
         /** @description SeccompRule is one reasoned line of a profile. */
         SeccompRule: {
-            action?: string;
+            action: string;
             /** @description empty: unconditional */
-            condition?: string;
-            syscalls?: string[];
-            why?: string;
+            condition: string;
+            syscalls: string[];
+            why: string;
         };
         SendInputRequest: {
             /** @description the input ends after data */
@@ -1228,12 +1228,12 @@ export interface components {
         };
         SendInputResponse: {
             /** @description The input is closed. Bytes past the offset are dropped where the command closed it, or has ended. */
-            closed?: boolean;
+            closed: boolean;
             /**
              * Format: int64
              * @description bytes of input that the command has
              */
-            offset?: Int64;
+            offset: Int64;
         };
         SignalExecRequest: {
             /** @description to every process that the command started */
@@ -1249,23 +1249,23 @@ export interface components {
         };
         SpecResponse: {
             /** @description file: value */
-            cgroup_values?: {
+            cgroup_values: {
                 [key: string]: string;
             };
             /** @description one line each, as a person reads them */
-            mounts?: string[];
-            network_rules?: string[];
-            oci_spec_json?: Bytes;
+            mounts: string[];
+            network_rules: string[];
+            oci_spec_json: Bytes;
             /** @description the compiled filter as libseccomp's pseudo filter code */
-            seccomp_pfc?: string;
-            seccomp_profile?: string;
-            seccomp_rules?: components["schemas"]["SeccompRule"][];
+            seccomp_pfc: string;
+            seccomp_profile: string;
+            seccomp_rules: components["schemas"]["SeccompRule"][];
         };
         /** @description Stage is one step of the making of a sandbox. */
         Stage: {
             /** @example 90s */
             duration?: Duration;
-            name?: string;
+            name: string;
         };
         StartExecRequest: {
             detach?: boolean;
@@ -1277,12 +1277,12 @@ export interface components {
         Started: {
             /** @description absent after Run with detach */
             exec?: components["schemas"]["Exec"];
-            sandbox_id?: string;
-            sandbox_name?: string;
+            sandbox_id: string;
+            sandbox_name: string;
         };
         StatsResponse: {
             /** @description oldest first */
-            sandboxes?: components["schemas"]["SandboxStats"][];
+            sandboxes: components["schemas"]["SandboxStats"][];
             /** Format: date-time */
             time?: Timestamp;
         };
@@ -1300,51 +1300,51 @@ export interface components {
         TagImageResponse: {
             image?: components["schemas"]["Image"];
             /** @description digest of the image of the same name that it replaced; empty: none */
-            replaced?: string;
+            replaced: string;
         };
         /** @description TrafficResponse is one attempt and what became of it. */
         TrafficResponse: {
             /** @description that was connected to, or that was meant where there is no name */
-            address?: string;
+            address: string;
             /** @description of what was refused or failed */
-            code?: string;
+            code: string;
             /** @description for since; it outlives the daemon; empty of a gap */
-            cursor?: string;
+            cursor: string;
             /** @example 90s */
             duration?: Duration;
             /** @description "connection"; "lookup"; "link"; "inbound", which came to a published port; "packet", of another protocol than TCP, which is refused. In the mode bridge only refusals have entries. "gap" is no attempt: entries that were here are no longer kept, which ones is the reason. */
-            kind?: string;
+            kind: string;
             /** @description empty for an address without a name */
-            name?: string;
+            name: string;
             /** @description of inbound: the address and port that it came from */
-            peer?: string;
+            peer: string;
             /**
              * Format: int64
              * @description of inbound: inside; 0 for a packet without ports
              */
-            port?: number;
-            reason?: string;
+            port: number;
+            reason: string;
             /** Format: int64 */
-            received_bytes?: Int64;
+            received_bytes: Int64;
             /** @description that caused the verdict */
-            rule?: string;
-            sandbox_id?: string;
+            rule: string;
+            sandbox_id: string;
             /** Format: int64 */
-            sent_bytes?: Int64;
+            sent_bytes: Int64;
             /**
              * Format: uint64
              * @description attempts before this one that have no record
              */
-            skipped?: Int64;
+            skipped: Int64;
             /**
              * Format: date-time
              * @description when it began
              */
             time?: Timestamp;
             /** @description of a lookup: "A"; of a packet: "udp", "icmp" and others */
-            type?: string;
+            type: string;
             /** @description Of a connection, packet, link or inbound: "allowed", "refused", "failed", "cut", "idle", "stopped". Of a lookup: "answered", "empty", "absent", "refused", "failed". */
-            verdict?: string;
+            verdict: string;
         };
         UpdateRequest: {
             allow?: components["schemas"]["Rules"];
@@ -1378,28 +1378,28 @@ export interface components {
              * Format: double
              * @description mean; 100 is one CPU
              */
-            cpu_percent?: number;
+            cpu_percent: number;
             /** Format: int64 */
-            io_read_bytes?: Int64;
+            io_read_bytes: Int64;
             /**
              * Format: int64
              * @description 0 with cgroup v1
              */
-            io_write_bytes?: Int64;
+            io_write_bytes: Int64;
             /**
              * Format: int64
              * @description the most
              */
-            memory_bytes?: Int64;
+            memory_bytes: Int64;
             /**
              * Format: int64
              * @description the most
              */
-            pids?: Int64;
+            pids: Int64;
             /** Format: int64 */
-            received_bytes?: Int64;
+            received_bytes: Int64;
             /** Format: int64 */
-            sent_bytes?: Int64;
+            sent_bytes: Int64;
             /**
              * Format: date-time
              * @description of its end
@@ -1407,14 +1407,14 @@ export interface components {
             time?: Timestamp;
         };
         VersionResponse: {
-            commit?: string;
-            containerd?: string;
-            containerd_address?: string;
-            go_version?: string;
-            instance?: string;
-            root?: string;
-            runc?: string;
-            version?: string;
+            commit: string;
+            containerd: string;
+            containerd_address: string;
+            go_version: string;
+            instance: string;
+            root: string;
+            runc: string;
+            version: string;
         };
         WatchFilesResponse: {
             event?: components["schemas"]["FileEvent"];

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// require marks the fields that an answer always has: all but messages, times and what is
+// optional. A message that a request has as well is left alone, for there no field is needed.
+// So are output and events, whose JSON leaves out what is empty.
+func (s schemas) require(paths object) {
+	spared := map[string]bool{"Output": true, "Error": true}
+	for _, path := range paths {
+		for _, o := range path.(object) {
+			o := o.(object)
+			s.reach(o["requestBody"], spared)
+			if o["operationId"] == "EventWatch" {
+				s.reach(o["responses"], spared)
+			}
+		}
+	}
+	for name, schema := range s {
+		schema := schema.(object)
+		if spared[name] || schema["maxProperties"] != nil {
+			continue
+		}
+		properties := schema["properties"].(object)
+		required := slices.DeleteFunc(slices.Sorted(maps.Keys(properties)), func(name string) bool {
+			p := properties[name].(object)
+			return p["$ref"] != nil || p["format"] == "date-time" || p["pattern"] != nil || p["x-optional"] != nil
+		})
+		if len(required) > 0 {
+			schema["required"] = required
+		}
+	}
+}
+
+// reach adds the names of all schemas that v refers to.
+func (s schemas) reach(v any, names map[string]bool) {
+	switch v := v.(type) {
+	case object:
+		for key, value := range v {
+			if ref, ok := value.(string); ok && key == "$ref" {
+				name := ref[strings.LastIndex(ref, "/")+1:]
+				if !names[name] {
+					names[name] = true
+					s.reach(s[name], names)
+				}
+			}
+			s.reach(value, names)
+		}
+	case []object:
+		for _, value := range v {
+			s.reach(value, names)
+		}
+	}
+}
