@@ -43,12 +43,27 @@ func (a *app) imageImportCommand() *cobra.Command {
 
 func (a *app) importImage(ctx context.Context, name string, archive io.Reader) error {
 	return a.with(ctx, func(client *api.Client) error {
-		r, err := client.ImportImage(ctx, name, archive)
+		sent, done := a.sending("sent", archive, sizeOf(archive))
+		r, err := client.ImportImage(ctx, name, sent)
+		done()
 		if err != nil {
 			return err
 		}
 		return a.printImported(r)
 	})
+}
+
+// sizeOf is the size of an archive that is a file, else 0.
+func sizeOf(archive io.Reader) int64 {
+	f, ok := archive.(*os.File)
+	if !ok {
+		return 0
+	}
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return 0
+	}
+	return info.Size()
 }
 
 // openArchive opens what is to be imported: a file as it is, a folder as a tar, an image of

@@ -252,3 +252,19 @@ func TestShell(t *testing.T) {
 	}
 	s.awaitShown(t, "/tmp\r\n22 66")
 }
+
+// TestImportShowsBytes: an import on a terminal shows how much was sent.
+func TestImportShowsBytes(t *testing.T) {
+	archive := writeTar(t, ociLayout(t, "shown"))
+	info, err := os.Stat(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := onScreen(t, 24, 100, "image", "import", "--name", "shown", archive)
+	size := fmt.Sprintf("%.1f MiB", float64(info.Size())/(1<<20))
+	s.awaitShown(t, size+" / "+size)
+	if code := s.end(t); code != 0 {
+		t.Errorf("it ended with %d", code)
+	}
+	daemon.Run(t, "image", "rm", "shown")
+}
