@@ -358,6 +358,37 @@ class Image:
 
 
 @dataclass(frozen=True)
+class LayerProgress:
+    """How far a layer of a pull is: waiting, fetching, fetched, stored or present."""
+
+    digest: str = ""
+    size_bytes: int = 0
+    received_bytes: int = 0
+    state: str = ""
+
+
+@dataclass(frozen=True)
+class PullProgress:
+    """A line about a pull, or its layers where one has changed."""
+
+    message: str = ""
+    layers: List[LayerProgress] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class BuildStep:
+    """A step of a build that begins. Without an instruction it is output of the step's command."""
+
+    step: int = 0
+    steps: int = 0
+    line: int = 0
+    instruction: str = ""
+    cached: bool = False
+    stdout: bytes = b""
+    stderr: bytes = b""
+
+
+@dataclass(frozen=True)
 class Version:
     """The versions of the daemon and of its engine."""
 

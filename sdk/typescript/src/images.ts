@@ -1,8 +1,35 @@
-import type { Transport } from './http.js'
-import { bodyOf } from './input.js'
+import { randomBytes } from 'node:crypto'
+import { padding, writeHeader } from './archive/header.js'
+import { ImageNotFoundError } from './generated/codes.js'
+import { messages, type Request, type Transport } from './http.js'
+import { bodyOf, bytesOf } from './input.js'
 import type { Data } from './spec.js'
-import type { Image } from './types.js'
-import { decode } from './wire.js'
+import type { BuildProgress, Image, ImageProgress } from './types.js'
+import { broken, decode } from './wire.js'
+
+/** Options of a build. */
+export interface BuildOptions {
+  /** What COPY finds, by path. */
+  files?: Record<string, string | Uint8Array>
+  /** Values of ARG. */
+  args?: Record<string, string>
+  /** Name or number of the stage; by default the last. */
+  target?: string
+  /** Do all steps again. */
+  noCache?: boolean
+  /** The network of each RUN; by default none. */
+  network?: string
+  allow?: string[]
+  /** Is told of each step that begins, and of the output of its command. */
+  onProgress?: (progress: BuildProgress) => void
+  signal?: AbortSignal
+}
+
+/** Options of a pull. */
+export interface PullOptions {
+  onProgress?: (progress: ImageProgress) => void
+  signal?: AbortSignal
+}
 
 /** The images of the daemon. */
 export class Images {
@@ -32,6 +59,38 @@ export class Images {
     return decode('Image', answer.image)
   }
 
+  /** Pulls HOST/PATH[:TAG][@DIGEST] from its registry, which the daemon has to allow. */
+  pull(name: string, { onProgress, signal }: PullOptions = {}): Promise<Image> {
+    const request: Request = { method: 'POST', path: '/v1/images/pull', json: { name }, signal }
+    return this.transport.repeat(() => this.follow(request, (m) => onProgress?.(decode('ImageProgress', m))), true, signal)
+  }
+
+  /** Builds an image from a Dockerfile. */
+  async build(name: string, dockerfile: string, options: BuildOptions = {}): Promise<Image> {
+    const { files = {}, args = {}, target = '', noCache = false, network = '', allow = [], onProgress, signal } = options
+    const some = Object.keys(files).length > 0
+    const context = some ? `build-context/${randomBytes(16).toString('hex')}` : ''
+    const json = {
+      name, dockerfile: Buffer.from(dockerfile).toString('base64'), args, target, no_cache: noCache, context, sandbox: { network, allow },
+    }
+    const request: Request = { method: 'POST', path: '/v1/images/build', json, signal }
+    try {
+      if (some) await this.load(contextOf(files), context)
+      return await this.follow(request, (m) => onProgress?.(decode('BuildProgress', m)))
+    } finally {
+      if (some) await this.remove(context).catch(ifPresent) // where the build has not removed it
+    }
+  }
+
+  /** Returns the image of the last message, and tells of those before it. */
+  private async follow(request: Request, tell: (message: Record<string, unknown>) => void): Promise<Image> {
+    for await (const message of messages(await this.transport.open(request), request.signal)) {
+      if (message.image) return decode('Image', message.image)
+      tell(message)
+    }
+    throw broken('the answer ended without an image')
+  }
+
   /** Removes an image. */
   async remove(name: string): Promise<void> {
     await this.transport.call({ method: 'DELETE', path: imagePath(name) })
@@ -41,4 +100,19 @@ export class Images {
 function imagePath(name: string): string {
   if (!name) throw new TypeError('the name of the image is empty')
   return `/v1/images/${name.split('/').map(encodeURIComponent).join('/')}`
+}
+
+function ifPresent(error: unknown): void {
+  if (!(error instanceof ImageNotFoundError)) throw error
+}
+
+/** Returns files as the image that a build finds its context in. */
+function contextOf(files: Record<string, string | Uint8Array>): Uint8Array {
+  const parts: Uint8Array[] = []
+  for (const [path, content] of Object.entries(files)) {
+    const data = bytesOf(content)
+    const name = `context/${path.replace(/^\/+/, '')}`
+    parts.push(writeHeader({ name, type: 'file', mode: 0o644, size: data.length, mtime: 0, link: '' }), data, padding(data.length))
+  }
+  return Buffer.concat([...parts, Buffer.alloc(1024)])
 }

@@ -113,6 +113,12 @@ export interface History extends Decoded<Schemas['HistoryResponse']> {}
 /** One image of the daemon. */
 export interface Image extends Decoded<Schemas['Image']> {}
 
+/** A line about a pull, or its layers where one has changed. */
+export interface ImageProgress extends Decoded<Schemas['ImageProgress']> {}
+
+/** A step of a build that begins. Without an instruction it is output of the step's command. */
+export interface BuildProgress extends Decoded<Schemas['BuildProgress']> {}
+
 /** The versions of the daemon and of its engine. */
 export interface Version extends Decoded<Schemas['VersionResponse']> {}
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import BinaryIO, List, Optional
+import base64
+import io
+import secrets
+import tarfile
+from typing import Any, BinaryIO, Callable, Dict, List, Mapping, Optional, Union
 from urllib.parse import quote
 
+from .. import _wire
 from .._wire import Request, decode, pieces_of
-from ..types import Image
+from ..codes import ImageNotFound
+from ..types import BuildStep, Image, PullProgress
 from .http import AsyncTransport
 
 
@@ -35,9 +41,78 @@ class AsyncImages:
         answer = await self._transport.call(Request(method, path, body=pieces_of(archive)))
         return decode(Image, answer.get("image", {}))
 
+    async def pull(self, name: str, *, on_progress: Optional[Callable[[PullProgress], Any]] = None) -> Image:
+        """Pulls HOST/PATH[:TAG][@DIGEST] from its registry, which the daemon has to allow."""
+        request = Request("POST", "/v1/images/pull", body={"name": name}, repeatable=True)
+
+        async def once() -> Image:
+            return await self._follow(request, PullProgress, on_progress)
+
+        return await self._transport.repeat(once)
+
+    async def build(
+        self,
+        name: str,
+        dockerfile: str,
+        *,
+        files: Optional[Mapping[str, Union[str, bytes]]] = None,
+        args: Optional[Mapping[str, str]] = None,
+        target: str = "",
+        no_cache: bool = False,
+        network: str = "",
+        allow: Optional[List[str]] = None,
+        on_progress: Optional[Callable[[BuildStep], Any]] = None,
+    ) -> Image:
+        """Builds an image from a Dockerfile. files, by path, are what COPY finds.
+
+        network and allow are the network of each RUN, which has none by default.
+        """
+        body: Dict[str, Any] = {
+            "name": name, "dockerfile": base64.b64encode(dockerfile.encode()).decode(),
+            "args": dict(args or {}), "target": target, "no_cache": no_cache,
+            "sandbox": {"network": network, "allow": list(allow or [])},
+        }
+        if not files:
+            return await self._follow(Request("POST", "/v1/images/build", body=body), BuildStep, on_progress)
+        body["context"] = "build-context/" + secrets.token_hex(16)
+        await self.load(_context(files), body["context"])
+        try:
+            return await self._follow(Request("POST", "/v1/images/build", body=body), BuildStep, on_progress)
+        finally:
+            try:
+                await self.remove(body["context"])
+            except ImageNotFound:
+                pass  # the build has removed it
+
+    async def _follow(self, request: Request, kind: Any, on_progress: Optional[Callable[[Any], Any]]) -> Image:
+        """Returns the image of the last message, and tells of those before it."""
+        async with await self._transport.open(request) as response:
+            async for line in response.lines():
+                message = _wire.parse(line)
+                if "error" in message:
+                    raise _wire.error_of(message)
+                if message.get("image"):
+                    return decode(Image, message["image"])
+                if on_progress is not None:
+                    on_progress(decode(kind, message))
+        raise _wire.broken("the answer ended without an image")
+
     async def remove(self, name: str) -> None:
         """Removes an image."""
         await self._transport.call(Request("DELETE", _path(name)))
+
+
+def _context(files: Mapping[str, Union[str, bytes]]) -> BinaryIO:
+    """Returns files as the image that a build finds its context in."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for path, content in files.items():
+            data = content.encode() if isinstance(content, str) else content
+            info = tarfile.TarInfo("context/" + path.strip("/"))
+            info.size, info.mode = len(data), 0o644
+            tar.addfile(info, io.BytesIO(data))
+    out.seek(0)
+    return out
 
 
 def _path(name: str) -> str:

@@ -161,6 +161,21 @@ async function calls() {
   await assert.rejects(client.run('true', { image: 'absent' }), ImageNotFoundError)
   assert((await client.images.list()).some((image) => image.name === 'base'))
   assert.equal((await client.images.get('base')).source, 'embedded')
+  const steps = []
+  const dockerfile = 'FROM base\nARG WHO\nCOPY greet /opt/greet\nUSER root\nRUN echo made for $WHO; cp /opt/greet/text /greeting\n'
+  const built = await client.images.build('ts-built', dockerfile, {
+    files: { 'greet/text': 'hello\n', 'greet/more': new Uint8Array(1) }, args: { WHO: 'us' }, onProgress: (step) => steps.push(step),
+  })
+  assert.equal(built.name, 'ts-built')
+  assert.deepEqual(steps.filter((step) => step.instruction).map((step) => step.instruction.split(' ')[0]), ['FROM', 'COPY', 'RUN'])
+  assert(steps.some((step) => Buffer.from(step.stdout).toString() === 'made for us\n'))
+  assert.equal((await client.run('cat /greeting; wc -c < /opt/greet/more', { image: 'ts-built' })).stdout, 'hello\n1\n')
+  await client.images.remove('ts-built')
+  for (const files of [{}, { a: 'b' }]) {
+    await assert.rejects(client.images.build('ts-refused', 'FROM base\nHEALTHCHECK CMD true\n', { files }), /line 2/)
+  }
+  assert(!(await client.images.list()).some((image) => /ts-refused|build-context/.test(image.name)))
+  await assert.rejects(client.images.pull('registry.invalid/tools:1'), { code: 'SBX-224' })
   assert((await client.info()).sandboxes.running >= 1)
   const stats = await box.stats()
   assert.equal(stats.sandboxId, box.id)
