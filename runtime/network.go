@@ -161,6 +161,9 @@ func (m *Manager) Traffic(ctx context.Context, ref, since string, follow bool, y
 		if gone.Entries {
 			entries = slices.Insert(entries, 0, gone.Gap(entries))
 		}
+		if err := addNeeds(s.kept(), entries); err != nil {
+			return err
+		}
 		for _, e := range entries {
 			e.Sandbox = s.id
 			if err := yield(e); err != nil {

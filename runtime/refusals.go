@@ -80,6 +80,22 @@ func policyOf(r record) (p *policy.Policy, done func(), err error) {
 	return p.On(host.Local), func() { _ = host.Close() }, nil
 }
 
+// addNeeds adds to entries that were refused the rules that would allow them now.
+func addNeeds(r record, entries []traffic.Entry) error {
+	isRefused := func(e traffic.Entry) bool { return e.Code != "" && e.Kind != traffic.Gap }
+	if !slices.ContainsFunc(entries, isRefused) {
+		return nil
+	}
+	p, done, err := policyOf(r)
+	defer done()
+	for i, e := range entries {
+		if p != nil && isRefused(e) {
+			entries[i].Needs = neededFor(p, e)
+		}
+	}
+	return err
+}
+
 // neededFor is the rule that would allow e by p, empty where none can.
 func neededFor(p *policy.Policy, e traffic.Entry) string {
 	if e.Kind == traffic.Packet { // of a protocol that no rule is about

@@ -113,6 +113,6 @@ func trafficPB(e runtime.TrafficEntry) *caissonv1.TrafficResponse {
 	return &caissonv1.TrafficResponse{
 		Time: timestamp(e.Time), Kind: string(e.Kind), Verdict: e.Verdict, Name: e.Name, Port: uint32(e.Port), Type: e.Type, Address: e.Address,
 		Rule: e.Rule, Code: string(e.Code), Reason: e.Reason, SentBytes: e.Sent, ReceivedBytes: e.Received,
-		Duration: durationpb.New(e.Duration), Skipped: e.Skipped, Peer: e.Peer, SandboxId: e.Sandbox, Cursor: cursor,
+		Duration: durationpb.New(e.Duration), Skipped: e.Skipped, Peer: e.Peer, SandboxId: e.Sandbox, Cursor: cursor, Needs: e.Needs,
 	}
 }

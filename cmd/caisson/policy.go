@@ -98,11 +98,25 @@ func (a *app) policyLogCommand() *cobra.Command {
 // tellTraffic prints what a sandbox tried, and where there is nothing to print as
 // nothing is recorded, that.
 func (a *app) tellTraffic(ctx context.Context, client *api.Client, req *caissonv1.TrafficRequest) error {
-	some := false
-	err := client.Traffic(ctx, req, func(t *caissonv1.TrafficResponse) error {
+	var held *caissonv1.TrafficResponse // until another follows
+	again, some := 0, false
+	err := client.Traffic(ctx, req, func(t *caissonv1.TrafficResponse) (err error) {
 		some = true
-		return a.printTraffic(t)
+		switch {
+		case req.Follow || a.output == formatJSON:
+			return a.printTraffic(t, 0)
+		case held != nil && repeats(t, held):
+			again++
+			return nil
+		case held != nil:
+			err = a.printTraffic(held, again)
+		}
+		held, again = t, 0
+		return err
 	})
+	if err == nil && held != nil {
+		return a.printTraffic(held, again)
+	}
 	if err != nil || some || req.Follow {
 		return err
 	}
@@ -113,7 +127,14 @@ func (a *app) tellTraffic(ctx context.Context, client *api.Client, req *caissonv
 	return nil // what was asked for is told
 }
 
-func (a *app) printTraffic(t *caissonv1.TrafficResponse) error {
+// repeats reports whether t is another refusal of the same. A resolver asks for both kinds of
+// address.
+func repeats(t, held *caissonv1.TrafficResponse) bool {
+	return t.Verdict == "refused" && t.Verdict == held.Verdict && t.Kind == held.Kind && t.Skipped == 0 &&
+		t.Name == held.Name && t.Port == held.Port && (t.Type == held.Type || t.Kind == "lookup") && t.Address == held.Address && t.Code == held.Code
+}
+
+func (a *app) printTraffic(t *caissonv1.TrafficResponse, again int) error {
 	if a.output == formatJSON {
 		return a.printJSONLine(trafficViewOf(t))
 	}
@@ -132,6 +153,12 @@ func (a *app) printTraffic(t *caissonv1.TrafficResponse) error {
 		line += fmt.Sprintf(" by %s, %s, %s", t.Rule, t.Address, carried)
 	case t.Kind == "inbound":
 		line += ", " + carried
+	}
+	if t.Needs != "" {
+		line += "; --allow " + t.Needs + " allows it"
+	}
+	if again > 0 {
+		line += fmt.Sprintf(" (and %d times more after it)", again)
 	}
 	if t.Skipped > 0 {
 		line += fmt.Sprintf(" (%d more before it, without a record)", t.Skipped)

@@ -80,11 +80,13 @@ type trafficView struct {
 	Skipped       uint64     `json:"skipped"`
 	Peer          string     `json:"peer"`
 	SandboxID     string     `json:"sandbox_id"`
+	Cursor        string     `json:"cursor"`
+	Needs         string     `json:"needs"`
 }
 
 func trafficViewOf(t *caissonv1.TrafficResponse) trafficView {
 	return trafficView{
 		timeOf(t.Time), t.Kind, t.Verdict, t.Name, t.Port, t.Type, t.Address, t.Rule, t.Code, t.Reason,
-		t.SentBytes, t.ReceivedBytes, milliseconds(t.Duration), t.Skipped, t.Peer, t.SandboxId,
+		t.SentBytes, t.ReceivedBytes, milliseconds(t.Duration), t.Skipped, t.Peer, t.SandboxId, t.Cursor, t.Needs,
 	}
 }

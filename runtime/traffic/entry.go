@@ -27,6 +27,7 @@ const (
 type Entry struct {
 	Sandbox  string        `json:"-"`    // its ID; not kept, as each sandbox has files of its own
 	Cursor   Cursor        `json:"-"`    // where a reader goes on after it; of a gap none
+	Needs    string        `json:"-"`    // the rule that would allow it, found when it is read
 	Time     time.Time     `json:"time"` // when it began
 	Kind     Kind          `json:"kind"`
 	Verdict  string        `json:"verdict"`           // of proxy.Verdict or dns.Verdict

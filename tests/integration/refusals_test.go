@@ -67,3 +67,24 @@ func TestRefusalsWithoutANetwork(t *testing.T) {
 		}
 	}
 }
+
+// TestPolicyLogSaysWhatAllows: the log names the rule that would allow what was refused, and tells
+// repeats on one line.
+func TestPolicyLogSaysWhatAllows(t *testing.T) {
+	box(t, daemon, "asking", "--allow", "fine.example")
+	daemon.Run(t, "exec", "asking", "--", "sh", "-c", "for i in 1 2 3; do nslookup other.example; done; true")
+	log := daemon.Run(t, "policy", "log", "asking").Stdout
+	if strings.Count(log, "\n") != 1 {
+		t.Errorf("repeats are not folded:\n%s", log)
+	}
+	for _, want := range []string{"--allow other.example allows it", "times more after it"} {
+		if !strings.Contains(log, want) {
+			t.Errorf("%q is missing:\n%s", want, log)
+		}
+	}
+	var first struct{ Needs, Cursor string }
+	line, _, _ := strings.Cut(daemon.Run(t, "policy", "log", "--json", "asking").Stdout, "\n")
+	if err := json.Unmarshal([]byte(line), &first); err != nil || first.Needs != "other.example" || first.Cursor == "" {
+		t.Errorf("%q: %+v, %v", line, first, err)
+	}
+}

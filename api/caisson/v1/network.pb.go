@@ -693,6 +693,8 @@ type TrafficResponse struct {
 	Peer          string               `protobuf:"bytes,15,opt,name=peer,proto3" json:"peer,omitempty"`        // of inbound: the address and port that it came from
 	SandboxId     string               `protobuf:"bytes,17,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
 	Cursor        string               `protobuf:"bytes,18,opt,name=cursor,proto3" json:"cursor,omitempty"` // for since; it outlives the daemon; empty of a gap
+	// The rule that would allow what was refused, by the sandbox's policy now; empty where none can.
+	Needs         string `protobuf:"bytes,19,opt,name=needs,proto3" json:"needs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -846,6 +848,13 @@ func (x *TrafficResponse) GetCursor() string {
 	return ""
 }
 
+func (x *TrafficResponse) GetNeeds() string {
+	if x != nil {
+		return x.Needs
+	}
+	return ""
+}
+
 var File_caisson_v1_network_proto protoreflect.FileDescriptor
 
 const file_caisson_v1_network_proto_rawDesc = "" +
@@ -898,7 +907,7 @@ const file_caisson_v1_network_proto_rawDesc = "" +
 	"\x0eTrafficRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x16\n" +
 	"\x06follow\x18\x02 \x01(\bR\x06follow\x12\x14\n" +
-	"\x05since\x18\x04 \x01(\tR\x05sinceJ\x04\b\x03\x10\x04\"\xed\x03\n" +
+	"\x05since\x18\x04 \x01(\tR\x05sinceJ\x04\b\x03\x10\x04\"\x83\x04\n" +
 	"\x0fTrafficResponse\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x18\n" +
@@ -919,7 +928,8 @@ const file_caisson_v1_network_proto_rawDesc = "" +
 	"\x04peer\x18\x0f \x01(\tR\x04peer\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x11 \x01(\tR\tsandboxId\x12\x16\n" +
-	"\x06cursor\x18\x12 \x01(\tR\x06cursorJ\x04\b\x10\x10\x112\xda\x03\n" +
+	"\x06cursor\x18\x12 \x01(\tR\x06cursor\x12\x14\n" +
+	"\x05needs\x18\x13 \x01(\tR\x05needsJ\x04\b\x10\x10\x112\xda\x03\n" +
 	"\x0eNetworkService\x12l\n" +
 	"\vCheckPolicy\x12\x1e.caisson.v1.CheckPolicyRequest\x1a\x1f.caisson.v1.CheckPolicyResponse\"\x1c\x82\xb5\x18\x18\n" +
 	"\x04POST\x12\x10/v1/policy/check\x12t\n" +

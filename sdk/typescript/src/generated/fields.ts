@@ -679,6 +679,7 @@ export const fields = {
     duration: 'Duration',
     kind: 'string',
     name: 'string',
+    needs: 'string',
     peer: 'string',
     port: 'number',
     reason: 'string',

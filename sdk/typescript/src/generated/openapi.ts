@@ -1316,6 +1316,8 @@ export interface components {
             kind: string;
             /** @description empty for an address without a name */
             name: string;
+            /** @description The rule that would allow what was refused, by the sandbox's policy now; empty where none can. */
+            needs: string;
             /** @description of inbound: the address and port that it came from */
             peer: string;
             /**
