@@ -21,7 +21,7 @@ func (d *daemon) openEvents(ctx context.Context, c config.Config) error {
 	if err != nil {
 		return sbxerr.Wrap(sbxerr.Internal, "caissond.events", err)
 	}
-	opened, err := d.openAudit(c)
+	opened, err := d.openAudit(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func (d *daemon) openEvents(ctx context.Context, c config.Config) error {
 }
 
 // openAudit opens the durable form of the stream, where that is on.
-func (d *daemon) openAudit(c config.Config) (audit.Opened, error) {
+func (d *daemon) openAudit(ctx context.Context, c config.Config) (audit.Opened, error) {
 	if !c.Audit.Enabled {
 		d.log.Warn("no audit log is kept: audit.enabled is false")
 		return audit.Opened{}, nil
@@ -60,6 +60,9 @@ func (d *daemon) openAudit(c config.Config) (audit.Opened, error) {
 	}
 	d.audit = log
 	d.onStop(func(context.Context) error { return log.Close() })
+	if err := d.startExports(ctx, c); err != nil {
+		return audit.Opened{}, err
+	}
 	d.log.Info("audit log opened", "dir", c.AuditDir(), "public_key", opened.PublicKey)
 	return opened, nil
 }

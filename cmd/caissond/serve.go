@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/audit/export"
 	"github.com/caisson-run/caisson/config"
 	"github.com/caisson-run/caisson/gateway/ratelog"
 	"github.com/caisson-run/caisson/initproto"
@@ -46,6 +47,7 @@ type daemon struct {
 	events  *events.Bus
 	refused *ratelog.Log[peer.Caller] // connections of those who are no peers
 	audit   *audit.Log                // nil where none is kept
+	exports []*export.Exporter        // of the audit log
 	metrics *metrics.Metrics
 	engine  *engine
 	manager atomic.Pointer[runtime.Manager] // nil until it is made
@@ -238,7 +240,7 @@ func (d *daemon) managerOptions(ctx context.Context, c config.Config, ids idbloc
 	if err != nil {
 		return runtime.Options{}, err
 	}
-	host := hostDoctor{config: d.config.Load, ids: ids, engine: engine}
+	host := hostDoctor{config: d.config.Load, ids: ids, engine: engine, exports: d.exports}
 	return runtime.Options{
 		Root: c.Root, State: c.State, CgroupParent: c.Cgroup.Parent,
 		InitPath:     filepath.Join(c.BinDir, initproto.BinaryName),
