@@ -3,7 +3,6 @@ package export_test
 import (
 	"bufio"
 	"bytes"
-	"fmt"
 	"io"
 	"net"
 	"os"
@@ -247,7 +246,7 @@ func (s *sink) check(n uint64) (repeated int) {
 	}
 	for seq := range n {
 		if times[seq+1] == 0 {
-			s.t.Error(fmt.Sprintf("record %d is lost", seq+1))
+			s.t.Errorf("record %d is lost", seq+1)
 			return 0
 		}
 		repeated += times[seq+1] - 1
