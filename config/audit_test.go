@@ -30,14 +30,15 @@ func TestAuditExport(t *testing.T) {
 		"{to: journald}, {to: journald}":                                                      "audit.export[1]: journald \"\" is there twice",
 		"{to: journald, adress: /run/x}":                                                      `did you mean "address"`,
 	} {
-		checkExport(t, "audit: {export: ["+text+"]}", want)
+		checkRefused(t, "audit: {export: ["+text+"]}", want)
 	}
-	checkExport(t, "audit: {enabled: false, export: [{to: journald}]}", "audit.export needs audit.enabled")
-	checkExport(t, "air_gapped: true\naudit: {export: [{to: tls, address: 'logs.example.com:6514'}]}", "air_gapped forbids")
-	checkExport(t, "air_gapped: true\naudit: {export: [{to: tls, address: '127.0.0.1:6514'}, {to: journald}]}", "")
+	checkRefused(t, "audit: {enabled: false, export: [{to: journald}]}", "audit.export needs audit.enabled")
+	checkRefused(t, "air_gapped: true\naudit: {export: [{to: tls, address: 'logs.example.com:6514'}]}", "air_gapped forbids")
+	checkRefused(t, "air_gapped: true\naudit: {export: [{to: tls, address: '127.0.0.1:6514'}, {to: journald}]}", "")
 }
 
-func checkExport(t *testing.T, text, want string) {
+// checkRefused asserts that the error of a configuration holds want; empty is none.
+func checkRefused(t *testing.T, text, want string) {
 	t.Helper()
 	c, err := load(t, text)
 	if err == nil {

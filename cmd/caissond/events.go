@@ -26,9 +26,16 @@ func (d *daemon) openEvents(ctx context.Context, c config.Config) error {
 		return err
 	}
 	d.metrics = newMetrics(d)
+	if err := d.openTracing(c, host); err != nil {
+		return err
+	}
+	observers := []func(*events.Event){d.metrics.Observe}
+	if d.tracer != nil {
+		observers = append(observers, d.tracer.Observe)
+	}
 	var boot [6]byte
 	_, _ = rand.Read(boot[:]) // never fails (crypto/rand)
-	o := events.Options{Source: "//" + host + "/" + c.Instance(), Boot: hex.EncodeToString(boot[:]), Observers: []func(*events.Event){d.metrics.Observe}, Log: d.log}
+	o := events.Options{Source: "//" + host + "/" + c.Instance(), Boot: hex.EncodeToString(boot[:]), Observers: observers, Log: d.log}
 	if d.audit != nil {
 		o.Recorder = d.audit
 	}

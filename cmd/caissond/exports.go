@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -56,24 +54,17 @@ func receiver(x config.Export) (export.Receiver, error) {
 	return r, err
 }
 
-// clientTLS is for a server at HOST:PORT with a certificate of those in the file ca, or
-// of the host's where it is empty.
+// clientTLS is for a receiver at HOST:PORT.
 func clientTLS(address, ca string) (*tls.Config, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil { // checked with the configuration
 		return nil, fmt.Errorf("address: %w", err)
 	}
-	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host}
-	if ca == "" {
-		return c, nil
-	}
-	text, err := os.ReadFile(ca)
+	c, err := tlsOf(ca)
 	if err != nil {
 		return nil, fmt.Errorf("ca: %w", err)
 	}
-	if c.RootCAs = x509.NewCertPool(); !c.RootCAs.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("ca: %w", errors.New(ca+" holds no certificate in PEM"))
-	}
+	c.ServerName = host
 	return c, nil
 }
 

@@ -28,6 +28,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/server"
+	"github.com/caisson-run/caisson/tracing"
 )
 
 // The time that stopping may take.
@@ -49,6 +50,7 @@ type daemon struct {
 	audit   *audit.Log                // nil where none is kept
 	exports []*export.Exporter        // of the audit log
 	metrics *metrics.Metrics
+	tracer  *tracing.Tracer // nil where nothing is traced
 	engine  *engine
 	manager atomic.Pointer[runtime.Manager] // nil until it is made
 	close   []func(context.Context) error
@@ -288,7 +290,7 @@ func (d *daemon) serveAPI(ctx context.Context, l net.Listener, site *site, m *ru
 		}()
 	}
 	handler := server.New(server.Deps{
-		Sandboxes: m, Execs: m, Files: fileSessions{m}, Images: m, System: m, Network: m, Events: m, Stream: d.events, Called: d.metrics.Called, Log: d.log, WriteTimeout: writeTimeout,
+		Sandboxes: m, Execs: m, Files: fileSessions{m}, Images: m, System: m, Network: m, Events: m, Stream: d.events, Called: d.called, Traced: d.tracer != nil, Log: d.log, WriteTimeout: writeTimeout,
 	})
 	d.handler <- handler
 	if err := d.servePage(site, handler); err != nil {

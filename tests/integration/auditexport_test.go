@@ -17,8 +17,8 @@ import (
 	"github.com/caisson-run/caisson/tests/harness"
 )
 
-// collector is a receiver of syslog on a stream socket.
-type collector struct {
+// syslogReceiver is a receiver of syslog on a stream socket.
+type syslogReceiver struct {
 	listener net.Listener
 	mu       sync.Mutex
 	seqs     []uint64 // as they arrived; 0 is a new connection
@@ -26,13 +26,13 @@ type collector struct {
 	conns    []net.Conn
 }
 
-func collect(t *testing.T, path string) *collector {
+func receiveSyslog(t *testing.T, path string) *syslogReceiver {
 	t.Helper()
 	l, err := net.Listen("unix", path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &collector{listener: l, types: map[string]int{}}
+	c := &syslogReceiver{listener: l, types: map[string]int{}}
 	go func() {
 		for {
 			conn, err := l.Accept()
@@ -48,7 +48,7 @@ func collect(t *testing.T, path string) *collector {
 	return c
 }
 
-func (c *collector) read(t *testing.T, conn net.Conn) {
+func (c *syslogReceiver) read(t *testing.T, conn net.Conn) {
 	defer conn.Close()
 	for r := bufio.NewReader(conn); ; {
 		length, err := r.ReadString(' ')
@@ -74,7 +74,7 @@ func (c *collector) read(t *testing.T, conn net.Conn) {
 }
 
 // cut ends the receiver.
-func (c *collector) cut() {
+func (c *syslogReceiver) cut() {
 	_ = c.listener.Close()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,7 +83,7 @@ func (c *collector) cut() {
 	}
 }
 
-func (c *collector) all() []uint64 {
+func (c *syslogReceiver) all() []uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return append([]uint64(nil), c.seqs...)
@@ -108,7 +108,7 @@ func TestAuditExport(t *testing.T) {
 	var got []uint64
 	types := map[string]int{}
 	phase := func(act func()) {
-		c := collect(t, socket)
+		c := receiveSyslog(t, socket)
 		act()
 		newest := newestRecord(t, d)
 		for end := time.Now().Add(40 * time.Second); ; time.Sleep(50 * time.Millisecond) {
