@@ -346,6 +346,13 @@ func (l *Log) Counts() (written, failed uint64) {
 	return l.written, l.failed
 }
 
+// Newest returns the number of the newest record, 0 for none.
+func (l *Log) Newest() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.last.Seq
+}
+
 // Blocks reports whether work is refused because its record cannot be written.
 func (l *Log) Blocks() bool {
 	l.mu.Lock()

@@ -90,29 +90,27 @@ func Last(dir string) (uint64, error) {
 	return last.Seq, err
 }
 
-// followInterval is how often Follow looks for more.
-const followInterval = 200 * time.Millisecond
+// FollowInterval is how often a follower looks for more.
+const FollowInterval = 200 * time.Millisecond
 
 // Follow calls yield with the records from the number from on, and with those that are
 // written later, until ctx ends or yield returns an error.
 func Follow(ctx context.Context, dir string, from uint64, yield func(Record) error) error {
+	c := NewCursor(dir, from)
+	defer c.Close()
 	for {
-		last, err := Last(dir)
+		r, found, err := c.Next()
+		if err == nil && found {
+			err = yield(r)
+		}
 		if err != nil {
 			return err
 		}
-		if last >= from {
-			for r, err := range Records(dir, from) {
-				if err == nil {
-					from, err = r.Seq+1, yield(r)
-				}
-				if err != nil {
-					return err
-				}
-			}
+		if found {
+			continue
 		}
 		select {
-		case <-time.After(followInterval):
+		case <-time.After(FollowInterval):
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

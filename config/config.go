@@ -59,6 +59,7 @@ type Config struct {
 	Metrics     Metrics            `yaml:"metrics" json:"metrics"`
 	Page        Page               `yaml:"page" json:"page"`
 	Webhooks    []Webhook          `yaml:"webhooks" json:"webhooks" jsonschema:"description=Servers that are told of events"`
+	Telemetry   Telemetry          `yaml:"telemetry" json:"telemetry"`
 
 	instance string // set by Complete
 }

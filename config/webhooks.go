@@ -18,16 +18,17 @@ func (c *Config) validateWebhooks() error {
 	var errs []error
 	for i, w := range c.Webhooks {
 		key := fmt.Sprintf("webhooks[%d].", i)
-		errs = append(errs, w.validateURL(key+"url", c.AirGapped), absolute(key+"secret_file", w.SecretFile))
+		errs = append(errs, validateURL(key+"url", w.URL, c.AirGapped), absolute(key+"secret_file", w.SecretFile))
 	}
 	return errors.Join(errs...)
 }
 
-func (w Webhook) validateURL(key string, airGapped bool) error {
-	u, err := url.Parse(w.URL)
+// validateURL is for a server that the daemon sends to: encrypted, or on the host.
+func validateURL(key, text string, airGapped bool) error {
+	u, err := url.Parse(text)
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
-		return fmt.Errorf("%s: %q is no URL such as https://hooks.example.com/caisson", key, w.URL)
+		return fmt.Errorf("%s: %q is no URL such as https://hooks.example.com/caisson", key, text)
 	case u.User != nil || u.Fragment != "":
 		return fmt.Errorf("%s: a URL with a user or a fragment: leave them out", key)
 	}
@@ -35,9 +36,9 @@ func (w Webhook) validateURL(key string, airGapped bool) error {
 	loopback := err == nil && a.IsLoopback()
 	switch {
 	case u.Scheme == "http" && !loopback:
-		return fmt.Errorf("%s: %q is not encrypted: use https, or an address of the loopback interface", key, w.URL)
+		return fmt.Errorf("%s: %q is not encrypted: use https, or an address of the loopback interface", key, text)
 	case airGapped && !loopback:
-		return fmt.Errorf("%s: %q leaves the host, which air_gapped forbids", key, w.URL)
+		return fmt.Errorf("%s: %q leaves the host, which air_gapped forbids", key, text)
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ var busy = metrics.State{
 		Sandboxes: map[runtime.State]int{runtime.StateRunning: 2}, Pooled: 4, Orphaned: 1, Execs: 3, Queued: 5,
 		Pools: []runtime.PoolStats{{Profile: "strict", Image: "base", Ready: 4, Target: 8, Hits: 6, Misses: 2, Failures: 1}},
 	},
-	AuditWritten: 10, AuditFailed: 1,
+	AuditWritten: 10, AuditFailed: 1, AuditLag: map[string]uint64{"journald /run/j": 7},
 }
 
 func get(t *testing.T, h http.Handler, path string) (int, string) {
@@ -62,7 +62,7 @@ func TestScrape(t *testing.T) {
 		`caisson_build_info{commit="c",go_version="go",version="v1"} 1`,
 		`caisson_sandboxes{state="running"} 2`, `caisson_sandboxes{state="pooled"} 4`, `caisson_sandboxes{state="paused"} 0`,
 		`caisson_orphaned_sandboxes 1`, `caisson_execs_running 3`, `caisson_create_queue_length 5`, `caisson_engine_up 1`,
-		`caisson_pool_hits_total{image="base",profile="strict"} 6`, `caisson_audit_records_total 10`,
+		`caisson_pool_hits_total{image="base",profile="strict"} 6`, `caisson_audit_records_total 10`, `caisson_audit_export_lag_records{receiver="journald /run/j"} 7`,
 		`caisson_exec_duration_seconds_count{exit="failure",reason="exited"} 1`, `caisson_limit_hits_total{limit="memory"} 1`, `caisson_limit_hits_total{limit="pids"} 0`,
 		`caisson_refused_calls_total{code="SBX-701"} 1`, `caisson_network_attempts_total{kind="connection",verdict="refused"} 5`,
 		`caisson_network_bytes_total{direction="sent"} 5`, `caisson_file_bytes_total{direction="in"} 7`, `caisson_output_bytes_total{stream="stdout"} 9`,

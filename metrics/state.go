@@ -16,6 +16,8 @@ type State struct {
 	AuditWritten uint64 // records since the start
 	AuditFailed  uint64 // records that could not be written
 	AuditBlocks  bool   // nothing runs, as records are required and cannot be written
+	// AuditLag is the number of records that each receiver of the audit log still lacks.
+	AuditLag map[string]uint64
 }
 
 // stateTimeout bounds one look at the state.
@@ -29,6 +31,7 @@ var (
 	engineDesc    = desc("engine_up", "1 if containerd serves.")
 	auditDesc     = desc("audit_records_total", "Audit records that were written.")
 	auditLostDesc = desc("audit_failures_total", "Audit records that could not be written.")
+	auditLagDesc  = desc("audit_export_lag_records", "Audit records that a receiver of audit.export did not get yet.", "receiver")
 	readyDesc     = desc("pool_ready", "Ready sandboxes of a pool.", "profile", "image")
 	targetDesc    = desc("pool_target", "Ready sandboxes that a pool wants at the moment.", "profile", "image")
 	hitsDesc      = desc("pool_hits_total", "Requests that got a ready sandbox.", "profile", "image")
@@ -48,7 +51,7 @@ type stateCollector struct {
 // Describe implements [prometheus.Collector].
 func (*stateCollector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		sandboxesDesc, commandsDesc, queuedDesc, orphanedDesc, engineDesc, auditDesc, auditLostDesc,
+		sandboxesDesc, commandsDesc, queuedDesc, orphanedDesc, engineDesc, auditDesc, auditLostDesc, auditLagDesc,
 		readyDesc, targetDesc, hitsDesc, missesDesc, failuresDesc,
 	} {
 		to <- d
@@ -80,6 +83,9 @@ func (c *stateCollector) Collect(to chan<- prometheus.Metric) {
 	gauge(engineDesc, up)
 	count(auditDesc, float64(s.AuditWritten))
 	count(auditLostDesc, float64(s.AuditFailed))
+	for receiver, lag := range s.AuditLag {
+		gauge(auditLagDesc, float64(lag), receiver)
+	}
 	for _, p := range s.Pools {
 		gauge(readyDesc, float64(p.Ready), p.Profile, p.Image)
 		gauge(targetDesc, float64(p.Target), p.Profile, p.Image)

@@ -26,9 +26,10 @@ import (
 
 // operation is one call, as the log and the stream of events tell it.
 type operation struct {
-	id    string            // of the request: the caller's, or made
-	trace string            // traceparent of the operation (W3C Trace Context, section 3.2)
-	tell  func(sbxerr.Code) // of a call that fails, before that is answered; nil: nobody wants to know
+	id     string            // of the request: the caller's, or made
+	trace  string            // traceparent of the operation (W3C Trace Context, section 3.2)
+	parent string            // span of the caller, if it sent one
+	tell   func(sbxerr.Code) // of a call that fails, before that is answered; nil: nobody wants to know
 
 	mu      sync.Mutex
 	sandbox string // as the caller names it, or its ID
@@ -47,11 +48,11 @@ func operations(h http.Handler, d Deps, plain *rest.Handler) http.Handler {
 		known[path] = path
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		op := newOperation(r.Header)
+		op := newOperation(r.Header, d.Traced)
 		w.Header().Set(api.RequestIDHeader, op.id)
 		w.Header().Set(api.TraceparentHeader, op.trace)
 		begun := time.Now()
-		ctx := events.WithRequestID(context.WithValue(r.Context(), operationKey{}, op), op.id)
+		ctx := events.WithTrace(events.WithRequestID(context.WithValue(r.Context(), operationKey{}, op), op.id), op.trace)
 		op.tell = func(c sbxerr.Code) {
 			call := cmp.Or(plain.Procedure(r), r.URL.Path)
 			if isRefusal(c, quiet[call]) {
@@ -62,11 +63,17 @@ func operations(h http.Handler, d Deps, plain *rest.Handler) http.Handler {
 			call, took := cmp.Or(plain.Procedure(r), r.URL.Path), time.Since(begun)
 			code := op.log(r, d.Log, call, quiet[call], w.Header().Get(api.CodeHeader), took)
 			if d.Called != nil {
-				d.Called(known[call], code, took)
+				d.Called(op.over(known[call], code, begun, took, quiet[call]))
 			}
 		}()
 		h.ServeHTTP(w, r.WithContext(ctx))
 	})
+}
+
+func (o *operation) over(procedure string, code sbxerr.Code, begun time.Time, took time.Duration, quiet bool) Call {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return Call{procedure, code, begun, took, quiet, o.trace, o.parent, o.id, sbxerr.Clip(o.sandbox), sbxerr.Clip(o.exec)}
 }
 
 // isRefusal reports whether a failure is told as an event: not that a caller left, and of
@@ -109,16 +116,19 @@ var requestID = regexp.MustCompile(`^[!-~]{1,128}$`)
 var traceparent = regexp.MustCompile(`^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$`)
 
 // newOperation takes the IDs of a header. What is no ID is as none: it is for the
-// caller's records alone.
-func newOperation(header http.Header) *operation {
+// caller's records alone. A trace that begins here is kept if sampled says so.
+func newOperation(header http.Header, sampled bool) *operation {
 	var own [24]byte
 	_, _ = rand.Read(own[:]) // never fails (crypto/rand)
-	trace, flags := hex.EncodeToString(own[:16]), "00"
+	trace, parent, flags := hex.EncodeToString(own[:16]), "", "00"
+	if sampled {
+		flags = "01"
+	}
 	m := traceparent.FindStringSubmatch(header.Get(api.TraceparentHeader))
 	if m != nil && strings.Trim(m[1], "0") != "" && strings.Trim(m[2], "0") != "" {
-		trace, flags = m[1], m[3]
+		trace, parent, flags = m[1], m[2], m[3]
 	}
-	op := &operation{id: trace, trace: "00-" + trace + "-" + hex.EncodeToString(own[16:]) + "-" + flags}
+	op := &operation{id: trace, trace: "00-" + trace + "-" + hex.EncodeToString(own[16:]) + "-" + flags, parent: parent}
 	if id := header.Get(api.RequestIDHeader); requestID.MatchString(id) {
 		op.id = id
 	}

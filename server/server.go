@@ -116,6 +116,19 @@ type Events interface {
 	Events(ctx context.Context, since events.Since, filter events.Filter, follow bool, yield func(*events.Event) error) error
 }
 
+// Call is one call that is over.
+type Call struct {
+	Procedure     string      // empty for one that there is not
+	Code          sbxerr.Code // of a failure
+	Begun         time.Time
+	Took          time.Duration
+	Quiet         bool   // it changes nothing
+	Trace         string // traceparent of the call (W3C Trace Context, section 3.2)
+	Parent        string // span of the caller in Trace, 16 hex digits; empty for none
+	RequestID     string
+	Sandbox, Exec string // as the caller names them, or their IDs
+}
+
 // Deps is what the API is served from.
 type Deps struct {
 	Sandboxes Sandboxes
@@ -126,9 +139,10 @@ type Deps struct {
 	Files     Files
 	Events    Events
 	Stream    *events.Bus // takes what the API itself tells; nil takes nothing
-	// Called is told of each call: its procedure, empty for one that there is not, the code
-	// of a failure, and what it took. It may be nil.
-	Called func(procedure string, code sbxerr.Code, took time.Duration)
+	// Called is told of each call when it is over. It may be nil.
+	Called func(Call)
+	// Traced says that a call without a trace of its caller's begins one that is kept.
+	Traced bool
 	Log    *slog.Logger // nil discards
 	// WriteTimeout ends a call whose caller takes nothing of its answer for so
 	// long, or has not sent the whole of a message after the first; 0 is 30 s.

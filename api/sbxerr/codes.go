@@ -113,6 +113,7 @@ const (
 
 	AuditWrite  Code = "SBX-901" // a record of the audit log cannot be written
 	AuditBroken Code = "SBX-902" // the audit log was changed, cut or reordered
+	ExportAway  Code = "SBX-903" // a receiver of the audit log cannot be reached
 )
 
 // Class says who can act on a failure.

@@ -112,6 +112,7 @@ var table = []Description{
 
 	{AuditWrite, "a record of the audit log cannot be written", ClassHost, 503, true, "free space on the disk of the audit log; with audit.required nothing runs before"},
 	{AuditBroken, "the audit log was changed, cut or reordered", ClassHost, 500, false, "keep a copy of the log as it is, and compare it with one that was stored elsewhere"},
+	{ExportAway, "a receiver of the audit log cannot be reached", ClassHost, 503, true, "start the receiver that audit.export names; records wait in the log until audit.max_bytes or audit.max_age"},
 }
 
 // Describe returns the row of c.

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	goruntime "runtime"
+	"slices"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/caisson-run/caisson/api"
+	"github.com/caisson-run/caisson/audit/export"
 	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/config"
 	"github.com/caisson-run/caisson/gateway/policy"
@@ -27,6 +29,8 @@ type hostDoctor struct {
 	config func() *config.Config // in force
 	ids    idblock.Range
 	engine *ctrd.Engine
+
+	exports []*export.Exporter
 }
 
 func (h hostDoctor) versions(ctx context.Context) (runtime.Versions, error) {
@@ -45,7 +49,7 @@ func (h hostDoctor) checks(ctx context.Context) ([]runtime.Check, error) {
 		v, err := h.engine.Versions(ctx)
 		return v.Containerd, v.Runc, err
 	}
-	return append(doctor.Examine(ctx, patient), h.imageChecks(ctx)...), nil
+	return slices.Concat(doctor.Examine(ctx, patient), h.imageChecks(ctx), h.exportChecks()), nil
 }
 
 func (h hostDoctor) capabilities(context.Context) ([]runtime.Capability, error) {

@@ -21,14 +21,21 @@ func (d *daemon) openEvents(ctx context.Context, c config.Config) error {
 	if err != nil {
 		return sbxerr.Wrap(sbxerr.Internal, "caissond.events", err)
 	}
-	opened, err := d.openAudit(c)
+	opened, err := d.openAudit(ctx, c)
 	if err != nil {
 		return err
 	}
 	d.metrics = newMetrics(d)
+	if err := d.openTracing(c, host); err != nil {
+		return err
+	}
+	observers := []func(*events.Event){d.metrics.Observe}
+	if d.tracer != nil {
+		observers = append(observers, d.tracer.Observe)
+	}
 	var boot [6]byte
 	_, _ = rand.Read(boot[:]) // never fails (crypto/rand)
-	o := events.Options{Source: "//" + host + "/" + c.Instance(), Boot: hex.EncodeToString(boot[:]), Observers: []func(*events.Event){d.metrics.Observe}, Log: d.log}
+	o := events.Options{Source: "//" + host + "/" + c.Instance(), Boot: hex.EncodeToString(boot[:]), Observers: observers, Log: d.log}
 	if d.audit != nil {
 		o.Recorder = d.audit
 	}
@@ -47,7 +54,7 @@ func (d *daemon) openEvents(ctx context.Context, c config.Config) error {
 }
 
 // openAudit opens the durable form of the stream, where that is on.
-func (d *daemon) openAudit(c config.Config) (audit.Opened, error) {
+func (d *daemon) openAudit(ctx context.Context, c config.Config) (audit.Opened, error) {
 	if !c.Audit.Enabled {
 		d.log.Warn("no audit log is kept: audit.enabled is false")
 		return audit.Opened{}, nil
@@ -60,6 +67,9 @@ func (d *daemon) openAudit(c config.Config) (audit.Opened, error) {
 	}
 	d.audit = log
 	d.onStop(func(context.Context) error { return log.Close() })
+	if err := d.startExports(ctx, c); err != nil {
+		return audit.Opened{}, err
+	}
 	d.log.Info("audit log opened", "dir", c.AuditDir(), "public_key", opened.PublicKey)
 	return opened, nil
 }

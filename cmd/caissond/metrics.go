@@ -29,6 +29,11 @@ func (d *daemon) state(ctx context.Context) metrics.State {
 	if d.audit != nil {
 		s.AuditWritten, s.AuditFailed = d.audit.Counts()
 		s.AuditBlocks = d.audit.Blocks()
+		s.AuditLag = map[string]uint64{}
+		for _, e := range d.exports {
+			state := e.Status()
+			s.AuditLag[state.Receiver] = state.Lag
+		}
 	}
 	m := d.manager.Load()
 	if m == nil {

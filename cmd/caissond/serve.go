@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/audit/export"
 	"github.com/caisson-run/caisson/config"
 	"github.com/caisson-run/caisson/gateway/ratelog"
 	"github.com/caisson-run/caisson/initproto"
@@ -27,6 +28,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/server"
+	"github.com/caisson-run/caisson/tracing"
 )
 
 // The time that stopping may take.
@@ -46,7 +48,9 @@ type daemon struct {
 	events  *events.Bus
 	refused *ratelog.Log[peer.Caller] // connections of those who are no peers
 	audit   *audit.Log                // nil where none is kept
+	exports []*export.Exporter        // of the audit log
 	metrics *metrics.Metrics
+	tracer  *tracing.Tracer // nil where nothing is traced
 	engine  *engine
 	manager atomic.Pointer[runtime.Manager] // nil until it is made
 	close   []func(context.Context) error
@@ -238,7 +242,7 @@ func (d *daemon) managerOptions(ctx context.Context, c config.Config, ids idbloc
 	if err != nil {
 		return runtime.Options{}, err
 	}
-	host := hostDoctor{config: d.config.Load, ids: ids, engine: engine}
+	host := hostDoctor{config: d.config.Load, ids: ids, engine: engine, exports: d.exports}
 	return runtime.Options{
 		Root: c.Root, State: c.State, CgroupParent: c.Cgroup.Parent,
 		InitPath:     filepath.Join(c.BinDir, initproto.BinaryName),
@@ -286,7 +290,7 @@ func (d *daemon) serveAPI(ctx context.Context, l net.Listener, site *site, m *ru
 		}()
 	}
 	handler := server.New(server.Deps{
-		Sandboxes: m, Execs: m, Files: fileSessions{m}, Images: m, System: m, Network: m, Events: m, Stream: d.events, Called: d.metrics.Called, Log: d.log, WriteTimeout: writeTimeout,
+		Sandboxes: m, Execs: m, Files: fileSessions{m}, Images: m, System: m, Network: m, Events: m, Stream: d.events, Called: d.called, Traced: d.tracer != nil, Log: d.log, WriteTimeout: writeTimeout,
 	})
 	d.handler <- handler
 	if err := d.servePage(site, handler); err != nil {

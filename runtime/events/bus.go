@@ -135,6 +135,7 @@ func (b *Bus) keepLocked(e *Event) {
 func (e *Event) complete(ctx context.Context) {
 	caller, request := Asked(ctx)
 	e.Data.Caller, e.Data.RequestID = cmp.Or(e.Data.Caller, caller), cmp.Or(e.Data.RequestID, request)
+	e.Trace, _ = ctx.Value(traceKey{}).(string)
 }
 
 // Asked is what ctx tells of a call: its caller, and the ID of the request. A later daemon
@@ -152,4 +153,11 @@ type requestKey struct{}
 // WithRequestID returns ctx for what a call with this ID leads to.
 func WithRequestID(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, requestKey{}, id)
+}
+
+type traceKey struct{}
+
+// WithTrace returns ctx for what a call with this traceparent leads to.
+func WithTrace(ctx context.Context, traceparent string) context.Context {
+	return context.WithValue(ctx, traceKey{}, traceparent)
 }

@@ -70,6 +70,10 @@ type Event struct {
 	Scope  Scope
 	Data   Data
 
+	// Trace is the traceparent of the call that led to the event (W3C Trace Context, section
+	// 3.2), empty if none did. It is for observers alone: no record has it.
+	Trace string
+
 	size int // of its JSON, in bytes
 }
 

@@ -63,6 +63,7 @@ var rules = []struct {
 	{"server", []string{"runtime", "api"}},
 	{"api", []string{"api/sbxerr"}},
 	{"metrics", []string{"api/sbxerr", "runtime"}},
+	{"tracing", []string{"api/sbxerr", "runtime/events"}},
 	{"webhook", []string{"runtime/events"}},
 	{"page", []string{"api", "runtime/peer", "server/rest"}},
 	{"cmd/caisson-init", []string{"initproto"}},
@@ -71,7 +72,7 @@ var rules = []struct {
 	{"mcp", []string{"api"}},
 	{"plug", []string{"api"}},
 	{"cmd/caisson", []string{"mcp", "plug", "api", "audit", "bundle", "cgroups/units"}},
-	{"cmd/caissond", append([]string{"server", "api", "audit", "config", "metrics", "owndir", "page", "runtime", "webhook"}, leaves...)},
+	{"cmd/caissond", append([]string{"server", "api", "audit", "config", "metrics", "owndir", "page", "runtime", "tracing", "webhook"}, leaves...)},
 	{"tests/need", nil}, // every package's tests may use it
 	{"tests", append([]string{"server", "api", "audit", "config", "runtime"}, leaves...)},
 }

@@ -588,4 +588,10 @@ class AuditBroken(CaissonError):
     code = "SBX-902"
 
 
+class ExportAway(CaissonError):
+    """SBX-903: a receiver of the audit log cannot be reached."""
+
+    code = "SBX-903"
+
+
 BY_CODE: Dict[str, Type[CaissonError]] = {c.code: c for c in CaissonError.__subclasses__()}

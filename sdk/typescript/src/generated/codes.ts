@@ -292,6 +292,9 @@ export class AuditWriteError extends CaissonError {}
 /** SBX-902: the audit log was changed, cut or reordered. */
 export class AuditBrokenError extends CaissonError {}
 
+/** SBX-903: a receiver of the audit log cannot be reached. */
+export class ExportAwayError extends CaissonError {}
+
 /** The class of each code. */
 export const byCode: Readonly<Record<string, typeof CaissonError>> = {
   'SBX-000': UnknownError,
@@ -391,4 +394,5 @@ export const byCode: Readonly<Record<string, typeof CaissonError>> = {
   'SBX-809': PageGuardError,
   'SBX-901': AuditWriteError,
   'SBX-902': AuditBrokenError,
+  'SBX-903': ExportAwayError,
 }
