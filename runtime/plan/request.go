@@ -93,6 +93,8 @@ type ExecRequest struct {
 	// Limits bound the command and all that it starts, inside the sandbox's own
 	// limits, by a cgroup of its own.
 	Limits ExecLimits
+	// Inputs are files that exist as long as the command runs.
+	Inputs []InputRequest
 }
 
 // WinSize is the size of a terminal in characters.
@@ -130,6 +132,21 @@ type MountRequest struct {
 	Target    string // where it is mounted inside, absolute
 	ReadOnly  bool   `json:",omitempty"`
 	SizeBytes *int64 `json:",omitempty"` // of a tmpfs; nil is that of every tmpfs
+}
+
+// Targets are those of the mounts of type tmpfs, and of the binds with the workspace.
+func (r CreateRequest) Targets() (tmpfs, binds []string) {
+	if r.Workspace != nil {
+		binds = append(binds, r.Workspace.Point())
+	}
+	for _, m := range r.Mounts {
+		if m.Type == "tmpfs" {
+			tmpfs = append(tmpfs, m.Target)
+		} else {
+			binds = append(binds, m.Target)
+		}
+	}
+	return tmpfs, binds
 }
 
 // HostDirs are the directories of the host that r names.

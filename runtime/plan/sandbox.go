@@ -194,7 +194,8 @@ func (p *Sandbox) Asked() NetworkRequest {
 
 // Defaults are what commands of the sandbox begin with.
 func (p *Sandbox) Defaults() Defaults {
-	return Defaults{Env: p.Env, Cwd: p.Cwd, User: p.User, Limits: p.Limits, Tracing: p.Seccomp.Allows("ptrace")}
+	tmpfs, binds := p.Request.Targets()
+	return Defaults{Env: p.Env, Cwd: p.Cwd, User: p.User, Limits: p.Limits, Tmpfs: tmpfs, Binds: binds, Tracing: p.Seccomp.Allows("ptrace")}
 }
 
 // planLifetime checks the times of a sandbox.
