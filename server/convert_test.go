@@ -106,6 +106,7 @@ func TestCreateRequestRoundTrip(t *testing.T) {
 		t.Errorf("ensure %v, replace %v, key %q", req.Ensure, req.Replace, req.Key)
 	}
 	got := leavesOfGo(&req)
+	delete(got, "pooled")
 	delete(got, "build")  // the daemon sets it itself
 	delete(got, "ensure") // of the request, not of its spec
 	delete(got, "replace")

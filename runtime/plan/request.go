@@ -61,6 +61,8 @@ type CreateRequest struct {
 	// Build makes a sandbox for one step of an image's build: see oci.Config.Build. No call
 	// of the API sets it.
 	Build bool `json:",omitempty"`
+	// Pooled makes a sandbox that waits for its request. No call of the API sets it.
+	Pooled bool `json:",omitempty"`
 	// Key makes a repeated request return the sandbox of the first one. Empty
 	// is no key.
 	Key string
