@@ -130,8 +130,18 @@ type Profile struct {
 	Files   int64          `yaml:"open_files" json:"open_files"`
 	Tmpfs   string         `yaml:"tmpfs" json:"tmpfs" jsonschema:"example=64M"`
 	Network ProfileNetwork `yaml:"network" json:"network"`
+	Mounts  []Mount        `yaml:"mounts" json:"mounts" jsonschema:"description=Mounts of each sandbox\\, as if each request named them; one of the request on the same target replaces it"`
 	Alerts  Alerts         `yaml:"alerts" json:"alerts"`
 	Nested  Nested         `yaml:"nested" json:"nested"`
+}
+
+// Mount is a mount of a sandbox.
+type Mount struct {
+	Type     string `yaml:"type" json:"type" jsonschema:"enum=bind,enum=tmpfs"`
+	Source   string `yaml:"source" json:"source" jsonschema:"description=Of a bind: directory of the host"`
+	Target   string `yaml:"target" json:"target" jsonschema:"description=Absolute path inside"`
+	ReadOnly bool   `yaml:"readonly" json:"readonly" jsonschema:"description=Of a bind"`
+	Size     string `yaml:"size" json:"size" jsonschema:"description=Of a tmpfs; empty is the profile's tmpfs,example=64M"`
 }
 
 // Nested says what a profile's sandboxes may do with the sandboxes that they make.

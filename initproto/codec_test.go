@@ -20,6 +20,7 @@ var messages = []Message{
 	Start{Exec: 1},
 	Start{Exec: 1<<32 - 1, Stdio: Stdin | Stdout | Stderr, Held: allStdio, Place: true},
 	Start{Exec: 1, Stdio: Stdin, Held: Stdin | Staging},
+	Start{Exec: 1, Place: true, Inputs: true},
 	Held{Exec: 7, PID: 2, Stdio: allHeld},
 	Start{Exec: 1, Stdio: Stdin | Stdout, Held: Stdin, Terminal: true, Rows: 24, Cols: 1<<16 - 1},
 	Placed{Exec: 7, PID: 2},
@@ -28,7 +29,7 @@ var messages = []Message{
 	Started{Exec: 7, PID: 2},
 	Failed{Exec: 7, Stage: StageExec, Errno: syscall.ENOENT},
 	Failed{Exec: 7, Stage: StageRequest, Errno: maxErrno},
-	Failed{Exec: 7, Stage: StageHold, Errno: syscall.ENOSPC},
+	Failed{Exec: 7, Stage: StageInput, Errno: syscall.EEXIST},
 	Signal{Exec: 7, Signal: syscall.SIGKILL},
 	Signal{Exec: 7, Signal: MaxSignal, Scope: ScopeAll},
 	Signaled{Exec: 7},
@@ -193,6 +194,7 @@ var payloads = []Payload{
 		Args: []string{"sh", "-c", "", "echo \"$1\"\x00"}, Env: []string{"PATH=/bin", ""}, Cwd: "/workspace",
 		UID: 1000, GID: 1<<32 - 1, Groups: []uint32{4, 1000},
 		Rlimits: []Rlimit{{Resource: 7, Soft: 10, Hard: 1<<64 - 1}, {Resource: 15}},
+		Inputs:  []Input{{Path: "/tmp/a", Mode: 0o400, Size: 1 << 20}, {Path: "/b"}},
 	},
 }
 
@@ -260,6 +262,12 @@ func TestDecodePayloadDoesNotTrustCounts(t *testing.T) {
 			t.Errorf("DecodePayload with %v: %v", list, err)
 		}
 	}
+	for _, list := range [][]Input{{{Path: "/a", Mode: 0o1000}}, {{}}, {{Path: "a"}}, make([]Input, MaxInputs+1)} {
+		b, _ := Payload{Args: []string{"true"}, Inputs: list}.Encode()
+		if _, err := DecodePayload(b); err != FormatError("input file out of range") {
+			t.Errorf("DecodePayload with %v: %v", list, err)
+		}
+	}
 	empty, _ := Payload{}.Encode()
 	if _, err := DecodePayload(empty); err != FormatError("no command") {
 		t.Errorf("DecodePayload without arguments: %v", err)
@@ -310,9 +318,9 @@ func TestOtherVersion(t *testing.T) {
 		"":                        0,
 		"\x40\x01\x00\x00":        0,
 		"\x41\x01\x00\x00\x00":    0,
-		"\x40\x04\x00\x00\x00":    0, // ours
+		"\x40\x05\x00\x00\x00":    0, // ours
 		"\x40\x01\x00\x00\x00":    1,
-		"\x40\x05\x00\x00\x00etc": 5,
+		"\x40\x06\x00\x00\x00etc": 6,
 	} {
 		if got, other := OtherVersion([]byte(b)); other != (want != 0) || other && got != want {
 			t.Errorf("OtherVersion(%q) = %d, %v", b, got, other)

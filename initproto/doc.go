@@ -12,7 +12,7 @@
 //
 // and from then on
 //
-//	daemon → PID 1   Start  + descriptors      payload, then the passed stdio, then the held ends
+//	daemon → PID 1   Start  + descriptors      payload, inputs, the passed stdio, the held ends
 //	PID 1 → daemon   Placed                    once per Start that asks for it
 //	daemon → PID 1   Proceed | Abandon         once per Placed
 //	PID 1 → daemon   Started | Failed          once per Start
@@ -43,6 +43,12 @@
 // The held ends of a command with an input include a staging pipe, with which the daemon
 // counts the bytes that the command has. PID 1 only keeps it open, so that the next daemon
 // finds in it the bytes that were on their way.
+//
+// # Input files
+//
+// A Start with Inputs brings a file with the content of all input files, one after the
+// other. PID 1 writes them before the command starts. It removes them before it reports
+// the end of the command, whether a daemon is there or not.
 //
 // # Terminals
 //
@@ -78,7 +84,7 @@
 package initproto
 
 // Version is the protocol of this build.
-const Version = 4
+const Version = 5
 
 // Where PID 1 finds its binary and its socket inside the sandbox. The folder
 // is a read-only bind of one in the daemon's state directory.
@@ -90,6 +96,9 @@ const (
 	WakeName   = "init.wake"
 	BinaryName = "caisson-init"
 )
+
+// InputDir holds the input files of commands that name no other directory. PID 1 makes it.
+const InputDir = "/dev/shm/caisson-input"
 
 // SocketEnv names the environment variable of PID 1 that overrides the
 // socket's path. It is for tests; a sandbox does not set it.
@@ -106,8 +115,9 @@ const NothingMode = "nothing"
 const (
 	MaxPacket  = 128     // bytes of any packet of this Version, of any ever 64 KiB
 	MaxPayload = 1 << 20 // bytes of a Payload
-	MaxFDs     = 8       // descriptors of one packet: payload, stdio, held ends
+	MaxFDs     = 9       // descriptors of one packet: payload, inputs, stdio, held ends
 	MaxHeld    = 4096    // commands that PID 1 keeps in mind at a time
+	MaxInputs  = 16      // input files of one command
 	MaxRlimits = 16      // the kernel's RLIM_NLIMITS
 	MaxPID     = 1 << 22 // the kernel's PID_MAX_LIMIT on 64 bits
 	MaxSignal  = 64      // SIGRTMAX

@@ -68,13 +68,14 @@ const (
 	StagePlace                     // the daemon abandoned it, or it ended while it was placed
 	StageTerminal                  // no terminal could be made
 	StageHold                      // MaxHeld commands are waiting for their Release
+	StageInput                     // an input file could not be written
 	stageEnd
 )
 
 var stageNames = [stageEnd]string{
 	StageRequest: "request", StageUser: "user", StageChdir: "chdir", StageStdio: "stdio",
 	StageLookup: "lookup", StageFork: "fork", StageExec: "exec", StageRlimit: "rlimit",
-	StagePlace: "place", StageTerminal: "terminal", StageHold: "hold",
+	StagePlace: "place", StageTerminal: "terminal", StageHold: "hold", StageInput: "input",
 }
 
 // String names the stage.

@@ -13,6 +13,7 @@ type Payload struct {
 	Groups []uint32 // supplementary groups, complete
 
 	Rlimits []Rlimit // at most one of a resource
+	Inputs  []Input  // at most MaxInputs
 }
 
 // Rlimit is a resource limit for setrlimit(2). Soft is at most Hard; 1<<64 - 1
@@ -21,6 +22,13 @@ type Rlimit struct {
 	Resource uint32 // RLIMIT_*, below MaxRlimits
 	Soft     uint64
 	Hard     uint64
+}
+
+// Input is a file that exists as long as the command runs. Its content comes with the Start.
+type Input struct {
+	Path string // absolute and clean; nothing is there yet
+	Mode uint32 // permission bits
+	Size uint32 // in bytes
 }
 
 // Encode renders p, or returns E2BIG when that exceeds MaxPayload.
@@ -45,18 +53,27 @@ func (p Payload) Encode() ([]byte, error) {
 		e.i64(int64(r.Soft))
 		e.i64(int64(r.Hard))
 	}
+	e.u32(uint32(len(p.Inputs)))
+	for _, f := range p.Inputs {
+		e.str(f.Path)
+		e.u32(f.Mode)
+		e.u32(f.Size)
+	}
 	return e.b, nil
 }
 
 const rlimitSize = 4 + 8 + 8
 
 func (p Payload) encodedSize() int {
-	size := 4 + 4 + 4 + len(p.Cwd) + 4 + 4 + 4 + 4*len(p.Groups) + 4 + rlimitSize*len(p.Rlimits)
+	size := 4 + 4 + 4 + len(p.Cwd) + 4 + 4 + 4 + 4*len(p.Groups) + 4 + rlimitSize*len(p.Rlimits) + 4
 	for _, s := range p.Args {
 		size += 4 + len(s)
 	}
 	for _, s := range p.Env {
 		size += 4 + len(s)
+	}
+	for _, f := range p.Inputs {
+		size += 4 + len(f.Path) + 4 + 4
 	}
 	return size
 }
@@ -75,11 +92,14 @@ func DecodePayload(b []byte) (Payload, error) {
 			p.Groups[i] = d.u32()
 		}
 	}
-	var ok bool
-	p.Rlimits, ok = d.rlimits()
+	var limits, inputs bool
+	p.Rlimits, limits = d.rlimits()
+	p.Inputs, inputs = d.inputs()
 	switch {
-	case !ok:
+	case !limits:
 		return Payload{}, FormatError("resource limit out of range")
+	case !inputs:
+		return Payload{}, FormatError("input file out of range")
 	case d.short || len(d.b) != 0:
 		return Payload{}, FormatError("wrong payload length")
 	case len(p.Args) == 0:
@@ -101,6 +121,21 @@ func (d *decoder) rlimits() (list []Rlimit, ok bool) {
 		}
 		seen[r.Resource] = true
 		list = append(list, r)
+	}
+	return list, true
+}
+
+func (d *decoder) inputs() (list []Input, ok bool) {
+	n := d.count()
+	if n > MaxInputs {
+		return nil, false
+	}
+	for range n {
+		f := Input{Path: d.str(), Mode: d.u32(), Size: d.u32()}
+		if f.Mode&^0o777 != 0 || f.Path == "" || f.Path[0] != '/' {
+			return nil, d.short // the length is what is wrong then
+		}
+		list = append(list, f)
 	}
 	return list, true
 }

@@ -179,6 +179,11 @@ func (m *Manager) planFor(ctx context.Context, r plan.CreateRequest) (*plan.Sand
 	if err := g.CheckProfile(r.Profile); err != nil {
 		return nil, err
 	}
+	for _, dir := range (plan.CreateRequest{Mounts: p.MountRequests}).HostDirs() { // those of the profile, too
+		if err := g.NameWorkspace(dir); err != nil {
+			return nil, err
+		}
+	}
 	limits := p.Limits.Peer()
 	limits.TmpfsBytes = p.LargestTmpfs()
 	if err := errors.Join(g.CheckLimits(limits, r.TTL), g.CheckNetwork(string(p.Network), r.Network != "" || len(r.Allow)+len(r.Links) > 0 || r.AllowECH), checkPublish(g, p.Ports)); err != nil {

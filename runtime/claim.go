@@ -159,7 +159,7 @@ func (m *Manager) attachMounts(ctx context.Context, s *sandbox, p *plan.Sandbox)
 	if err != nil {
 		return err
 	}
-	return m.attachNested(ctx, s, p)
+	return m.attachLate(ctx, s, p, func(b plan.Mount) bool { return b.Nested || b.Source == "" })
 }
 
 // declare makes the spec of s that of p, against which another daemon checks it,

@@ -97,6 +97,9 @@ func (m *Manager) announceExec(ctx context.Context, s *sandbox, e *execution, p 
 	r := s.kept()
 	d := events.Data{ExecID: number(e.number()), Image: r.Image, ImageDigest: r.ImageDigest, Network: string(r.Network), PolicyDigest: s.policyDigest(), Cwd: p.Cwd, User: ids(p.User)}
 	d.SetArgs(p.Args, p.Env)
+	for _, f := range p.Inputs {
+		d.Inputs = append(d.Inputs, events.Input{Path: f.Path, Bytes: int64(len(f.Data))})
+	}
 	return m.opts.Events.Announce(ctx, r.event(events.ExecStarted, d))
 }
 

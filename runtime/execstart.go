@@ -161,7 +161,7 @@ func (m *Manager) launch(ctx context.Context, s *sandbox, e *execution, p *plan.
 		Number: e.number(), Args: p.Args, Env: p.Env, Cwd: p.Cwd, UID: p.User.UID, GID: p.User.GID, Groups: p.User.Groups,
 		Stdin: pipes.inside[0], Stdout: pipes.inside[1], Stderr: pipes.inside[2],
 		HeldStdin: pipes.stdin, HeldStdout: pipes.stdout, HeldStderr: pipes.stderr, HeldStaging: pipes.staging,
-		Rlimits: p.Rlimits,
+		Rlimits: p.Rlimits, Inputs: p.Inputs,
 	}
 	if p.TTY != nil {
 		cmd.TTY = &pid1.WinSize{Rows: p.TTY.Rows, Cols: p.TTY.Cols}
@@ -173,6 +173,7 @@ func (m *Manager) launch(ctx context.Context, s *sandbox, e *execution, p *plan.
 		sbxerr.New(sbxerr.Init, "runtime.exec", "caisson-init did not start the command within %s", initTimeout))
 	defer cancel()
 	proc, err := s.init.Start(ctx, cmd)
+	p.Inputs = nil
 	err = errors.Join(err, pipes.closeInside())
 	if err != nil {
 		return errors.Join(err, pipes.closeOutside())

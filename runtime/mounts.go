@@ -29,7 +29,7 @@ func (m *Manager) attachPoint(s *sandbox) func(plan.Mount, *mount.Workspace, *mo
 // eachBind opens the directories of the host that p names, as its caller, and passes each on
 // with the mapping of its owner's ids to those of the sandbox's user.
 func (m *Manager) eachBind(ctx context.Context, s *sandbox, p *plan.Sandbox, attach func(plan.Mount, *mount.Workspace, *mount.UserNS) error) error {
-	if len(plan.BindPoints(nil, p.Request.Mounts)) > 0 {
+	if len(plan.BindPoints(nil, p.MountRequests)) > 0 {
 		if err := makeDir(m.paths.mounts(s.id), 0o711); err != nil {
 			return err
 		}
@@ -73,11 +73,14 @@ func (m *Manager) openBind(ctx context.Context, p *plan.Sandbox, b plan.Mount) (
 	return m.settings().Workspaces.Opened(dir.File, mount.Identity{UID: dir.UID, GID: dir.GID, Groups: dir.Groups})
 }
 
-// attachNested makes the mounts whose target lies in a bind. No command runs yet, but others
-// may write to the bind.
-func (m *Manager) attachNested(ctx context.Context, s *sandbox, p *plan.Sandbox) error {
+// nested are the mounts whose target lies in a bind.
+func nested(b plan.Mount) bool { return b.Nested }
+
+// attachLate makes those mounts of a live sandbox that are to be made so. No command runs yet,
+// but others may write to a bind in which a target lies.
+func (m *Manager) attachLate(ctx context.Context, s *sandbox, p *plan.Sandbox, late func(plan.Mount) bool) error {
 	for _, b := range p.Mounts {
-		if !b.Nested {
+		if !late(b) {
 			continue
 		}
 		n := mount.Nested{Target: b.Target, ReadOnly: b.ReadOnly, Bytes: b.Size, Inodes: plan.TmpfsInodes, Owner: s.block.Base}

@@ -225,10 +225,12 @@ func (p *pool) wants(goal int) bool {
 
 // request returns what the sandboxes of p are made like.
 func (p *pool) request() plan.CreateRequest {
+	r := plan.CreateRequest{Profile: p.cfg.Profile, Image: p.cfg.Image}
 	if p.like != nil {
-		return *p.like
+		r = *p.like
 	}
-	return plan.CreateRequest{Profile: p.cfg.Profile, Image: p.cfg.Image}
+	r.Pooled = true
+	return r
 }
 
 // serves reports whether p, which is configured, is for requests of the kind k. One that

@@ -175,7 +175,7 @@ func newRecord(p *plan.Sandbox, boot string, created time.Time) record {
 	rec := record{
 		Version: recordVersion, Boot: boot, ID: p.ID, Name: p.Name, Image: p.Image.Key(), ImageDigest: p.Image.Digest, ChainID: p.Image.ChainID, Verified: p.Image.Verified,
 		Profile: p.ProfileName, Preset: &p.Profile, Network: p.Network, Asked: p.Asked(), Policy: p.Policy, Exposed: p.Exposed, User: p.User, Env: p.Env, Cwd: p.Cwd, CreatedAt: created,
-		Labels: maps.Clone(r.Labels), Session: r.Session, Task: r.Task, Workspace: r.Workspace, Mounts: r.Mounts, Limits: p.Limits,
+		Labels: maps.Clone(r.Labels), Session: r.Session, Task: r.Task, Workspace: r.Workspace, Mounts: p.MountRequests, Limits: p.Limits,
 		Key: r.Key, Settings: p.Settings,
 	}
 	plan.Override(&rec.IdleTimeout, r.IdleTimeout)

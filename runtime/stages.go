@@ -290,10 +290,10 @@ func (m *Manager) createContainer(ctx context.Context, s *sandbox) error {
 	if err != nil {
 		return sbxerr.Wrap(sbxerr.Init, "runtime.process", err)
 	}
-	return m.attachNested(ctx, s, s.plan)
+	return m.attachLate(ctx, s, s.plan, nested)
 }
 
-// forEngine is s without what others see to. The mounts in a bind are left to attachNested. The resource limits are left to
+// forEngine is s without what others see to. The mounts in a bind are left to attachLate. The resource limits are left to
 // tighten: the OCI runtime may set those of a process of another user only with
 // CAP_SYS_RESOURCE, which root does not have on every host. The mappings of ids are
 // those of the user namespace that is joined; runc calls it no valid configuration

@@ -106,6 +106,7 @@ func TestCreateRequestRoundTrip(t *testing.T) {
 		t.Errorf("ensure %v, replace %v, key %q", req.Ensure, req.Replace, req.Key)
 	}
 	got := leavesOfGo(&req)
+	delete(got, "pooled")
 	delete(got, "build")  // the daemon sets it itself
 	delete(got, "ensure") // of the request, not of its spec
 	delete(got, "replace")
@@ -118,11 +119,15 @@ func TestExecRequestRoundTrip(t *testing.T) {
 		spec := &caissonv1.ExecSpec{}
 		fillMessage(&filler{}, spec.ProtoReflect())
 		spec.ProtoReflect().Clear(spec.ProtoReflect().Descriptor().Fields().ByName(protoreflect.Name(absent)))
+		want := inGo(leavesWithout(spec))
 		req, err := execOf(spec)
 		if err != nil {
 			t.Fatal(err)
 		}
-		compare(t, leavesOfGo(&req), inGo(leavesWithout(spec)))
+		compare(t, leavesOfGo(&req), want)
+		if spec.Inputs != nil {
+			t.Error("the message keeps the content of input files")
+		}
 	}
 }
 
@@ -405,6 +410,8 @@ func fillMessage(fill *filler, m protoreflect.Message) {
 			m.Set(f, protoreflect.ValueOfUint64(uint64(fill.next())))
 		case f.Kind() == protoreflect.StringKind:
 			m.Set(f, text())
+		case f.Kind() == protoreflect.BytesKind:
+			m.Set(f, protoreflect.ValueOfBytes([]byte(text().String())))
 		case f.Kind() == protoreflect.BoolKind:
 			m.Set(f, protoreflect.ValueOfBool(true))
 		case f.Kind() == protoreflect.Int64Kind:

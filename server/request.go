@@ -95,8 +95,20 @@ func execOf(e *caissonv1.ExecSpec) (plan.ExecRequest, error) {
 	}
 	return plan.ExecRequest{
 		Args: e.Args, Shell: e.Shell, Env: env, Cwd: e.Workdir, User: e.User, Stdin: e.Stdin, TTY: size,
-		Timeout: timeout, OutputLimit: e.OutputLimitBytes, Rlimits: rlimitsOf(e.Rlimits), Limits: execLimitsOf(e.Limits),
+		Timeout: timeout, OutputLimit: e.OutputLimitBytes, Rlimits: rlimitsOf(e.Rlimits), Limits: execLimitsOf(e.Limits), Inputs: inputsOf(e),
 	}, err
+}
+
+// inputsOf takes the input files out of e, so that no secret lives as long as the call.
+func inputsOf(e *caissonv1.ExecSpec) []plan.InputRequest {
+	if len(e.Inputs) == 0 {
+		return nil
+	}
+	list := each(e.Inputs, func(f *caissonv1.Input) plan.InputRequest {
+		return plan.InputRequest{Path: f.Path, Data: f.Data, Mode: f.Mode}
+	})
+	e.Inputs = nil
+	return list
 }
 
 // envOf is an environment as execve(2) takes it.

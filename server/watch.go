@@ -37,7 +37,7 @@ func eventDataPB(d *events.Data) *caissonv1.EventData {
 		Caller: d.Caller, RequestId: d.RequestID, SandboxId: d.SandboxID, Name: text(d.Name), ExecId: text(d.ExecID), Session: d.Session, Task: d.Task,
 		Profile: d.Profile, Pooled: d.Pooled, Image: d.Image, ImageDigest: d.ImageDigest, Network: d.Network, PolicyDigest: d.PolicyDigest, FilterDigest: d.FilterDigest, Workspace: text(d.Workspace), Mounts: each(d.Mounts, eventMountPB),
 		MemoryBytes: d.MemoryBytes, MilliCpu: d.MilliCPU, Pids: d.PIDs, Stages: each(d.Stages, eventStagePB),
-		Args: each(d.Args, text), ArgsDigest: d.ArgsDigest, Env: each(d.Env, text), Cwd: text(d.Cwd), User: d.User,
+		Args: each(d.Args, text), ArgsDigest: d.ArgsDigest, Env: each(d.Env, text), Cwd: text(d.Cwd), User: d.User, Inputs: each(d.Inputs, eventInputPB),
 		Signal: int32(d.Signal), Reason: text(d.Reason), StdinBytes: d.StdinBytes, StdoutBytes: d.StdoutBytes, StderrBytes: d.StderrBytes, LostBytes: d.LostBytes,
 		CpuMs: d.CPUMS, PeakMemoryBytes: d.PeakMemoryBytes, DurationMs: d.DurationMS, Limit: d.Limit,
 		Kind: d.Kind, Verdict: d.Verdict, Host: text(d.Host), Port: uint32(d.Port), Address: d.Address, Peer: d.Peer, Rule: text(d.Rule), Skipped: d.Skipped,
@@ -53,6 +53,10 @@ func eventDataPB(d *events.Data) *caissonv1.EventData {
 
 func eventMountPB(m events.Mount) *caissonv1.EventMount {
 	return &caissonv1.EventMount{Type: m.Type, Source: text(m.Source), Target: text(m.Target), ReadOnly: m.ReadOnly, SizeBytes: m.SizeBytes}
+}
+
+func eventInputPB(f events.Input) *caissonv1.EventInput {
+	return &caissonv1.EventInput{Path: text(f.Path), Bytes: f.Bytes}
 }
 
 func eventStagePB(s events.Stage) *caissonv1.EventStage {

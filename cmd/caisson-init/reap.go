@@ -70,6 +70,7 @@ func (s *server) collect() {
 // ended reports the end of r, or has its terminal do so. Without children
 // nothing can remain, which spares the usual command the reading of /proc.
 func (s *server) ended(r *record, m *initproto.Exited, alone bool) {
+	r.removeInputs()
 	r.empty = alone
 	if !alone {
 		c := s.countOthers(r.pid)

@@ -11,6 +11,7 @@ type record struct {
 	exec     uint32
 	pid      int
 	held     heldFDs           // -1 for none
+	inputs   []input           // that are still to be removed
 	running  bool              // not reaped yet
 	exit     *initproto.Exited // what is to be told; nil until it may be
 	empty    bool              // ended, and its session had no other process
@@ -88,6 +89,7 @@ func (s *server) undo(r *record) {
 		_ = syscall.Kill(-r.pid, syscall.SIGKILL)
 	}
 	r.closeHeld()
+	r.removeInputs()
 	if r.launch != nil {
 		r.launch.close()
 		r.launch = nil
@@ -95,6 +97,12 @@ func (s *server) undo(r *record) {
 	if r.term != nil {
 		s.closeTerminal(r.term)
 	}
+}
+
+// removeInputs removes the input files of a command that has ended.
+func (r *record) removeInputs() {
+	removeInputs(r.inputs)
+	r.inputs = nil
 }
 
 // closeFD closes *fd if there is one, and forgets it.

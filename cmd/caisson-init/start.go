@@ -23,14 +23,19 @@ func fail(stage initproto.Stage, err error) *failure {
 type request struct {
 	initproto.Start
 	initproto.Payload
-	payload int
-	streams [3]int // inside ends
-	held    heldFDs
+	payload   int
+	inputData int    // -1 for none
+	streams   [3]int // inside ends
+	held      heldFDs
+	made      []input
 }
 
 func newRequest(m initproto.Start, fds []int) *request {
-	r := &request{Start: m, payload: fds[0], streams: noFiles, held: noHeld}
+	r := &request{Start: m, payload: fds[0], inputData: -1, streams: noFiles, held: noHeld}
 	fds = fds[1:]
+	if m.Inputs {
+		r.inputData, fds = fds[0], fds[1:]
+	}
 	for _, take := range []struct {
 		set initproto.Stdio
 		to  []int
@@ -46,6 +51,8 @@ func newRequest(m initproto.Start, fds []int) *request {
 
 func (r *request) close() {
 	closeFD(&r.payload)
+	closeFD(&r.inputData)
+	removeInputs(r.made)
 	for i := range r.streams {
 		closeFD(&r.streams[i])
 	}
@@ -67,6 +74,9 @@ func (s *server) start(m initproto.Start, fds []int) {
 	s.discard(startGarbage + payloadGarbage*size)
 	var rec *record
 	failure := s.admit(r, err)
+	if failure == nil {
+		failure = r.writeInputs()
+	}
 	if failure == nil {
 		rec, failure = s.spawn(r)
 	}
@@ -174,8 +184,11 @@ func (s *server) spawn(r *request) (*record, *failure) {
 	return rec, nil
 }
 
-// take moves what is held from the request to the record.
-func (rec *record) take(r *request) { rec.held, r.held = r.held, noHeld }
+// take moves what is held, and the input files, from the request to the record.
+func (rec *record) take(r *request) {
+	rec.held, r.held = r.held, noHeld
+	rec.inputs, r.made = r.made, nil
+}
 
 // credential returns nil when p is to run as this process does, which needs no
 // right. Anything else does, and a sandbox without capabilities has none.

@@ -102,7 +102,7 @@ func (f *sandboxFlags) spec(p *parser) *caissonv1.SandboxSpec {
 type commandFlags struct {
 	cwd, timeout, outputLimit            string
 	interactive, terminal, detach, shell bool
-	ulimits                              []string
+	ulimits, inputs                      []string
 }
 
 // limitNames are those that --ulimit takes: all that Linux has.
@@ -119,6 +119,7 @@ func (f *commandFlags) register(cmd *cobra.Command) {
 	flags.BoolVarP(&f.terminal, "tty", "t", false, "allocate a pseudo-TTY")
 	flags.BoolVar(&f.shell, "shell", false, "run the shell script on standard input with /bin/sh")
 	flags.StringArrayVar(&f.ulimits, "ulimit", nil, "set resource limit `NAME=SOFT[:HARD]` of setrlimit(2), such as nofile=64:128, at most the sandbox's; NAME is "+limitNames)
+	flags.StringArrayVar(&f.inputs, "input", nil, "copy `FILE[:PATH[:MODE]]` into the sandbox for as long as the command runs; PATH is a name in "+inputDir+" (default: the file's) or an absolute path on a tmpfs, MODE is octal (default 0400)")
 }
 
 func (f *commandFlags) spec(p *parser) *caissonv1.ExecSpec {
@@ -128,6 +129,7 @@ func (f *commandFlags) spec(p *parser) *caissonv1.ExecSpec {
 		OutputLimitBytes: p.number("output-limit", f.outputLimit, units.ParseSize),
 		Timeout:          p.duration("timeout", f.timeout),
 		Rlimits:          p.ulimits(f.ulimits),
+		Inputs:           p.inputs(f.inputs),
 	}
 	if f.terminal {
 		spec.Tty = defaultSize.Message()

@@ -193,7 +193,7 @@ func checkNames(c config.Config) error {
 	}
 	_, peersErr := peerRules(c, known)
 	_, doorErr := doorOf(c)
-	return errors.Join(peersErr, doorErr, checkPools(c.Pools, known), networkErr)
+	return errors.Join(peersErr, doorErr, checkPools(c.Pools, known), checkProfileMounts(c, known), networkErr)
 }
 
 // checkPeers refuses peers that a name led to and that there may not be.

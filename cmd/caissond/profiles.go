@@ -12,6 +12,7 @@ import (
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/cgroups/units"
 	"github.com/caisson-run/caisson/config"
+	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/plan"
 )
 
@@ -52,7 +53,37 @@ func profile(p config.Profile) (plan.Profile, error) {
 		parse("tmpfs", p.Tmpfs, someSize, &out.Limits.TmpfsBytes))
 	alerts, alertsErr := alertsOf(p.Alerts)
 	out.Alerts, out.NestedEnter = alerts, p.Nested.Enter
-	return out, errors.Join(err, alertsErr, out.Validate())
+	mounts, mountsErr := mountsOf(p.Mounts)
+	out.Mounts = mounts
+	return out, errors.Join(err, alertsErr, mountsErr, out.Validate())
+}
+
+func mountsOf(list []config.Mount) (out []plan.MountRequest, err error) {
+	for i, m := range list {
+		r := plan.MountRequest{Type: m.Type, Source: m.Source, Target: m.Target, ReadOnly: m.ReadOnly}
+		if m.Size != "" {
+			r.SizeBytes = new(int64)
+		}
+		err = errors.Join(err, parse(fmt.Sprintf("mounts[%d].size", i), m.Size, units.ParseSize, r.SizeBytes))
+		out = append(out, r)
+	}
+	return out, err
+}
+
+// checkProfileMounts refuses mounts that no request could have.
+func checkProfileMounts(c config.Config, known map[string]plan.Profile) error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(c.Profiles)) {
+		if err := known[name].CheckMounts(workspaces(c)); err != nil {
+			errs = append(errs, fmt.Errorf("profiles.%s.mounts: %w", name, err))
+		}
+	}
+	return sbxerr.Wrap(sbxerr.DaemonConf, "caissond.profiles", errors.Join(errs...))
+}
+
+// workspaces are the directories of the host that requests may name.
+func workspaces(c config.Config) mount.Allowed {
+	return mount.Allowed{Roots: c.Workspaces.AllowedRoots, Private: []string{c.Root, c.State, c.BinDir}}
 }
 
 func alertsOf(a config.Alerts) (plan.Alerts, error) {

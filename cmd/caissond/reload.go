@@ -15,7 +15,6 @@ import (
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/config"
 	"github.com/caisson-run/caisson/rootfs/image"
-	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/events"
 	"github.com/caisson-run/caisson/runtime/peer"
@@ -45,7 +44,7 @@ func settingsOf(c config.Config) (runtime.Settings, error) {
 	})
 	return runtime.Settings{
 		Profiles: profiles, Peers: policy, ImageLimits: limits, Prune: prunePolicy(c.Images.Prune), Registry: registries, Languages: c.Images.Languages,
-		Workspaces: mount.Allowed{Roots: c.Workspaces.AllowedRoots, Private: []string{c.Root, c.State, c.BinDir}},
+		Workspaces: workspaces(c),
 	}, err
 }
 

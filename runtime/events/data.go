@@ -42,6 +42,8 @@ type Data struct {
 	Cwd        string   `json:"cwd,omitempty"`
 	User       string   `json:"user,omitempty"` // inside
 
+	Inputs []Input `json:"inputs,omitempty"` // input files of a command
+
 	ExitCode    *int   `json:"exit_code,omitempty"`
 	Signal      int    `json:"signal,omitempty"`
 	Reason      string `json:"reason,omitempty"`      // of an end or a refusal
@@ -144,6 +146,12 @@ func (d *Data) Fail(err error) { d.Code = sbxerr.Of(err) }
 func (d *Data) Tell(err error) {
 	d.Code = sbxerr.Of(err)
 	d.Message = sbxerr.ClipTo(strings.ToValidUTF8(err.Error(), "\ufffd"), maxText)
+}
+
+// Input is an input file of a command.
+type Input struct {
+	Path  string `json:"path"` // inside
+	Bytes int64  `json:"bytes"`
 }
 
 // Mount is a mount of a sandbox beside its workspace.

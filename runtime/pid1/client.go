@@ -169,7 +169,7 @@ func (c *Client) failed(m initproto.Failed) error {
 	if e == nil || e.state == running || e.state == ended {
 		return violation("command %d failed unasked", m.Exec)
 	}
-	e.startErr, e.state, e.released = startError(m, e.name, e.cwd), ended, true
+	e.startErr, e.state, e.released = startError(m, e), ended, true
 	c.forget(e)
 	close(e.answered)
 	return nil

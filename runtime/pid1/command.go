@@ -1,6 +1,7 @@
 package pid1
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -44,6 +45,9 @@ type Command struct {
 
 	Rlimits []Rlimit
 
+	// Inputs are files that PID 1 makes before the command starts, and removes when it ends.
+	Inputs []Input
+
 	// Place is called with the process that is about to become the command, by
 	// its pid in the sandbox and PID 1's word, before it may run. Its error ends
 	// the start. Nil: nobody needs to see the process first.
@@ -57,6 +61,13 @@ type WinSize struct{ Rows, Cols uint16 }
 type Rlimit struct {
 	Resource   int // unix.RLIMIT_*
 	Soft, Hard uint64
+}
+
+// Input is a file for one command. Nothing may be at its path.
+type Input struct {
+	Path string // absolute, in the sandbox, on a tmpfs of its own
+	Mode uint32 // permission bits
+	Data []byte
 }
 
 // Validate reports every reason why no sandbox could start c.
@@ -141,7 +152,7 @@ func present(list ...*os.File) (set initproto.Stdio, files []*os.File) {
 
 // message returns c's Start.
 func (c Command) message() initproto.Start {
-	m := initproto.Start{Exec: c.Number, Place: c.Place != nil}
+	m := initproto.Start{Exec: c.Number, Place: c.Place != nil, Inputs: len(c.Inputs) > 0}
 	m.Stdio, _ = present(c.Stdin, c.Stdout, c.Stderr)
 	m.Held, _ = present(c.HeldStdin, c.HeldStdout, c.HeldStderr, c.HeldStaging)
 	if c.TTY != nil {
@@ -150,11 +161,32 @@ func (c Command) message() initproto.Start {
 	return m
 }
 
+// inputPaths names all input files.
+func (c Command) inputPaths() string {
+	var paths []string
+	for _, f := range c.Inputs {
+		paths = append(paths, f.Path)
+	}
+	return strings.Join(paths, ", ")
+}
+
+// inputData is the content of all input files, one after the other.
+func (c Command) inputData() []byte {
+	var all [][]byte
+	for _, f := range c.Inputs {
+		all = append(all, f.Data)
+	}
+	return bytes.Join(all, nil)
+}
+
 // encode renders what the payload holds.
 func (c Command) encode() ([]byte, error) {
 	p := initproto.Payload{Args: c.Args, Env: c.Env, Cwd: c.Cwd, UID: c.UID, GID: c.GID, Groups: c.Groups}
 	for _, r := range c.Rlimits {
 		p.Rlimits = append(p.Rlimits, initproto.Rlimit{Resource: uint32(r.Resource), Soft: r.Soft, Hard: r.Hard})
+	}
+	for _, f := range c.Inputs {
+		p.Inputs = append(p.Inputs, initproto.Input{Path: f.Path, Mode: f.Mode, Size: uint32(len(f.Data))})
 	}
 	b, err := p.Encode()
 	if err != nil {

@@ -61,18 +61,21 @@ var stageVerbs = map[string]string{
 	initproto.StagePlace.String():    "place",
 	initproto.StageTerminal.String(): "make a terminal for",
 	initproto.StageHold.String():     "keep in mind",
+	initproto.StageInput.String():    "write input file",
 }
 
-// startError makes the error of f, PID 1's answer to the start of the command
-// name in cwd.
-func startError(f initproto.Failed, name, cwd string) error {
-	e := &StartError{Stage: f.Stage.String(), Errno: f.Errno, Name: name}
-	if f.Stage == initproto.StageChdir {
-		e.Name = cwd
+// startError makes the error of f, PID 1's answer to the start of from.
+func startError(f initproto.Failed, from *Exec) error {
+	e := &StartError{Stage: f.Stage.String(), Errno: f.Errno, Name: from.name}
+	switch f.Stage {
+	case initproto.StageChdir:
+		e.Name = from.cwd
+	case initproto.StageInput:
+		e.Name = from.inputs
 	}
 	const op = "pid1.start"
 	code := startCode(f)
-	if code == sbxerr.Limits || f.Stage == initproto.StageRlimit {
+	if code == sbxerr.Limits || f.Stage == initproto.StageRlimit || f.Stage == initproto.StageInput {
 		return sbxerr.WithRemedy(code, op, e, remedies[f.Stage])
 	}
 	return sbxerr.Wrap(code, op, e)
@@ -84,11 +87,14 @@ var remedies = map[initproto.Stage]string{
 	initproto.StageTerminal: "end some of the sandbox's commands that have a terminal",
 	initproto.StageHold:     "end and release some of the sandbox's commands",
 	initproto.StageRlimit:   "ask for no more than the sandbox has: a command may only lower its limits",
+	initproto.StageInput:    "name a path where nothing is, in a directory of a tmpfs that the sandbox's user may write to and that has room",
 	initproto.StageFork:     "raise the sandbox's limit of open files or memory",
 }
 
 func startCode(f initproto.Failed) sbxerr.Code {
 	switch f.Stage {
+	case initproto.StageInput:
+		return inputCode(f.Errno)
 	case initproto.StageUser, initproto.StageChdir, initproto.StageRlimit:
 		return sbxerr.Config
 	case initproto.StageFork:
@@ -120,6 +126,14 @@ func resourceCode(errno syscall.Errno) sbxerr.Code {
 		return sbxerr.Limits
 	}
 	return sbxerr.Init
+}
+
+// inputCode tells a full file system from a path that does not do.
+func inputCode(errno syscall.Errno) sbxerr.Code {
+	if code := resourceCode(errno); code == sbxerr.Limits {
+		return code
+	}
+	return sbxerr.Config
 }
 
 // execCode follows what shells do: what is not there is absent (127), all

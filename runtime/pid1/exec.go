@@ -22,6 +22,7 @@ type Exec struct {
 	adopted  bool   // an earlier daemon started it
 	name     string // the command's Args[0] and Cwd, for errors
 	cwd      string
+	inputs   string        // the paths of its input files, for errors
 	placed   chan struct{} // closed when PID 1 said Placed
 	answered chan struct{} // closed when PID 1 answered the Start
 	exited   chan struct{} // closed when it reported the end
@@ -62,7 +63,7 @@ type Exit struct {
 
 func newExec(c *Client, cmd Command) *Exec {
 	return &Exec{
-		c: c, id: cmd.Number, name: cmd.Args[0], cwd: cmd.Cwd, place: cmd.Place != nil,
+		c: c, id: cmd.Number, name: cmd.Args[0], cwd: cmd.Cwd, inputs: cmd.inputPaths(), place: cmd.Place != nil,
 		placed:   make(chan struct{}),
 		answered: make(chan struct{}),
 		exited:   make(chan struct{}),

@@ -75,7 +75,7 @@ func (c *Client) sendStart(e *Exec, cmd Command, payload []byte) error {
 // parcel is what goes with a message: descriptors, in the order of the fields.
 // Those that are bare belong to it.
 type parcel struct {
-	payload []int      // at most one
+	payload []int      // of a Start: the payload, then the content of input files
 	streams []*os.File // the caller's
 	held    []int
 }
@@ -98,6 +98,12 @@ func prepare(payload []byte, cmd Command) (_ parcel, err error) {
 		return parcel{}, err
 	}
 	p := parcel{payload: []int{fd}, streams: streams}
+	if len(cmd.Inputs) > 0 {
+		if fd, err = sealed("caisson-input", cmd.inputData()); err != nil {
+			return parcel{}, errors.Join(err, p.close())
+		}
+		p.payload = append(p.payload, fd)
+	}
 	if p.held, err = duplicates(cmd); err != nil {
 		return parcel{}, errors.Join(err, p.close())
 	}

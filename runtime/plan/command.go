@@ -40,12 +40,13 @@ type Command struct {
 	OutputLimit int64
 	Rlimits     []pid1.Rlimit
 	Limits      ExecLimits
-	Main        bool // the sandbox is for this command alone
+	Inputs      []pid1.Input // with secrets: gone once the command was started
+	Main        bool         // the sandbox is for this command alone
 }
 
 // Check reports every reason why no sandbox could run r.
 func (r ExecRequest) Check() error {
-	errs := []error{r.checkCommand(), checkEnv(r.Env), checkCwd(r.Cwd), r.checkTimes(), r.checkTTY(), r.Limits.Child().Validate()}
+	errs := []error{r.checkCommand(), checkEnv(r.Env), checkCwd(r.Cwd), r.checkTimes(), r.checkTTY(), r.checkInputs(), r.Limits.Child().Validate()}
 	_, err := r.rlimits()
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return sbxerr.Wrap(CodeOf(err), "runtime.plan", err)
@@ -180,8 +181,10 @@ type Defaults struct {
 	Cwd  string
 	User User
 
-	Limits  Limits // of the sandbox, now; zero is unknown
-	Tracing bool   // the profile allows it
+	Limits  Limits   // of the sandbox, now; zero is unknown
+	Tmpfs   []string // targets of the sandbox's own mounts of this type
+	Binds   []string // likewise, with the workspace's
+	Tracing bool     // the profile allows it
 }
 
 // Command plans r for a sandbox with these defaults. lookup resolves a user by name in
@@ -206,6 +209,9 @@ func (r ExecRequest) Command(base Defaults, lookup func(name string) (User, erro
 	}
 	var err error
 	if e.Rlimits, err = r.rlimits(); err != nil {
+		return nil, err
+	}
+	if e.Inputs, err = r.inputs(base.Tmpfs, base.Binds); err != nil {
 		return nil, err
 	}
 	if r.User != "" {

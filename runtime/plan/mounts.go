@@ -48,12 +48,13 @@ var ownPoints = []string{"/", "/home", "/tmp", "/var", "/var/tmp"}
 
 // planMounts orders the workspace and the other mounts. Their sizes come with the limits.
 func (p *Sandbox) planMounts(allowed mount.Allowed, r CreateRequest) error {
-	errs := []error{AtMost(len(r.Mounts), maxMounts, "mounts")}
+	p.MountRequests = p.Profile.mountsWith(r)
+	errs := []error{AtMost(len(p.MountRequests), maxMounts, "mounts")}
 	if w := r.Workspace; w != nil {
 		errs = append(errs, allowed.Check(w.Dir), checkWorkspaceMode(w.Mode), checkTarget("workspace path", w.Point()))
 		p.Mounts = append(p.Mounts, Mount{Source: w.Dir, Target: w.Point(), Point: WorkspacePoint, ReadOnly: w.Mode == "ro"})
 	}
-	for i, asked := range r.Mounts {
+	for i, asked := range p.MountRequests {
 		m := Mount{Source: asked.Source, Target: asked.Target, ReadOnly: asked.ReadOnly}
 		if asked.Type == "bind" {
 			m.Point = bindPoint(i)
@@ -64,9 +65,35 @@ func (p *Sandbox) planMounts(allowed mount.Allowed, r CreateRequest) error {
 	}
 	slices.SortStableFunc(p.Mounts, func(a, b Mount) int { return cmp.Compare(a.Target, b.Target) })
 	for i := range p.Mounts {
-		errs = append(errs, nest(p.Mounts[:i], &p.Mounts[i]))
+		m := &p.Mounts[i]
+		errs = append(errs, nest(p.Mounts[:i], m))
+		if !m.Nested && m.Target != WorkspacePath {
+			p.points = append(p.points, m.Target[min(1, len(m.Target)):])
+		}
+	}
+	if r.Pooled { // they come when it is taken, with the rights of its caller
+		p.Mounts, p.MountRequests = nil, nil
 	}
 	return errors.Join(errs...)
+}
+
+// mountsWith are the mounts of r, after those of p on whose target r mounts nothing itself.
+// A step of a build gets none of p: they are not of its image.
+func (p Profile) mountsWith(r CreateRequest) []MountRequest {
+	var out []MountRequest
+	for _, m := range p.Mounts {
+		own := r.Workspace != nil && r.Workspace.Point() == m.Target
+		own = own || slices.ContainsFunc(r.Mounts, func(o MountRequest) bool { return o.Target == m.Target })
+		if !own && !r.Build {
+			out = append(out, m)
+		}
+	}
+	return append(out, r.Mounts...)
+}
+
+// CheckMounts reports every reason why no request could have the mounts of p.
+func (p Profile) CheckMounts(allowed mount.Allowed) error {
+	return (&Sandbox{Profile: p}).planMounts(allowed, CreateRequest{})
 }
 
 func bindPoint(i int) string { return filepath.Join(MountsDir, strconv.Itoa(i)) }
@@ -143,15 +170,9 @@ func (p *Sandbox) LargestTmpfs() int64 {
 }
 
 // MountPoints are the directories that only this sandbox needs as mount points, below its
-// root. A nested mount has its point in the bind.
-func (p *Sandbox) MountPoints() (points []string) {
-	for _, m := range p.Mounts {
-		if !m.Nested && m.Target != WorkspacePath {
-			points = append(points, m.Target[1:])
-		}
-	}
-	return points
-}
+// root. A nested mount has its point in the bind. A ready sandbox has the points of its
+// profile's mounts.
+func (p *Sandbox) MountPoints() []string { return p.points }
 
 // specMounts are the mounts for [oci.Build]. The binds are attached below state.
 func (p *Sandbox) specMounts(state string) (out []specs.Mount) {

@@ -20,6 +20,7 @@ type Profile struct {
 	Limits  Limits // a TmpfsBytes of 0 follows from the memory: see tmpfsFor
 	Network Network
 	Alerts  Alerts
+	Mounts  []MountRequest `json:",omitempty"` // of each sandbox, with the rights of who asks for it
 	// NestedEnter lets a sandbox run commands in the sandboxes that it made, and use their
 	// files. Otherwise it gets their state, result and output.
 	NestedEnter bool

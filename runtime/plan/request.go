@@ -61,6 +61,8 @@ type CreateRequest struct {
 	// Build makes a sandbox for one step of an image's build: see oci.Config.Build. No call
 	// of the API sets it.
 	Build bool `json:",omitempty"`
+	// Pooled makes a sandbox that waits for its request. No call of the API sets it.
+	Pooled bool `json:",omitempty"`
 	// Key makes a repeated request return the sandbox of the first one. Empty
 	// is no key.
 	Key string
@@ -93,6 +95,8 @@ type ExecRequest struct {
 	// Limits bound the command and all that it starts, inside the sandbox's own
 	// limits, by a cgroup of its own.
 	Limits ExecLimits
+	// Inputs are files that exist as long as the command runs.
+	Inputs []InputRequest
 }
 
 // WinSize is the size of a terminal in characters.
@@ -130,6 +134,21 @@ type MountRequest struct {
 	Target    string // where it is mounted inside, absolute
 	ReadOnly  bool   `json:",omitempty"`
 	SizeBytes *int64 `json:",omitempty"` // of a tmpfs; nil is that of every tmpfs
+}
+
+// Targets are those of the mounts of type tmpfs, and of the binds with the workspace.
+func (r CreateRequest) Targets() (tmpfs, binds []string) {
+	if r.Workspace != nil {
+		binds = append(binds, r.Workspace.Point())
+	}
+	for _, m := range r.Mounts {
+		if m.Type == "tmpfs" {
+			tmpfs = append(tmpfs, m.Target)
+		} else {
+			binds = append(binds, m.Target)
+		}
+	}
+	return tmpfs, binds
 }
 
 // HostDirs are the directories of the host that r names.

@@ -64,6 +64,9 @@ type Sandbox struct {
 	Limits Limits
 	Mounts []Mount    // the workspace and the others, a mount after the one that it lies in
 	Grant  peer.Grant // of the caller
+
+	MountRequests []MountRequest // those of the profile and of the request
+	points        []string       // see MountPoints
 }
 
 // Planner holds the facts by which requests are planned.
@@ -194,7 +197,8 @@ func (p *Sandbox) Asked() NetworkRequest {
 
 // Defaults are what commands of the sandbox begin with.
 func (p *Sandbox) Defaults() Defaults {
-	return Defaults{Env: p.Env, Cwd: p.Cwd, User: p.User, Limits: p.Limits, Tracing: p.Seccomp.Allows("ptrace")}
+	tmpfs, binds := CreateRequest{Workspace: p.Request.Workspace, Mounts: p.MountRequests}.Targets()
+	return Defaults{Env: p.Env, Cwd: p.Cwd, User: p.User, Limits: p.Limits, Tmpfs: tmpfs, Binds: binds, Tracing: p.Seccomp.Allows("ptrace")}
 }
 
 // planLifetime checks the times of a sandbox.

@@ -203,6 +203,7 @@ type EventData struct {
 	MilliCpu           int64                  `protobuf:"varint,16,opt,name=milli_cpu,json=milliCpu,proto3" json:"milli_cpu,omitempty"`
 	Pids               int64                  `protobuf:"varint,17,opt,name=pids,proto3" json:"pids,omitempty"`
 	Stages             []*EventStage          `protobuf:"bytes,18,rep,name=stages,proto3" json:"stages,omitempty"`                           // of the creation
+	Inputs             []*EventInput          `protobuf:"bytes,63,rep,name=inputs,proto3" json:"inputs,omitempty"`                           // input files of a command
 	Args               []string               `protobuf:"bytes,19,rep,name=args,proto3" json:"args,omitempty"`                               // of a command, at most 32 KiB
 	ArgsDigest         string                 `protobuf:"bytes,20,opt,name=args_digest,json=argsDigest,proto3" json:"args_digest,omitempty"` // SHA-256 of all args, each with a zero byte at its end; where args has less
 	Env                []string               `protobuf:"bytes,21,rep,name=env,proto3" json:"env,omitempty"`                                 // names of variables, never values
@@ -411,6 +412,13 @@ func (x *EventData) GetPids() int64 {
 func (x *EventData) GetStages() []*EventStage {
 	if x != nil {
 		return x.Stages
+	}
+	return nil
+}
+
+func (x *EventData) GetInputs() []*EventInput {
+	if x != nil {
+		return x.Inputs
 	}
 	return nil
 }
@@ -758,6 +766,59 @@ func (x *EventMount) GetSizeBytes() int64 {
 	return 0
 }
 
+// EventInput is an Input of ExecSpec.
+type EventInput struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"` // inside
+	Bytes         int64                  `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EventInput) Reset() {
+	*x = EventInput{}
+	mi := &file_caisson_v1_event_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EventInput) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EventInput) ProtoMessage() {}
+
+func (x *EventInput) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_event_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EventInput.ProtoReflect.Descriptor instead.
+func (*EventInput) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_event_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *EventInput) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *EventInput) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
 // EventStage is one step of the creation of a sandbox.
 type EventStage struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -769,7 +830,7 @@ type EventStage struct {
 
 func (x *EventStage) Reset() {
 	*x = EventStage{}
-	mi := &file_caisson_v1_event_proto_msgTypes[4]
+	mi := &file_caisson_v1_event_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -781,7 +842,7 @@ func (x *EventStage) String() string {
 func (*EventStage) ProtoMessage() {}
 
 func (x *EventStage) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_event_proto_msgTypes[4]
+	mi := &file_caisson_v1_event_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -794,7 +855,7 @@ func (x *EventStage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventStage.ProtoReflect.Descriptor instead.
 func (*EventStage) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_event_proto_rawDescGZIP(), []int{4}
+	return file_caisson_v1_event_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *EventStage) GetName() string {
@@ -828,7 +889,7 @@ const file_caisson_v1_event_proto_rawDesc = "" +
 	"\x04type\x18\x04 \x01(\tR\x04type\x12.\n" +
 	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x18\n" +
 	"\asubject\x18\x06 \x01(\tR\asubject\x12)\n" +
-	"\x04data\x18\a \x01(\v2\x15.caisson.v1.EventDataR\x04data\"\xcf\f\n" +
+	"\x04data\x18\a \x01(\v2\x15.caisson.v1.EventDataR\x04data\"\xff\f\n" +
 	"\tEventData\x12\x16\n" +
 	"\x06caller\x18\x01 \x01(\tR\x06caller\x12\x1d\n" +
 	"\n" +
@@ -852,7 +913,8 @@ const file_caisson_v1_event_proto_rawDesc = "" +
 	"\fmemory_bytes\x18\x0f \x01(\x03R\vmemoryBytes\x12\x1b\n" +
 	"\tmilli_cpu\x18\x10 \x01(\x03R\bmilliCpu\x12\x12\n" +
 	"\x04pids\x18\x11 \x01(\x03R\x04pids\x12.\n" +
-	"\x06stages\x18\x12 \x03(\v2\x16.caisson.v1.EventStageR\x06stages\x12\x12\n" +
+	"\x06stages\x18\x12 \x03(\v2\x16.caisson.v1.EventStageR\x06stages\x12.\n" +
+	"\x06inputs\x18? \x03(\v2\x16.caisson.v1.EventInputR\x06inputs\x12\x12\n" +
 	"\x04args\x18\x13 \x03(\tR\x04args\x12\x1f\n" +
 	"\vargs_digest\x18\x14 \x01(\tR\n" +
 	"argsDigest\x12\x10\n" +
@@ -906,7 +968,11 @@ const file_caisson_v1_event_proto_rawDesc = "" +
 	"\tread_only\x18\x04 \x01(\bR\breadOnly\x12\"\n" +
 	"\n" +
 	"size_bytes\x18\x05 \x01(\x03H\x00R\tsizeBytes\x88\x01\x01B\r\n" +
-	"\v_size_bytes\"A\n" +
+	"\v_size_bytes\"6\n" +
+	"\n" +
+	"EventInput\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\"A\n" +
 	"\n" +
 	"EventStage\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
@@ -929,27 +995,29 @@ func file_caisson_v1_event_proto_rawDescGZIP() []byte {
 	return file_caisson_v1_event_proto_rawDescData
 }
 
-var file_caisson_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_caisson_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_caisson_v1_event_proto_goTypes = []any{
 	(*WatchRequest)(nil),          // 0: caisson.v1.WatchRequest
 	(*Event)(nil),                 // 1: caisson.v1.Event
 	(*EventData)(nil),             // 2: caisson.v1.EventData
 	(*EventMount)(nil),            // 3: caisson.v1.EventMount
-	(*EventStage)(nil),            // 4: caisson.v1.EventStage
-	(*timestamppb.Timestamp)(nil), // 5: google.protobuf.Timestamp
+	(*EventInput)(nil),            // 4: caisson.v1.EventInput
+	(*EventStage)(nil),            // 5: caisson.v1.EventStage
+	(*timestamppb.Timestamp)(nil), // 6: google.protobuf.Timestamp
 }
 var file_caisson_v1_event_proto_depIdxs = []int32{
-	5, // 0: caisson.v1.Event.time:type_name -> google.protobuf.Timestamp
+	6, // 0: caisson.v1.Event.time:type_name -> google.protobuf.Timestamp
 	2, // 1: caisson.v1.Event.data:type_name -> caisson.v1.EventData
 	3, // 2: caisson.v1.EventData.mounts:type_name -> caisson.v1.EventMount
-	4, // 3: caisson.v1.EventData.stages:type_name -> caisson.v1.EventStage
-	0, // 4: caisson.v1.EventService.Watch:input_type -> caisson.v1.WatchRequest
-	1, // 5: caisson.v1.EventService.Watch:output_type -> caisson.v1.Event
-	5, // [5:6] is the sub-list for method output_type
-	4, // [4:5] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	5, // 3: caisson.v1.EventData.stages:type_name -> caisson.v1.EventStage
+	4, // 4: caisson.v1.EventData.inputs:type_name -> caisson.v1.EventInput
+	0, // 5: caisson.v1.EventService.Watch:input_type -> caisson.v1.WatchRequest
+	1, // 6: caisson.v1.EventService.Watch:output_type -> caisson.v1.Event
+	6, // [6:7] is the sub-list for method output_type
+	5, // [5:6] is the sub-list for method input_type
+	5, // [5:5] is the sub-list for extension type_name
+	5, // [5:5] is the sub-list for extension extendee
+	0, // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_caisson_v1_event_proto_init() }
@@ -966,7 +1034,7 @@ func file_caisson_v1_event_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_caisson_v1_event_proto_rawDesc), len(file_caisson_v1_event_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   5,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

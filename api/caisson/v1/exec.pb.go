@@ -37,8 +37,11 @@ type ExecSpec struct {
 	OutputLimitBytes *int64                 `protobuf:"varint,9,opt,name=output_limit_bytes,json=outputLimitBytes,proto3,oneof" json:"output_limit_bytes,omitempty"`                // per stream; absent is 10 MiB
 	Rlimits          []*Rlimit              `protobuf:"bytes,10,rep,name=rlimits,proto3" json:"rlimits,omitempty"`                                                                  // below the sandbox's
 	Limits           *ExecLimits            `protobuf:"bytes,11,opt,name=limits,proto3" json:"limits,omitempty"`                                                                    // absent: only the sandbox's
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Files that exist as long as the command runs: 16 at most, of 1 MiB each and 2 MiB
+	// together. Their content is kept nowhere and told to nobody.
+	Inputs        []*Input `protobuf:"bytes,12,rep,name=inputs,proto3" json:"inputs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ExecSpec) Reset() {
@@ -148,6 +151,76 @@ func (x *ExecSpec) GetLimits() *ExecLimits {
 	return nil
 }
 
+func (x *ExecSpec) GetInputs() []*Input {
+	if x != nil {
+		return x.Inputs
+	}
+	return nil
+}
+
+// Input is a private file for one command, owned by the command's user.
+type Input struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A name is one in /dev/shm/caisson-input. An absolute path lies on a tmpfs of the
+	// sandbox, in a directory that exists. Nothing is there yet.
+	Path          string  `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	Data          []byte  `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	Mode          *uint32 `protobuf:"varint,3,opt,name=mode,proto3,oneof" json:"mode,omitempty"` // permission bits, with 0400 among them; absent is 0400
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Input) Reset() {
+	*x = Input{}
+	mi := &file_caisson_v1_exec_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Input) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Input) ProtoMessage() {}
+
+func (x *Input) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_exec_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Input.ProtoReflect.Descriptor instead.
+func (*Input) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Input) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *Input) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *Input) GetMode() uint32 {
+	if x != nil && x.Mode != nil {
+		return *x.Mode
+	}
+	return 0
+}
+
 // WinSize is the size of a terminal in characters, 1 to 65535 each.
 type WinSize struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -159,7 +232,7 @@ type WinSize struct {
 
 func (x *WinSize) Reset() {
 	*x = WinSize{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[1]
+	mi := &file_caisson_v1_exec_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -171,7 +244,7 @@ func (x *WinSize) String() string {
 func (*WinSize) ProtoMessage() {}
 
 func (x *WinSize) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[1]
+	mi := &file_caisson_v1_exec_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -184,7 +257,7 @@ func (x *WinSize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WinSize.ProtoReflect.Descriptor instead.
 func (*WinSize) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{1}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *WinSize) GetRows() uint32 {
@@ -213,7 +286,7 @@ type Rlimit struct {
 
 func (x *Rlimit) Reset() {
 	*x = Rlimit{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[2]
+	mi := &file_caisson_v1_exec_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -225,7 +298,7 @@ func (x *Rlimit) String() string {
 func (*Rlimit) ProtoMessage() {}
 
 func (x *Rlimit) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[2]
+	mi := &file_caisson_v1_exec_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -238,7 +311,7 @@ func (x *Rlimit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rlimit.ProtoReflect.Descriptor instead.
 func (*Rlimit) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{2}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Rlimit) GetName() string {
@@ -275,7 +348,7 @@ type ExecLimits struct {
 
 func (x *ExecLimits) Reset() {
 	*x = ExecLimits{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[3]
+	mi := &file_caisson_v1_exec_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -287,7 +360,7 @@ func (x *ExecLimits) String() string {
 func (*ExecLimits) ProtoMessage() {}
 
 func (x *ExecLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[3]
+	mi := &file_caisson_v1_exec_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -300,7 +373,7 @@ func (x *ExecLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecLimits.ProtoReflect.Descriptor instead.
 func (*ExecLimits) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{3}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ExecLimits) GetMemoryBytes() int64 {
@@ -345,7 +418,7 @@ type Exec struct {
 
 func (x *Exec) Reset() {
 	*x = Exec{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[4]
+	mi := &file_caisson_v1_exec_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -357,7 +430,7 @@ func (x *Exec) String() string {
 func (*Exec) ProtoMessage() {}
 
 func (x *Exec) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[4]
+	mi := &file_caisson_v1_exec_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -370,7 +443,7 @@ func (x *Exec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exec.ProtoReflect.Descriptor instead.
 func (*Exec) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{4}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Exec) GetId() string {
@@ -468,7 +541,7 @@ type ExecRequest struct {
 
 func (x *ExecRequest) Reset() {
 	*x = ExecRequest{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[5]
+	mi := &file_caisson_v1_exec_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -480,7 +553,7 @@ func (x *ExecRequest) String() string {
 func (*ExecRequest) ProtoMessage() {}
 
 func (x *ExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[5]
+	mi := &file_caisson_v1_exec_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -493,7 +566,7 @@ func (x *ExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
 func (*ExecRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{5}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ExecRequest) GetRef() string {
@@ -535,7 +608,7 @@ type ExecResponse struct {
 
 func (x *ExecResponse) Reset() {
 	*x = ExecResponse{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[6]
+	mi := &file_caisson_v1_exec_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -547,7 +620,7 @@ func (x *ExecResponse) String() string {
 func (*ExecResponse) ProtoMessage() {}
 
 func (x *ExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[6]
+	mi := &file_caisson_v1_exec_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -560,7 +633,7 @@ func (x *ExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecResponse.ProtoReflect.Descriptor instead.
 func (*ExecResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{6}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ExecResponse) GetResult() *Result {
@@ -634,7 +707,7 @@ type StartExecRequest struct {
 
 func (x *StartExecRequest) Reset() {
 	*x = StartExecRequest{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[7]
+	mi := &file_caisson_v1_exec_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -646,7 +719,7 @@ func (x *StartExecRequest) String() string {
 func (*StartExecRequest) ProtoMessage() {}
 
 func (x *StartExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[7]
+	mi := &file_caisson_v1_exec_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -659,7 +732,7 @@ func (x *StartExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartExecRequest.ProtoReflect.Descriptor instead.
 func (*StartExecRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{7}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *StartExecRequest) GetRef() string {
@@ -702,7 +775,7 @@ type ConnectExecRequest struct {
 
 func (x *ConnectExecRequest) Reset() {
 	*x = ConnectExecRequest{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[8]
+	mi := &file_caisson_v1_exec_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -714,7 +787,7 @@ func (x *ConnectExecRequest) String() string {
 func (*ConnectExecRequest) ProtoMessage() {}
 
 func (x *ConnectExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[8]
+	mi := &file_caisson_v1_exec_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -727,7 +800,7 @@ func (x *ConnectExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectExecRequest.ProtoReflect.Descriptor instead.
 func (*ConnectExecRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{8}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ConnectExecRequest) GetRef() string {
@@ -774,7 +847,7 @@ type ExecEvent struct {
 
 func (x *ExecEvent) Reset() {
 	*x = ExecEvent{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[9]
+	mi := &file_caisson_v1_exec_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -786,7 +859,7 @@ func (x *ExecEvent) String() string {
 func (*ExecEvent) ProtoMessage() {}
 
 func (x *ExecEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[9]
+	mi := &file_caisson_v1_exec_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -799,7 +872,7 @@ func (x *ExecEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecEvent.ProtoReflect.Descriptor instead.
 func (*ExecEvent) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{9}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ExecEvent) GetKind() isExecEvent_Kind {
@@ -885,7 +958,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[10]
+	mi := &file_caisson_v1_exec_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -897,7 +970,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[10]
+	mi := &file_caisson_v1_exec_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -910,7 +983,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{10}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Started) GetSandboxId() string {
@@ -950,7 +1023,7 @@ type Output struct {
 
 func (x *Output) Reset() {
 	*x = Output{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[11]
+	mi := &file_caisson_v1_exec_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -962,7 +1035,7 @@ func (x *Output) String() string {
 func (*Output) ProtoMessage() {}
 
 func (x *Output) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[11]
+	mi := &file_caisson_v1_exec_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -975,7 +1048,7 @@ func (x *Output) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Output.ProtoReflect.Descriptor instead.
 func (*Output) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{11}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Output) GetOffset() int64 {
@@ -1021,7 +1094,7 @@ type SendInputRequest struct {
 
 func (x *SendInputRequest) Reset() {
 	*x = SendInputRequest{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[12]
+	mi := &file_caisson_v1_exec_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1033,7 +1106,7 @@ func (x *SendInputRequest) String() string {
 func (*SendInputRequest) ProtoMessage() {}
 
 func (x *SendInputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[12]
+	mi := &file_caisson_v1_exec_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1046,7 +1119,7 @@ func (x *SendInputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendInputRequest.ProtoReflect.Descriptor instead.
 func (*SendInputRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{12}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SendInputRequest) GetRef() string {
@@ -1096,7 +1169,7 @@ type SendInputResponse struct {
 
 func (x *SendInputResponse) Reset() {
 	*x = SendInputResponse{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[13]
+	mi := &file_caisson_v1_exec_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1108,7 +1181,7 @@ func (x *SendInputResponse) String() string {
 func (*SendInputResponse) ProtoMessage() {}
 
 func (x *SendInputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[13]
+	mi := &file_caisson_v1_exec_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1121,7 +1194,7 @@ func (x *SendInputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendInputResponse.ProtoReflect.Descriptor instead.
 func (*SendInputResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{13}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SendInputResponse) GetOffset() int64 {
@@ -1147,7 +1220,7 @@ type ListExecsRequest struct {
 
 func (x *ListExecsRequest) Reset() {
 	*x = ListExecsRequest{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[14]
+	mi := &file_caisson_v1_exec_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1159,7 +1232,7 @@ func (x *ListExecsRequest) String() string {
 func (*ListExecsRequest) ProtoMessage() {}
 
 func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[14]
+	mi := &file_caisson_v1_exec_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1172,7 +1245,7 @@ func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsRequest.ProtoReflect.Descriptor instead.
 func (*ListExecsRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{14}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListExecsRequest) GetRef() string {
@@ -1191,7 +1264,7 @@ type ListExecsResponse struct {
 
 func (x *ListExecsResponse) Reset() {
 	*x = ListExecsResponse{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[15]
+	mi := &file_caisson_v1_exec_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1203,7 +1276,7 @@ func (x *ListExecsResponse) String() string {
 func (*ListExecsResponse) ProtoMessage() {}
 
 func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[15]
+	mi := &file_caisson_v1_exec_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1216,7 +1289,7 @@ func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsResponse.ProtoReflect.Descriptor instead.
 func (*ListExecsResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{15}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListExecsResponse) GetExecs() []*Exec {
@@ -1236,7 +1309,7 @@ type WaitExecRequest struct {
 
 func (x *WaitExecRequest) Reset() {
 	*x = WaitExecRequest{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[16]
+	mi := &file_caisson_v1_exec_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1248,7 +1321,7 @@ func (x *WaitExecRequest) String() string {
 func (*WaitExecRequest) ProtoMessage() {}
 
 func (x *WaitExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[16]
+	mi := &file_caisson_v1_exec_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1261,7 +1334,7 @@ func (x *WaitExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitExecRequest.ProtoReflect.Descriptor instead.
 func (*WaitExecRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{16}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WaitExecRequest) GetRef() string {
@@ -1290,7 +1363,7 @@ type SignalExecRequest struct {
 
 func (x *SignalExecRequest) Reset() {
 	*x = SignalExecRequest{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[17]
+	mi := &file_caisson_v1_exec_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1302,7 +1375,7 @@ func (x *SignalExecRequest) String() string {
 func (*SignalExecRequest) ProtoMessage() {}
 
 func (x *SignalExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[17]
+	mi := &file_caisson_v1_exec_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1315,7 +1388,7 @@ func (x *SignalExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalExecRequest.ProtoReflect.Descriptor instead.
 func (*SignalExecRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{17}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SignalExecRequest) GetRef() string {
@@ -1354,7 +1427,7 @@ type SignalExecResponse struct {
 
 func (x *SignalExecResponse) Reset() {
 	*x = SignalExecResponse{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[18]
+	mi := &file_caisson_v1_exec_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1366,7 +1439,7 @@ func (x *SignalExecResponse) String() string {
 func (*SignalExecResponse) ProtoMessage() {}
 
 func (x *SignalExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[18]
+	mi := &file_caisson_v1_exec_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1379,7 +1452,7 @@ func (x *SignalExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalExecResponse.ProtoReflect.Descriptor instead.
 func (*SignalExecResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{18}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{19}
 }
 
 type ResizeExecRequest struct {
@@ -1393,7 +1466,7 @@ type ResizeExecRequest struct {
 
 func (x *ResizeExecRequest) Reset() {
 	*x = ResizeExecRequest{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[19]
+	mi := &file_caisson_v1_exec_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1405,7 +1478,7 @@ func (x *ResizeExecRequest) String() string {
 func (*ResizeExecRequest) ProtoMessage() {}
 
 func (x *ResizeExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[19]
+	mi := &file_caisson_v1_exec_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1418,7 +1491,7 @@ func (x *ResizeExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeExecRequest.ProtoReflect.Descriptor instead.
 func (*ResizeExecRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{19}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ResizeExecRequest) GetRef() string {
@@ -1450,7 +1523,7 @@ type ResizeExecResponse struct {
 
 func (x *ResizeExecResponse) Reset() {
 	*x = ResizeExecResponse{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[20]
+	mi := &file_caisson_v1_exec_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1462,7 +1535,7 @@ func (x *ResizeExecResponse) String() string {
 func (*ResizeExecResponse) ProtoMessage() {}
 
 func (x *ResizeExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[20]
+	mi := &file_caisson_v1_exec_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1475,7 +1548,7 @@ func (x *ResizeExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeExecResponse.ProtoReflect.Descriptor instead.
 func (*ResizeExecResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{20}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{21}
 }
 
 // Result is how a command ended.
@@ -1538,7 +1611,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[21]
+	mi := &file_caisson_v1_exec_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1550,7 +1623,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[21]
+	mi := &file_caisson_v1_exec_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1563,7 +1636,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{21}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Result) GetSandboxId() string {
@@ -1812,7 +1885,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[22]
+	mi := &file_caisson_v1_exec_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1824,7 +1897,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[22]
+	mi := &file_caisson_v1_exec_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1837,7 +1910,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{22}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Refusal) GetName() string {
@@ -1879,7 +1952,7 @@ type Learned struct {
 
 func (x *Learned) Reset() {
 	*x = Learned{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[23]
+	mi := &file_caisson_v1_exec_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1891,7 +1964,7 @@ func (x *Learned) String() string {
 func (*Learned) ProtoMessage() {}
 
 func (x *Learned) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[23]
+	mi := &file_caisson_v1_exec_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1904,7 +1977,7 @@ func (x *Learned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Learned.ProtoReflect.Descriptor instead.
 func (*Learned) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{23}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Learned) GetRules() []string {
@@ -1943,7 +2016,7 @@ type Egress struct {
 
 func (x *Egress) Reset() {
 	*x = Egress{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[24]
+	mi := &file_caisson_v1_exec_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1955,7 +2028,7 @@ func (x *Egress) String() string {
 func (*Egress) ProtoMessage() {}
 
 func (x *Egress) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[24]
+	mi := &file_caisson_v1_exec_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1968,7 +2041,7 @@ func (x *Egress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Egress.ProtoReflect.Descriptor instead.
 func (*Egress) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{24}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Egress) GetOpen() int64 {
@@ -2045,7 +2118,7 @@ type Stage struct {
 
 func (x *Stage) Reset() {
 	*x = Stage{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[25]
+	mi := &file_caisson_v1_exec_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2057,7 +2130,7 @@ func (x *Stage) String() string {
 func (*Stage) ProtoMessage() {}
 
 func (x *Stage) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[25]
+	mi := &file_caisson_v1_exec_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2070,7 +2143,7 @@ func (x *Stage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stage.ProtoReflect.Descriptor instead.
 func (*Stage) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{25}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Stage) GetName() string {
@@ -2092,7 +2165,7 @@ var File_caisson_v1_exec_proto protoreflect.FileDescriptor
 const file_caisson_v1_exec_proto_rawDesc = "" +
 	"\n" +
 	"\x15caisson/v1/exec.proto\x12\n" +
-	"caisson.v1\x1a\x16caisson/v1/route.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe5\x03\n" +
+	"caisson.v1\x1a\x16caisson/v1/route.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x90\x04\n" +
 	"\bExecSpec\x12\x12\n" +
 	"\x04args\x18\x01 \x03(\tR\x04args\x12\x14\n" +
 	"\x05shell\x18\x02 \x01(\tR\x05shell\x12/\n" +
@@ -2105,11 +2178,17 @@ const file_caisson_v1_exec_proto_rawDesc = "" +
 	"\x12output_limit_bytes\x18\t \x01(\x03H\x00R\x10outputLimitBytes\x88\x01\x01\x12,\n" +
 	"\arlimits\x18\n" +
 	" \x03(\v2\x12.caisson.v1.RlimitR\arlimits\x12.\n" +
-	"\x06limits\x18\v \x01(\v2\x16.caisson.v1.ExecLimitsR\x06limits\x1a6\n" +
+	"\x06limits\x18\v \x01(\v2\x16.caisson.v1.ExecLimitsR\x06limits\x12)\n" +
+	"\x06inputs\x18\f \x03(\v2\x11.caisson.v1.InputR\x06inputs\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x15\n" +
-	"\x13_output_limit_bytes\"1\n" +
+	"\x13_output_limit_bytes\"Q\n" +
+	"\x05Input\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\x12\x17\n" +
+	"\x04mode\x18\x03 \x01(\rH\x00R\x04mode\x88\x01\x01B\a\n" +
+	"\x05_mode\"1\n" +
 	"\aWinSize\x12\x12\n" +
 	"\x04rows\x18\x01 \x01(\rR\x04rows\x12\x12\n" +
 	"\x04cols\x18\x02 \x01(\rR\x04cols\"D\n" +
@@ -2317,88 +2396,90 @@ func file_caisson_v1_exec_proto_rawDescGZIP() []byte {
 	return file_caisson_v1_exec_proto_rawDescData
 }
 
-var file_caisson_v1_exec_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_caisson_v1_exec_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_caisson_v1_exec_proto_goTypes = []any{
 	(*ExecSpec)(nil),              // 0: caisson.v1.ExecSpec
-	(*WinSize)(nil),               // 1: caisson.v1.WinSize
-	(*Rlimit)(nil),                // 2: caisson.v1.Rlimit
-	(*ExecLimits)(nil),            // 3: caisson.v1.ExecLimits
-	(*Exec)(nil),                  // 4: caisson.v1.Exec
-	(*ExecRequest)(nil),           // 5: caisson.v1.ExecRequest
-	(*ExecResponse)(nil),          // 6: caisson.v1.ExecResponse
-	(*StartExecRequest)(nil),      // 7: caisson.v1.StartExecRequest
-	(*ConnectExecRequest)(nil),    // 8: caisson.v1.ConnectExecRequest
-	(*ExecEvent)(nil),             // 9: caisson.v1.ExecEvent
-	(*Started)(nil),               // 10: caisson.v1.Started
-	(*Output)(nil),                // 11: caisson.v1.Output
-	(*SendInputRequest)(nil),      // 12: caisson.v1.SendInputRequest
-	(*SendInputResponse)(nil),     // 13: caisson.v1.SendInputResponse
-	(*ListExecsRequest)(nil),      // 14: caisson.v1.ListExecsRequest
-	(*ListExecsResponse)(nil),     // 15: caisson.v1.ListExecsResponse
-	(*WaitExecRequest)(nil),       // 16: caisson.v1.WaitExecRequest
-	(*SignalExecRequest)(nil),     // 17: caisson.v1.SignalExecRequest
-	(*SignalExecResponse)(nil),    // 18: caisson.v1.SignalExecResponse
-	(*ResizeExecRequest)(nil),     // 19: caisson.v1.ResizeExecRequest
-	(*ResizeExecResponse)(nil),    // 20: caisson.v1.ResizeExecResponse
-	(*Result)(nil),                // 21: caisson.v1.Result
-	(*Refusal)(nil),               // 22: caisson.v1.Refusal
-	(*Learned)(nil),               // 23: caisson.v1.Learned
-	(*Egress)(nil),                // 24: caisson.v1.Egress
-	(*Stage)(nil),                 // 25: caisson.v1.Stage
-	nil,                           // 26: caisson.v1.ExecSpec.EnvEntry
-	(*durationpb.Duration)(nil),   // 27: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 28: google.protobuf.Timestamp
+	(*Input)(nil),                 // 1: caisson.v1.Input
+	(*WinSize)(nil),               // 2: caisson.v1.WinSize
+	(*Rlimit)(nil),                // 3: caisson.v1.Rlimit
+	(*ExecLimits)(nil),            // 4: caisson.v1.ExecLimits
+	(*Exec)(nil),                  // 5: caisson.v1.Exec
+	(*ExecRequest)(nil),           // 6: caisson.v1.ExecRequest
+	(*ExecResponse)(nil),          // 7: caisson.v1.ExecResponse
+	(*StartExecRequest)(nil),      // 8: caisson.v1.StartExecRequest
+	(*ConnectExecRequest)(nil),    // 9: caisson.v1.ConnectExecRequest
+	(*ExecEvent)(nil),             // 10: caisson.v1.ExecEvent
+	(*Started)(nil),               // 11: caisson.v1.Started
+	(*Output)(nil),                // 12: caisson.v1.Output
+	(*SendInputRequest)(nil),      // 13: caisson.v1.SendInputRequest
+	(*SendInputResponse)(nil),     // 14: caisson.v1.SendInputResponse
+	(*ListExecsRequest)(nil),      // 15: caisson.v1.ListExecsRequest
+	(*ListExecsResponse)(nil),     // 16: caisson.v1.ListExecsResponse
+	(*WaitExecRequest)(nil),       // 17: caisson.v1.WaitExecRequest
+	(*SignalExecRequest)(nil),     // 18: caisson.v1.SignalExecRequest
+	(*SignalExecResponse)(nil),    // 19: caisson.v1.SignalExecResponse
+	(*ResizeExecRequest)(nil),     // 20: caisson.v1.ResizeExecRequest
+	(*ResizeExecResponse)(nil),    // 21: caisson.v1.ResizeExecResponse
+	(*Result)(nil),                // 22: caisson.v1.Result
+	(*Refusal)(nil),               // 23: caisson.v1.Refusal
+	(*Learned)(nil),               // 24: caisson.v1.Learned
+	(*Egress)(nil),                // 25: caisson.v1.Egress
+	(*Stage)(nil),                 // 26: caisson.v1.Stage
+	nil,                           // 27: caisson.v1.ExecSpec.EnvEntry
+	(*durationpb.Duration)(nil),   // 28: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 29: google.protobuf.Timestamp
 }
 var file_caisson_v1_exec_proto_depIdxs = []int32{
-	26, // 0: caisson.v1.ExecSpec.env:type_name -> caisson.v1.ExecSpec.EnvEntry
-	1,  // 1: caisson.v1.ExecSpec.tty:type_name -> caisson.v1.WinSize
-	27, // 2: caisson.v1.ExecSpec.timeout:type_name -> google.protobuf.Duration
-	2,  // 3: caisson.v1.ExecSpec.rlimits:type_name -> caisson.v1.Rlimit
-	3,  // 4: caisson.v1.ExecSpec.limits:type_name -> caisson.v1.ExecLimits
-	28, // 5: caisson.v1.Exec.started_at:type_name -> google.protobuf.Timestamp
-	28, // 6: caisson.v1.Exec.ended_at:type_name -> google.protobuf.Timestamp
-	21, // 7: caisson.v1.Exec.result:type_name -> caisson.v1.Result
-	0,  // 8: caisson.v1.ExecRequest.exec:type_name -> caisson.v1.ExecSpec
-	21, // 9: caisson.v1.ExecResponse.result:type_name -> caisson.v1.Result
-	0,  // 10: caisson.v1.StartExecRequest.exec:type_name -> caisson.v1.ExecSpec
-	10, // 11: caisson.v1.ExecEvent.started:type_name -> caisson.v1.Started
-	11, // 12: caisson.v1.ExecEvent.stdout:type_name -> caisson.v1.Output
-	11, // 13: caisson.v1.ExecEvent.stderr:type_name -> caisson.v1.Output
-	21, // 14: caisson.v1.ExecEvent.exit:type_name -> caisson.v1.Result
-	4,  // 15: caisson.v1.Started.exec:type_name -> caisson.v1.Exec
-	4,  // 16: caisson.v1.ListExecsResponse.execs:type_name -> caisson.v1.Exec
-	1,  // 17: caisson.v1.ResizeExecRequest.size:type_name -> caisson.v1.WinSize
-	27, // 18: caisson.v1.Result.duration:type_name -> google.protobuf.Duration
-	27, // 19: caisson.v1.Result.cpu:type_name -> google.protobuf.Duration
-	25, // 20: caisson.v1.Result.stages:type_name -> caisson.v1.Stage
-	24, // 21: caisson.v1.Result.egress:type_name -> caisson.v1.Egress
-	23, // 22: caisson.v1.Result.learned:type_name -> caisson.v1.Learned
-	22, // 23: caisson.v1.Result.refusals:type_name -> caisson.v1.Refusal
-	27, // 24: caisson.v1.Result.cpu_throttled:type_name -> google.protobuf.Duration
-	27, // 25: caisson.v1.Stage.duration:type_name -> google.protobuf.Duration
-	7,  // 26: caisson.v1.ExecService.Start:input_type -> caisson.v1.StartExecRequest
-	8,  // 27: caisson.v1.ExecService.Connect:input_type -> caisson.v1.ConnectExecRequest
-	5,  // 28: caisson.v1.ExecService.Exec:input_type -> caisson.v1.ExecRequest
-	12, // 29: caisson.v1.ExecService.SendInput:input_type -> caisson.v1.SendInputRequest
-	12, // 30: caisson.v1.ExecService.StreamInput:input_type -> caisson.v1.SendInputRequest
-	17, // 31: caisson.v1.ExecService.Signal:input_type -> caisson.v1.SignalExecRequest
-	19, // 32: caisson.v1.ExecService.Resize:input_type -> caisson.v1.ResizeExecRequest
-	16, // 33: caisson.v1.ExecService.Wait:input_type -> caisson.v1.WaitExecRequest
-	14, // 34: caisson.v1.ExecService.List:input_type -> caisson.v1.ListExecsRequest
-	9,  // 35: caisson.v1.ExecService.Start:output_type -> caisson.v1.ExecEvent
-	9,  // 36: caisson.v1.ExecService.Connect:output_type -> caisson.v1.ExecEvent
-	6,  // 37: caisson.v1.ExecService.Exec:output_type -> caisson.v1.ExecResponse
-	13, // 38: caisson.v1.ExecService.SendInput:output_type -> caisson.v1.SendInputResponse
-	13, // 39: caisson.v1.ExecService.StreamInput:output_type -> caisson.v1.SendInputResponse
-	18, // 40: caisson.v1.ExecService.Signal:output_type -> caisson.v1.SignalExecResponse
-	20, // 41: caisson.v1.ExecService.Resize:output_type -> caisson.v1.ResizeExecResponse
-	4,  // 42: caisson.v1.ExecService.Wait:output_type -> caisson.v1.Exec
-	15, // 43: caisson.v1.ExecService.List:output_type -> caisson.v1.ListExecsResponse
-	35, // [35:44] is the sub-list for method output_type
-	26, // [26:35] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	27, // 0: caisson.v1.ExecSpec.env:type_name -> caisson.v1.ExecSpec.EnvEntry
+	2,  // 1: caisson.v1.ExecSpec.tty:type_name -> caisson.v1.WinSize
+	28, // 2: caisson.v1.ExecSpec.timeout:type_name -> google.protobuf.Duration
+	3,  // 3: caisson.v1.ExecSpec.rlimits:type_name -> caisson.v1.Rlimit
+	4,  // 4: caisson.v1.ExecSpec.limits:type_name -> caisson.v1.ExecLimits
+	1,  // 5: caisson.v1.ExecSpec.inputs:type_name -> caisson.v1.Input
+	29, // 6: caisson.v1.Exec.started_at:type_name -> google.protobuf.Timestamp
+	29, // 7: caisson.v1.Exec.ended_at:type_name -> google.protobuf.Timestamp
+	22, // 8: caisson.v1.Exec.result:type_name -> caisson.v1.Result
+	0,  // 9: caisson.v1.ExecRequest.exec:type_name -> caisson.v1.ExecSpec
+	22, // 10: caisson.v1.ExecResponse.result:type_name -> caisson.v1.Result
+	0,  // 11: caisson.v1.StartExecRequest.exec:type_name -> caisson.v1.ExecSpec
+	11, // 12: caisson.v1.ExecEvent.started:type_name -> caisson.v1.Started
+	12, // 13: caisson.v1.ExecEvent.stdout:type_name -> caisson.v1.Output
+	12, // 14: caisson.v1.ExecEvent.stderr:type_name -> caisson.v1.Output
+	22, // 15: caisson.v1.ExecEvent.exit:type_name -> caisson.v1.Result
+	5,  // 16: caisson.v1.Started.exec:type_name -> caisson.v1.Exec
+	5,  // 17: caisson.v1.ListExecsResponse.execs:type_name -> caisson.v1.Exec
+	2,  // 18: caisson.v1.ResizeExecRequest.size:type_name -> caisson.v1.WinSize
+	28, // 19: caisson.v1.Result.duration:type_name -> google.protobuf.Duration
+	28, // 20: caisson.v1.Result.cpu:type_name -> google.protobuf.Duration
+	26, // 21: caisson.v1.Result.stages:type_name -> caisson.v1.Stage
+	25, // 22: caisson.v1.Result.egress:type_name -> caisson.v1.Egress
+	24, // 23: caisson.v1.Result.learned:type_name -> caisson.v1.Learned
+	23, // 24: caisson.v1.Result.refusals:type_name -> caisson.v1.Refusal
+	28, // 25: caisson.v1.Result.cpu_throttled:type_name -> google.protobuf.Duration
+	28, // 26: caisson.v1.Stage.duration:type_name -> google.protobuf.Duration
+	8,  // 27: caisson.v1.ExecService.Start:input_type -> caisson.v1.StartExecRequest
+	9,  // 28: caisson.v1.ExecService.Connect:input_type -> caisson.v1.ConnectExecRequest
+	6,  // 29: caisson.v1.ExecService.Exec:input_type -> caisson.v1.ExecRequest
+	13, // 30: caisson.v1.ExecService.SendInput:input_type -> caisson.v1.SendInputRequest
+	13, // 31: caisson.v1.ExecService.StreamInput:input_type -> caisson.v1.SendInputRequest
+	18, // 32: caisson.v1.ExecService.Signal:input_type -> caisson.v1.SignalExecRequest
+	20, // 33: caisson.v1.ExecService.Resize:input_type -> caisson.v1.ResizeExecRequest
+	17, // 34: caisson.v1.ExecService.Wait:input_type -> caisson.v1.WaitExecRequest
+	15, // 35: caisson.v1.ExecService.List:input_type -> caisson.v1.ListExecsRequest
+	10, // 36: caisson.v1.ExecService.Start:output_type -> caisson.v1.ExecEvent
+	10, // 37: caisson.v1.ExecService.Connect:output_type -> caisson.v1.ExecEvent
+	7,  // 38: caisson.v1.ExecService.Exec:output_type -> caisson.v1.ExecResponse
+	14, // 39: caisson.v1.ExecService.SendInput:output_type -> caisson.v1.SendInputResponse
+	14, // 40: caisson.v1.ExecService.StreamInput:output_type -> caisson.v1.SendInputResponse
+	19, // 41: caisson.v1.ExecService.Signal:output_type -> caisson.v1.SignalExecResponse
+	21, // 42: caisson.v1.ExecService.Resize:output_type -> caisson.v1.ResizeExecResponse
+	5,  // 43: caisson.v1.ExecService.Wait:output_type -> caisson.v1.Exec
+	16, // 44: caisson.v1.ExecService.List:output_type -> caisson.v1.ListExecsResponse
+	36, // [36:45] is the sub-list for method output_type
+	27, // [27:36] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_caisson_v1_exec_proto_init() }
@@ -2408,25 +2489,26 @@ func file_caisson_v1_exec_proto_init() {
 	}
 	file_caisson_v1_route_proto_init()
 	file_caisson_v1_exec_proto_msgTypes[0].OneofWrappers = []any{}
-	file_caisson_v1_exec_proto_msgTypes[3].OneofWrappers = []any{}
-	file_caisson_v1_exec_proto_msgTypes[6].OneofWrappers = []any{}
+	file_caisson_v1_exec_proto_msgTypes[1].OneofWrappers = []any{}
+	file_caisson_v1_exec_proto_msgTypes[4].OneofWrappers = []any{}
 	file_caisson_v1_exec_proto_msgTypes[7].OneofWrappers = []any{}
-	file_caisson_v1_exec_proto_msgTypes[9].OneofWrappers = []any{
+	file_caisson_v1_exec_proto_msgTypes[8].OneofWrappers = []any{}
+	file_caisson_v1_exec_proto_msgTypes[10].OneofWrappers = []any{
 		(*ExecEvent_Started)(nil),
 		(*ExecEvent_Stdout)(nil),
 		(*ExecEvent_Stderr)(nil),
 		(*ExecEvent_Exit)(nil),
 	}
-	file_caisson_v1_exec_proto_msgTypes[11].OneofWrappers = []any{}
 	file_caisson_v1_exec_proto_msgTypes[12].OneofWrappers = []any{}
-	file_caisson_v1_exec_proto_msgTypes[21].OneofWrappers = []any{}
+	file_caisson_v1_exec_proto_msgTypes[13].OneofWrappers = []any{}
+	file_caisson_v1_exec_proto_msgTypes[22].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_caisson_v1_exec_proto_rawDesc), len(file_caisson_v1_exec_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   27,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

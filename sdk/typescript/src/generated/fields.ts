@@ -132,6 +132,7 @@ export const fields = {
     host: 'string',
     image: 'string',
     image_digest: 'string',
+    inputs: 'EventInput[]',
     keys: 'string[]',
     kind: 'string',
     limit: 'string',
@@ -170,6 +171,10 @@ export const fields = {
     verdict: 'string',
     version: 'string',
     workspace: 'string',
+  },
+  EventInput: {
+    bytes: 'Int64',
+    path: 'string',
   },
   EventMount: {
     read_only: 'boolean',
@@ -224,6 +229,7 @@ export const fields = {
   ExecSpec: {
     args: 'string[]',
     env: 'string{}',
+    inputs: 'Input[]',
     limits: 'ExecLimits',
     output_limit_bytes: 'Int64',
     rlimits: 'Rlimit[]',
@@ -311,6 +317,11 @@ export const fields = {
     pools: 'PoolStats[]',
     queued: 'number',
     sandboxes: 'number{}',
+  },
+  Input: {
+    data: 'Bytes',
+    mode: 'number',
+    path: 'string',
   },
   InspectImageResponse: {
     config_json: 'Bytes',

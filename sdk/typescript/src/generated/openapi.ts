@@ -264,6 +264,8 @@ export interface components {
             host?: string;
             image?: string;
             image_digest?: string;
+            /** @description input files of a command */
+            inputs?: components["schemas"]["EventInput"][];
             /** @description of the configuration, whose values changed */
             keys?: string[];
             /** @description of an attempt to connect, as in TrafficResponse */
@@ -351,6 +353,13 @@ export interface components {
             version?: string;
             /** @description directory of the host */
             workspace?: string;
+        };
+        /** @description EventInput is an Input of ExecSpec. */
+        EventInput: {
+            /** Format: int64 */
+            bytes?: Int64;
+            /** @description inside */
+            path?: string;
         };
         /** @description EventMount is a Mount of SandboxSpec. */
         EventMount: {
@@ -443,6 +452,8 @@ export interface components {
             env?: {
                 [key: string]: string;
             };
+            /** @description Files that exist as long as the command runs: 16 at most, of 1 MiB each and 2 MiB together. Their content is kept nowhere and told to nobody. */
+            inputs?: components["schemas"]["Input"][];
             /** @description absent: only the sandbox's */
             limits?: components["schemas"]["ExecLimits"];
             /**
@@ -610,6 +621,17 @@ export interface components {
             sandboxes: {
                 [key: string]: number;
             };
+        };
+        /** @description Input is a private file for one command, owned by the command's user. */
+        Input: {
+            data?: Bytes;
+            /**
+             * Format: int64
+             * @description permission bits, with 0400 among them; absent is 0400
+             */
+            mode?: number;
+            /** @description A name is one in /dev/shm/caisson-input. An absolute path lies on a tmpfs of the sandbox, in a directory that exists. Nothing is there yet. */
+            path?: string;
         };
         InspectImageResponse: {
             config_json: Bytes;
