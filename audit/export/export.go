@@ -32,7 +32,6 @@ const (
 	lastWait   = 30 * time.Second
 	settled    = 2 * time.Second // a receiver that keeps a connection so long is back
 	lastChance = 3 * time.Second // to take the rest when the daemon stops
-	saving     = time.Second     // between two writes of the cursor
 )
 
 // Options is what an Exporter is made of.
@@ -131,10 +130,10 @@ func (e *Exporter) session(ctx, last context.Context) error {
 	e.rewind()
 	s := session{e: e, conn: c, began: time.Now(), window: window{limit: e.o.Receiver.window(), received: e.received}}
 	for {
+		s.observe() // a receiver that keeps up has read by now all that was sent before the wait
 		if err := s.sendAll(); err != nil {
 			return err
 		}
-		s.rest()
 		select {
 		case <-time.After(audit.FollowInterval):
 		case <-c.broken():
@@ -161,7 +160,7 @@ func (e *Exporter) note(sent, received uint64) {
 	e.mu.Lock()
 	e.sent, e.received = sent, max(e.received, received)
 	e.mu.Unlock()
-	if time.Since(e.saved) > saving {
+	if time.Since(e.saved) > audit.FollowInterval {
 		e.save()
 	}
 }

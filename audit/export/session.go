@@ -47,8 +47,8 @@ func (s *session) sendAll() error {
 	return nil
 }
 
-// rest is for when all is sent: a local receiver may have read it by now.
-func (s *session) rest() {
+// observe notes what a local receiver has read.
+func (s *session) observe() {
 	if s.window.received < s.last && s.conn.hasRead() {
 		s.window.confirm(s.last)
 		s.e.note(s.last, s.last)
