@@ -3,7 +3,6 @@ package mcp
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"strings"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -13,7 +12,7 @@ import (
 
 type searchInput struct {
 	Sandbox string `json:"sandbox,omitempty" jsonschema:"the sandbox; leave it out where the server has only one"`
-	Pattern string `json:"pattern" jsonschema:"extended regular expression"`
+	Pattern string `json:"pattern" jsonschema:"regular expression in the syntax of RE2, such as \\bfunc\\s+\\w+ or (?i)error; it is looked for in each line"`
 	Path    string `json:"path,omitempty" jsonschema:"directory or file; the workspace by default"`
 	Glob    string `json:"glob,omitempty" jsonschema:"search in files of this name only, such as *.go"`
 	Limit   int    `json:"limit,omitempty" jsonschema:"lines to return; 200 by default, 2000 at most"`
@@ -26,12 +25,16 @@ type searchOutput struct {
 }
 
 // searchScript searches with ripgrep where it is there, else with find and grep, which
-// every image has. Its arguments are pattern, path, glob and the most lines.
+// nearly every image has. Its arguments are the pattern for ripgrep, path, glob, the most
+// lines, and the pattern for grep.
 const searchScript = `set -f
+export LC_ALL=C.UTF-8
 if command -v rg >/dev/null 2>&1; then
   rg --no-config --no-heading --line-number --with-filename --color never --max-columns 400 ${3:+--glob "$3"} -e "$1" -- "$2"
+elif command -v find >/dev/null 2>&1 && command -v grep >/dev/null 2>&1; then
+  find -H "$2" -type d -name .git -prune -o -type f ${3:+-name "$3"} -exec grep -nHIE -e "$5" -- {} +
 else
-  find "$2" -type d -name .git -prune -o -type f ${3:+-name "$3"} -exec grep -nHIE -e "$1" -- {} +
+  echo "the image has neither rg nor find and grep" >&2
 fi | head -n "$4" | cut -c 1-500`
 
 func (s *Server) searchFiles(ctx context.Context, _ *sdk.CallToolRequest, in searchInput) (*sdk.CallToolResult, searchOutput, error) {
@@ -45,7 +48,8 @@ func (s *Server) searchFiles(ctx context.Context, _ *sdk.CallToolRequest, in sea
 	case in.Pattern == "":
 		return nil, searchOutput{}, refused("pattern is empty")
 	}
-	if _, err := regexp.Compile(in.Pattern); err != nil {
+	re2, extended, err := expression(in.Pattern)
+	if err != nil {
 		return nil, searchOutput{}, refused("pattern: %v", err)
 	}
 	limit := 200
@@ -55,7 +59,7 @@ func (s *Server) searchFiles(ctx context.Context, _ *sdk.CallToolRequest, in sea
 	if _, err := s.client.Stat(ctx, &caissonv1.StatRequest{Ref: ref, Path: name, Follow: true}); err != nil {
 		return nil, searchOutput{}, failure(err)
 	}
-	spec := &caissonv1.ExecSpec{Args: []string{"/bin/sh", "-c", searchScript, "search", in.Pattern, name, in.Glob, fmt.Sprint(limit + 1)}}
+	spec := &caissonv1.ExecSpec{Args: []string{"/bin/sh", "-c", searchScript, "search", re2, name, in.Glob, fmt.Sprint(limit + 1), extended}}
 	answer, err := s.client.Output(ctx, ref, spec, nil)
 	if err != nil {
 		return nil, searchOutput{}, failure(err)

@@ -25,6 +25,7 @@ type claudeSession struct {
 	model         *claudeModel
 	plug          bool
 	flags         []string // of plug
+	trace         string   // a file for the programs that it starts on the host
 }
 
 func (s claudeSession) run(t *testing.T, program string, args ...string) {
@@ -40,6 +41,9 @@ func (s claudeSession) run(t *testing.T, program string, args ...string) {
 	cmd.Env = append(append(os.Environ(), "CAISSON_SOCKET="+daemon.Socket), cmd.Env...)
 	cmd.Env = append(cmd.Env, "PATH="+program+":"+os.Getenv("PATH"), "HOME="+s.home, "ANTHROPIC_BASE_URL="+s.model.URL, "ANTHROPIC_API_KEY=key-of-the-user",
 		"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "DISABLE_AUTOUPDATER=1")
+	if s.trace != "" {
+		cmd = traced(ctx, cmd, s.trace)
+	}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("claude: %v\n%s", err, out[max(0, len(out)-4000):])
 	}

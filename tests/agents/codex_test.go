@@ -19,6 +19,7 @@ func run(cmd string) codexCall { return codexCall{name: "exec_command", args: ar
 type codexSession struct {
 	program, project, home string
 	plug                   bool
+	trace                  string // a file for the programs that it starts on the host
 }
 
 func newCodexSession(t *testing.T, program string) codexSession {
@@ -58,6 +59,9 @@ func (s codexSession) run(t *testing.T, model *codexModel, mode string, flags ..
 	cmd := exec.CommandContext(ctx, s.program, "exec", "--skip-git-repo-check", "--json", "--sandbox", mode, "do it")
 	cmd.Dir = s.project
 	cmd.Env = append(os.Environ(), "CODEX_HOME="+s.home, "FAKE_KEY=key-of-the-user")
+	if s.trace != "" {
+		cmd = traced(ctx, cmd, s.trace)
+	}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("codex: %v\n%s", err, out[max(0, len(out)-4000):])
 	}
