@@ -11,6 +11,7 @@
 //	head                         head of the log: its newest record
 //	start                        signed number and hash of the last record that retention removed
 //	key, key.pub                 private and public key
+//	export-ID                    number of the last record that a receiver has (package export)
 //	reserve                      room for the records of running work when the disk is full
 //
 // [Log.Record] returns when write(2) has the record, so that a killed daemon loses none.

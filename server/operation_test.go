@@ -137,3 +137,28 @@ func TestClientNamesItsCalls(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 }
+
+// TestCalled: whoever follows calls hears of each one with its trace. The caller's own
+// decides whether it is sampled; without one that is what Traced says.
+func TestCalled(t *testing.T) {
+	f := &servertest.Fake{}
+	calls := make(chan server.Call, 10)
+	for _, traced := range []bool{false, true} {
+		socket := serveDeps(t, server.Deps{Sandboxes: f, Execs: f, System: f, Traced: traced, Called: func(c server.Call) { calls <- c }})
+		const trace, span = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+		for sent, want := range map[string]struct{ flags, parent string }{
+			"":                                 {map[bool]string{false: "-00", true: "-01"}[traced], ""},
+			"00-" + trace + "-" + span + "-00": {"-00", span},
+			"00-" + trace + "-" + span + "-01": {"-01", span},
+		} {
+			res := plain(t, socket, "GET", "/v1/sandboxes/gone", "", "Traceparent", sent)
+			c := <-calls
+			if c.Trace != res.Header.Get("Traceparent") || !strings.HasSuffix(c.Trace, want.flags) || c.Parent != want.parent {
+				t.Errorf("%q, traced %v: %+v", sent, traced, c)
+			}
+			if c.Code != sbxerr.NotFound || c.Sandbox != "gone" || !c.Quiet || c.Procedure != "/caisson.v1.SandboxService/Inspect" || c.Begun.IsZero() || c.Took <= 0 {
+				t.Errorf("%+v", c)
+			}
+		}
+	}
+}

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -222,10 +221,16 @@ func (s *sink) has(seq uint64) bool {
 	return len(s.seqs) > 0 && s.seqs[len(s.seqs)-1] == seq
 }
 
-func (s *sink) first() uint64 {
+// count returns how many records arrived, repeated ones too.
+func (s *sink) count() (n uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.seqs[slices.IndexFunc(s.seqs, func(n uint64) bool { return n > 0 })]
+	for _, seq := range s.seqs {
+		if seq != 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // check asserts that the records 1 to n arrived, each connection's in order and without a

@@ -44,7 +44,7 @@ func receiver(x config.Export) (export.Receiver, error) {
 	if err != nil {
 		return export.Receiver{}, err
 	}
-	r := export.Receiver{Kind: export.Kind(x.To), Address: x.Address, Facility: x.FacilityNumber(), Hostname: host}
+	r := export.Receiver{Kind: export.Kind(x.To), Address: x.Address, Facility: x.FacilityNumber(), Hostname: cmp.Or(host, "-")}
 	switch r.Kind {
 	case export.Journald:
 		r.Address = cmp.Or(x.Address, export.JournalSocket)
