@@ -18,14 +18,22 @@ const (
 	MaxMilliCPU    = 8192 * 1000
 	MinPIDs        = 16
 	MaxPIDs        = 1 << 22 // the kernel's PID_MAX_LIMIT
+
+	// The kernel's bounds of cpu.shares, and its default.
+	MinCPUShares     = 2
+	MaxCPUShares     = 1 << 18
+	DefaultCPUShares = 1024
 )
 
-// Limits bounds one sandbox. Every field is required: zero is an error and
+// Limits bounds one sandbox. Every field but CPUShares is required: zero is an error and
 // never means unlimited.
 type Limits struct {
 	PIDs        int64 // tasks, that is processes and threads, PID 1 included
 	MemoryBytes int64 // anonymous memory, page cache, tmpfs and kernel memory together
 	MilliCPU    int64 // 1000 is one CPU
+	// CPUShares is the weight against other groups while CPUs are short, in the measure of
+	// cgroup v1. 0 is DefaultCPUShares.
+	CPUShares int64
 }
 
 // bound is one check of Validate.
@@ -49,6 +57,9 @@ func (l Limits) Validate() error {
 	var errs []error
 	for _, b := range l.bounds() {
 		errs = append(errs, b.check())
+	}
+	if l.CPUShares != 0 {
+		errs = append(errs, bound{"cpu shares", l.CPUShares, MinCPUShares, MaxCPUShares, "shares", "1024"}.check())
 	}
 	return sbxerr.Wrap(sbxerr.Limits, "cgroups.validate", errors.Join(errs...))
 }

@@ -1,7 +1,9 @@
 package cgroups
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -15,13 +17,6 @@ const (
 	// cpuPeriod is the kernel's default, in microseconds. Longer ones make
 	// throttled programs stall visibly, shorter ones cost switches.
 	cpuPeriod = 100_000
-
-	// Every sandbox has the same weight, the kernel's default, written out so
-	// that Verify has something to compare. Shares are v1's measure. On v2 the
-	// weight is set directly, because runtimes of different age convert shares
-	// to it by different formulas.
-	cpuShares = 1024
-	cpuWeight = 100
 
 	// oomGroup lets the kernel kill one process of a sandbox that is out of memory, as v1
 	// does. 1 would kill PID 1 too, and so the session, because of one command. PID 1
@@ -75,11 +70,11 @@ func (l Limits) Resources(h Host) (*specs.LinuxResources, error) {
 		// runc refuses a spec with unified keys on v1.
 		r.Unified = map[string]string{
 			"memory.oom.group": oomGroup,
-			"cpu.weight":       strconv.Itoa(cpuWeight),
+			"cpu.weight":       strconv.FormatInt(l.weight(), 10),
 		}
 		return r, nil
 	}
-	r.CPU.Shares = ptr(uint64(cpuShares))
+	r.CPU.Shares = ptr(uint64(l.shares()))
 	r.Memory.Swappiness = ptr(uint64(0))
 	return r, nil
 }
@@ -98,6 +93,23 @@ func deviceRules() []specs.LinuxDeviceCgroup {
 
 // quota is how many microseconds of each cpuPeriod the sandbox may run.
 func (l Limits) quota() int64 { return l.MilliCPU * (cpuPeriod / 1000) }
+
+// shares is the CPU weight in the measure of v1.
+func (l Limits) shares() int64 { return cmp.Or(l.CPUShares, DefaultCPUShares) }
+
+// weight is that of v2: 1 for the least shares, 100 for the default and 10000 for the most,
+// by the formula of runc 1.3. It is set directly, as older runtimes have another formula.
+func (l Limits) weight() int64 {
+	switch shares := l.shares(); {
+	case shares <= MinCPUShares:
+		return 1
+	case shares >= MaxCPUShares:
+		return 10000
+	default:
+		n := math.Log2(float64(shares))
+		return int64(math.Ceil(math.Pow(10, (n*n+125*n)/612-7.0/34)))
+	}
+}
 
 func ptr[T any](v T) *T { return &v }
 
@@ -128,7 +140,7 @@ func (l Limits) filesV1(h Host) []File {
 		{"pids", "pids.max", strconv.FormatInt(l.PIDs, 10)},
 		{"cpu", "cpu.cfs_quota_us", strconv.FormatInt(l.quota(), 10)},
 		{"cpu", "cpu.cfs_period_us", strconv.Itoa(cpuPeriod)},
-		{"cpu", "cpu.shares", strconv.Itoa(cpuShares)},
+		{"cpu", "cpu.shares", strconv.FormatInt(l.shares(), 10)},
 		{"devices", "devices.list", deviceList()},
 	}
 	for _, size := range h.HugePageSizes {
@@ -144,7 +156,7 @@ func (l Limits) filesV2(h Host) []File {
 		{"memory", "memory.oom.group", oomGroup},
 		{"pids", "pids.max", strconv.FormatInt(l.PIDs, 10)},
 		{"cpu", "cpu.max", fmt.Sprintf("%d %d", l.quota(), cpuPeriod)},
-		{"cpu", "cpu.weight", strconv.Itoa(cpuWeight)},
+		{"cpu", "cpu.weight", strconv.FormatInt(l.weight(), 10)},
 	}
 	for _, size := range h.HugePageSizes {
 		files = append(files, File{"hugetlb", "hugetlb." + size + ".max", "0"})

@@ -120,19 +120,20 @@ func (p Prune) Free(size int64) (int64, error) {
 // Profile is a named set of defaults for a request. An absent field takes the
 // value of the built-in profile strict.
 type Profile struct {
-	Image   string         `yaml:"image" json:"image"`
-	Seccomp string         `yaml:"seccomp" json:"seccomp" jsonschema:"enum=strict,enum=compat,enum=debug"`
-	User    string         `yaml:"user" json:"user"`
-	Env     []string       `yaml:"env" json:"env" jsonschema:"description=Variables\\, NAME=VALUE each"`
-	Memory  string         `yaml:"memory" json:"memory" jsonschema:"example=512M"`
-	CPUs    string         `yaml:"cpus" json:"cpus" jsonschema:"example=1.5"`
-	PIDs    int64          `yaml:"pids" json:"pids"`
-	Files   int64          `yaml:"open_files" json:"open_files"`
-	Tmpfs   string         `yaml:"tmpfs" json:"tmpfs" jsonschema:"example=64M"`
-	Network ProfileNetwork `yaml:"network" json:"network"`
-	Mounts  []Mount        `yaml:"mounts" json:"mounts" jsonschema:"description=Mounts of each sandbox\\, as if each request named them; one of the request on the same target replaces it"`
-	Alerts  Alerts         `yaml:"alerts" json:"alerts"`
-	Nested  Nested         `yaml:"nested" json:"nested"`
+	Image     string         `yaml:"image" json:"image"`
+	Seccomp   string         `yaml:"seccomp" json:"seccomp" jsonschema:"enum=strict,enum=compat,enum=debug"`
+	User      string         `yaml:"user" json:"user"`
+	Env       []string       `yaml:"env" json:"env" jsonschema:"description=Variables\\, NAME=VALUE each"`
+	Memory    string         `yaml:"memory" json:"memory" jsonschema:"example=512M"`
+	CPUs      string         `yaml:"cpus" json:"cpus" jsonschema:"example=1.5"`
+	CPUShares int64          `yaml:"cpu_shares" json:"cpu_shares" jsonschema:"description=Weight against other sandboxes while CPUs are short\\, 2 to 262144"`
+	PIDs      int64          `yaml:"pids" json:"pids"`
+	Files     int64          `yaml:"open_files" json:"open_files"`
+	Tmpfs     string         `yaml:"tmpfs" json:"tmpfs" jsonschema:"example=64M"`
+	Network   ProfileNetwork `yaml:"network" json:"network"`
+	Mounts    []Mount        `yaml:"mounts" json:"mounts" jsonschema:"description=Mounts of each sandbox\\, as if each request named them; one of the request on the same target replaces it"`
+	Alerts    Alerts         `yaml:"alerts" json:"alerts"`
+	Nested    Nested         `yaml:"nested" json:"nested"`
 }
 
 // Mount is a mount of a sandbox.

@@ -24,12 +24,13 @@ type Peer struct {
 
 // PeerLimits are ceilings of one sandbox.
 type PeerLimits struct {
-	Memory Size     `yaml:"memory" json:"memory" jsonschema:"description=Memory of one sandbox"`
-	CPUs   CPUs     `yaml:"cpus" json:"cpus" jsonschema:"description=CPUs of one sandbox"`
-	PIDs   int64    `yaml:"pids" json:"pids" jsonschema:"description=Processes of one sandbox"`
-	Tmpfs  Size     `yaml:"tmpfs" json:"tmpfs" jsonschema:"description=Each tmpfs of one sandbox"`
-	Files  int64    `yaml:"open_files" json:"open_files" jsonschema:"description=Open files of one process; 4096 or more\\, which each process may raise its limit to"`
-	TTL    Duration `yaml:"ttl" json:"ttl" jsonschema:"description=Longest life of one sandbox; also what one gets that asks for none"`
+	Memory    Size     `yaml:"memory" json:"memory" jsonschema:"description=Memory of one sandbox"`
+	CPUs      CPUs     `yaml:"cpus" json:"cpus" jsonschema:"description=CPUs of one sandbox"`
+	CPUShares int64    `yaml:"cpu_shares" json:"cpu_shares" jsonschema:"description=CPU shares of one sandbox"`
+	PIDs      int64    `yaml:"pids" json:"pids" jsonschema:"description=Processes of one sandbox"`
+	Tmpfs     Size     `yaml:"tmpfs" json:"tmpfs" jsonschema:"description=Each tmpfs of one sandbox"`
+	Files     int64    `yaml:"open_files" json:"open_files" jsonschema:"description=Open files of one process; 4096 or more\\, which each process may raise its limit to"`
+	TTL       Duration `yaml:"ttl" json:"ttl" jsonschema:"description=Longest life of one sandbox; also what one gets that asks for none"`
 }
 
 // PeerQuota bounds all sandboxes of one user together.

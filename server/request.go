@@ -251,7 +251,7 @@ func limitsRequestOf(l *caissonv1.Limits) plan.LimitsRequest {
 	}
 	return plan.LimitsRequest{
 		MemoryBytes: l.MemoryBytes, MilliCPU: l.MilliCpu, PIDs: l.Pids,
-		OpenFiles: l.OpenFiles, TmpfsBytes: l.TmpfsBytes,
+		OpenFiles: l.OpenFiles, TmpfsBytes: l.TmpfsBytes, CPUShares: l.CpuShares,
 	}
 }
 

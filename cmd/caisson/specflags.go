@@ -18,6 +18,7 @@ import (
 type sandboxFlags struct {
 	image, profile, workspace, network string
 	memory, cpus, pids, files, tmpfs   string
+	shares                             string
 	name, session, task, user, envFile string
 	ttl, idle                          string
 	allow, deny, publish, env, labels  []string
@@ -38,6 +39,7 @@ func (f *sandboxFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.envFile, "env-file", "", "set the variables of `FILE`, one on each line, as with --env")
 	flags.StringVarP(&f.memory, "memory", "m", "", "memory limit `SIZE`, without swap, such as 2G (default: the profile's, else 512M)")
 	flags.StringVar(&f.cpus, "cpus", "", "number `N` of CPUs, such as 1.5 (default: the profile's, else 1)")
+	flags.StringVar(&f.shares, "cpu-shares", "", "CPU shares `N` (relative weight), 2 to 262144 (default: the profile's, else 1024)")
 	flags.StringVar(&f.pids, "pids", "", "limit of `N` processes and threads, such as 1024 (default: the profile's, else 256)")
 	flags.StringVar(&f.files, "open-files", "", "limit of `N` open files per process, such as 4096 (default: the profile's, else 1024)")
 	flags.StringVar(&f.tmpfs, "tmpfs", "", "`SIZE` of each tmpfs, such as 1G, for at most 100,000 files (default: the profile's, else half the memory)")
@@ -84,6 +86,7 @@ func (f *sandboxFlags) spec(p *parser) *caissonv1.SandboxSpec {
 		Limits: &caissonv1.Limits{
 			MemoryBytes: p.number("memory", f.memory, units.ParseSize),
 			MilliCpu:    p.number("cpus", f.cpus, units.ParseCPU),
+			CpuShares:   p.number("cpu-shares", f.shares, parseCount),
 			Pids:        p.number("pids", f.pids, parseCount),
 			OpenFiles:   p.number("open-files", f.files, parseCount),
 			TmpfsBytes:  p.number("tmpfs", f.tmpfs, units.ParseSize),

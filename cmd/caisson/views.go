@@ -97,6 +97,7 @@ type limitsView struct {
 	PIDs        int64 `json:"pids"`
 	OpenFiles   int64 `json:"open_files"`
 	TmpfsBytes  int64 `json:"tmpfs_bytes"`
+	CPUShares   int64 `json:"cpu_shares"`
 }
 
 type postureView struct {
@@ -125,7 +126,7 @@ func inspectViewOf(r *caissonv1.InspectResponse) inspectView {
 	l := r.GetLimits()
 	return inspectView{
 		sandboxView: sandboxViewOf(r.GetSandbox()),
-		Limits:      limitsView{l.GetMemoryBytes(), l.GetMilliCpu(), l.GetPids(), l.GetOpenFiles(), l.GetTmpfsBytes()},
+		Limits:      limitsView{l.GetMemoryBytes(), l.GetMilliCpu(), l.GetPids(), l.GetOpenFiles(), l.GetTmpfsBytes(), l.GetCpuShares()},
 		Cgroup:      r.GetCgroup(), ImageDigest: r.GetImageDigest(),
 		HostIDBase: r.GetHostIdBase(), HostIDSize: r.GetHostIdSize(),
 		Posture: each(r.GetPosture(), func(p *caissonv1.PostureCheck) postureView {

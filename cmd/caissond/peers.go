@@ -57,7 +57,7 @@ func peerRule(p config.Peer, known map[string]plan.Profile) (peer.Rule, error) {
 	r := peer.Rule{UIDs: uids, GIDs: gids, Profiles: p.Profiles, Workspaces: p.Workspaces, TTL: peer.DefaultTTL, Network: p.Network, Images: p.Images}
 	for to, from := range map[*int64]int64{
 		&limits.MemoryBytes: int64(p.Limits.Memory), &limits.MilliCPU: int64(p.Limits.CPUs),
-		&limits.PIDs: p.Limits.PIDs, &limits.TmpfsBytes: int64(p.Limits.Tmpfs), &limits.OpenFiles: p.Limits.Files,
+		&limits.PIDs: p.Limits.PIDs, &limits.TmpfsBytes: int64(p.Limits.Tmpfs), &limits.OpenFiles: p.Limits.Files, &limits.CPUShares: p.Limits.CPUShares,
 		&quota.Sandboxes: p.Quota.Sandboxes, &quota.MemoryBytes: int64(p.Quota.Memory),
 		&quota.MilliCPU: int64(p.Quota.CPUs), &quota.Execs: p.Quota.Execs, &quota.ImageBytes: int64(p.Quota.Images),
 	} {
@@ -98,8 +98,8 @@ func checkPeerProfiles(r peer.Rule, known map[string]plan.Profile) error {
 			errs = append(errs, unknownProfile(name, known))
 			continue
 		}
-		if l := p.Limits; l.MemoryBytes > r.Limits.MemoryBytes || l.MilliCPU > r.Limits.MilliCPU || l.PIDs > r.Limits.PIDs || l.TmpfsBytes > r.Limits.TmpfsBytes || l.OpenFiles > r.Limits.OpenFiles {
-			errs = append(errs, fmt.Errorf("limits: profile %q has more memory, cpus, pids, tmpfs or open files than one sandbox may; raise these", name))
+		if l := p.Limits; l.MemoryBytes > r.Limits.MemoryBytes || l.MilliCPU > r.Limits.MilliCPU || l.PIDs > r.Limits.PIDs || l.TmpfsBytes > r.Limits.TmpfsBytes || l.OpenFiles > r.Limits.OpenFiles || l.CPUShares > r.Limits.CPUShares {
+			errs = append(errs, fmt.Errorf("limits: profile %q has more memory, cpus, pids, tmpfs, open files or cpu_shares than one sandbox may; raise these", name))
 		}
 		if l := p.Limits; l.MemoryBytes > r.Quota.MemoryBytes || l.MilliCPU > r.Quota.MilliCPU || l.PIDs > r.Quota.PIDs {
 			errs = append(errs, fmt.Errorf("quota: profile %q has more memory, cpus or pids than all sandboxes may; raise these", name))

@@ -47,6 +47,9 @@ func profile(p config.Profile) (plan.Profile, error) {
 	if p.Files != 0 {
 		out.Limits.OpenFiles = p.Files
 	}
+	if p.CPUShares != 0 {
+		out.Limits.CPUShares = p.CPUShares
+	}
 	err := errors.Join(
 		parse("memory", p.Memory, units.ParseSize, &out.Limits.MemoryBytes),
 		parse("cpus", p.CPUs, units.ParseCPU, &out.Limits.MilliCPU),

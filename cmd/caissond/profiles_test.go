@@ -17,7 +17,7 @@ import (
 
 func TestProfiles(t *testing.T) {
 	got, err := profiles(map[string]config.Profile{
-		"big":   {Memory: "4G", CPUs: "1.5", Tmpfs: "1G", PIDs: 1000, Files: 2048, Image: "tools", Seccomp: "compat", User: "7:7", Env: []string{"A=1"}},
+		"big":   {Memory: "4G", CPUs: "1.5", Tmpfs: "1G", PIDs: 1000, CPUShares: 99, Files: 2048, Image: "tools", Seccomp: "compat", User: "7:7", Env: []string{"A=1"}},
 		"loud":  {Alerts: config.Alerts{Memory: config.Threshold{Above: "90%", For: config.Duration(10 * time.Second)}, Tmpfs: config.Threshold{Above: "80%"}, Refusals: 20}},
 		"empty": {},
 		"debug": {Seccomp: "debug", Memory: "1G"},
@@ -27,7 +27,7 @@ func TestProfiles(t *testing.T) {
 	}
 	big := plan.Profile{
 		Image: "tools", Seccomp: "compat", User: "7:7",
-		Limits: plan.Limits{MemoryBytes: 4 << 30, MilliCPU: 1500, PIDs: 1000, OpenFiles: 2048, TmpfsBytes: 1 << 30},
+		Limits: plan.Limits{MemoryBytes: 4 << 30, MilliCPU: 1500, PIDs: 1000, OpenFiles: 2048, TmpfsBytes: 1 << 30, CPUShares: 99},
 	}
 	if p := got["big"]; p.Image != big.Image || p.Seccomp != big.Seccomp || p.User != big.User || p.Limits != big.Limits || !slices.Equal(p.Env, []string{"A=1"}) {
 		t.Errorf("big: %+v", p)

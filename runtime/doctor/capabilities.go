@@ -23,6 +23,7 @@ func Capabilities(h cgroups.Host, mayRaiseLimits bool, refused map[netns.Mode]er
 		limit(h, "limits.memory_bytes", "memory", "hard, without swap"),
 		limit(h, "limits.milli_cpu", "cpu", "quota of each 100 ms"),
 		limit(h, "limits.pids", "pids", "processes and threads"),
+		limit(h, "limits.cpu_shares", "cpu", "weight while CPUs are short"),
 		openFiles(mayRaiseLimits),
 		{Field: "limits.tmpfs_bytes", Support: Enforced, Detail: "of each tmpfs, and counted as memory"},
 		{Field: "output_limit_bytes", Support: Enforced, Detail: "first and last half are kept"},

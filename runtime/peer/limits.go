@@ -16,6 +16,7 @@ type Limits struct {
 	PIDs        int64
 	TmpfsBytes  int64 // of each tmpfs
 	OpenFiles   int64 // of each process
+	CPUShares   int64
 }
 
 // Usage is the sum over several sandboxes, or a bound on it.
@@ -46,7 +47,7 @@ const DefaultTTL = 24 * time.Hour
 // DefaultLimits are the ceilings of one sandbox of a listed peer whose rule
 // names none.
 func DefaultLimits() Limits {
-	return Limits{MemoryBytes: 2 << 30, MilliCPU: 2000, PIDs: 1024, TmpfsBytes: 2 << 30, OpenFiles: 4096}
+	return Limits{MemoryBytes: 2 << 30, MilliCPU: 2000, PIDs: 1024, TmpfsBytes: 2 << 30, OpenFiles: 4096, CPUShares: 1024}
 }
 
 // DefaultQuota bounds all sandboxes of one listed uid together, if its rule names no quota.
@@ -72,6 +73,7 @@ func (g Grant) CheckLimits(l Limits, ttl *time.Duration) error {
 		above("pids", l.PIDs, top.PIDs, plain),
 		above("tmpfs", l.TmpfsBytes, top.TmpfsBytes, bytes),
 		above("open files", l.OpenFiles, top.OpenFiles, plain),
+		above("cpu shares", l.CPUShares, top.CPUShares, plain),
 		g.aboveTTL(ttl))
 }
 

@@ -44,6 +44,7 @@ func (p Policy) GrantNested(c Caller, parent Parent) (Grant, error) {
 		PIDs:        min(r.Limits.PIDs, parent.Limits.PIDs),
 		TmpfsBytes:  min(r.Limits.TmpfsBytes, parent.Limits.TmpfsBytes),
 		OpenFiles:   min(r.Limits.OpenFiles, parent.Limits.OpenFiles),
+		CPUShares:   min(r.Limits.CPUShares, parent.Limits.CPUShares),
 	}
 	parent.Budget.PIDs = endless // see DefaultBudget
 	if parent.Remaining != nil {

@@ -76,7 +76,7 @@ func (r Rule) validate() error {
 		}
 	}
 	for _, n := range []int64{
-		r.Limits.MemoryBytes, r.Limits.MilliCPU, r.Limits.PIDs, r.Limits.TmpfsBytes, r.Limits.OpenFiles, int64(r.TTL),
+		r.Limits.MemoryBytes, r.Limits.MilliCPU, r.Limits.PIDs, r.Limits.TmpfsBytes, r.Limits.OpenFiles, r.Limits.CPUShares, int64(r.TTL),
 		r.Quota.Sandboxes, r.Quota.MemoryBytes, r.Quota.MilliCPU, r.Quota.Execs, r.Quota.ImageBytes, r.Quota.PIDs,
 	} {
 		if n <= 0 {
@@ -98,7 +98,7 @@ func (r Rule) is(c Caller) bool {
 // rootRule is that of root where none is written: everything.
 func rootRule() Rule {
 	return Rule{
-		Limits: Limits{endless, endless, endless, endless, endless},
+		Limits: Limits{endless, endless, endless, endless, endless, endless},
 		TTL:    endless,
 		Quota:  Usage{endless, endless, endless, endless, endless, endless},
 		Images: true,

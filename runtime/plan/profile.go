@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/seccomp"
 )
 
@@ -41,7 +42,7 @@ const DefaultProfile = "strict"
 
 // DefaultLimits bound a sandbox where neither request nor profile does.
 func DefaultLimits() Limits {
-	return Limits{MemoryBytes: 512 << 20, MilliCPU: 1000, PIDs: 256, OpenFiles: 1024, TmpfsBytes: tmpfsFor(512 << 20)}
+	return Limits{MemoryBytes: 512 << 20, MilliCPU: 1000, PIDs: 256, OpenFiles: 1024, TmpfsBytes: tmpfsFor(512 << 20), CPUShares: cgroups.DefaultCPUShares}
 }
 
 // tmpfsFor is the default size of each tmpfs: half the memory, as Linux has it. Files in a

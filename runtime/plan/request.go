@@ -172,15 +172,17 @@ type LimitsRequest struct {
 	PIDs        *int64
 	OpenFiles   *int64
 	TmpfsBytes  *int64 // of each tmpfs
+	CPUShares   *int64 // see [cgroups.Limits]
 }
 
-// Limits is what bounds one sandbox, resolved. Every field is positive.
+// Limits is what bounds one sandbox, resolved. Every other field is positive.
 type Limits struct {
 	MemoryBytes int64
 	MilliCPU    int64
 	PIDs        int64
 	OpenFiles   int64
 	TmpfsBytes  int64
+	CPUShares   int64 // 0, in a record of an older daemon, is the default
 }
 
 // HardOpenFiles is how many files each process may open, after it raised its own limit.
@@ -208,12 +210,12 @@ func checkTmpfsBytes(n int64) error {
 
 // Cgroup returns the limits that a cgroup enforces.
 func (l Limits) Cgroup() cgroups.Limits {
-	return cgroups.Limits{PIDs: l.PIDs, MemoryBytes: l.MemoryBytes, MilliCPU: l.MilliCPU}
+	return cgroups.Limits{PIDs: l.PIDs, MemoryBytes: l.MemoryBytes, MilliCPU: l.MilliCPU, CPUShares: l.CPUShares}
 }
 
 // Peer returns l in the form of package peer.
 func (l Limits) Peer() peer.Limits {
-	return peer.Limits{MemoryBytes: l.MemoryBytes, MilliCPU: l.MilliCPU, PIDs: l.PIDs, TmpfsBytes: l.TmpfsBytes, OpenFiles: l.OpenFiles}
+	return peer.Limits{MemoryBytes: l.MemoryBytes, MilliCPU: l.MilliCPU, PIDs: l.PIDs, TmpfsBytes: l.TmpfsBytes, OpenFiles: l.OpenFiles, CPUShares: cmp.Or(l.CPUShares, cgroups.DefaultCPUShares)}
 }
 
 // Granted fills in the grant's defaults where r names nothing.

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/rootfs/mount"
@@ -249,6 +250,7 @@ func (p *Sandbox) planLimits(maxTmpfs int64, r CreateRequest) error {
 		{r.Limits.PIDs, &p.Limits.PIDs},
 		{r.Limits.OpenFiles, &p.Limits.OpenFiles},
 		{r.Limits.TmpfsBytes, &p.Limits.TmpfsBytes},
+		{r.Limits.CPUShares, &p.Limits.CPUShares},
 	} {
 		if f.from != nil {
 			*f.to = *f.from
@@ -258,6 +260,9 @@ func (p *Sandbox) planLimits(maxTmpfs int64, r CreateRequest) error {
 		p.Limits.TmpfsBytes = min(tmpfsFor(p.Limits.MemoryBytes), maxTmpfs)
 	}
 	p.sizeMounts()
+	if n := r.Limits.CPUShares; n != nil && *n == 0 {
+		return sbxerr.New(sbxerr.Limits, "runtime.plan", "cpu shares 0: give %d to %d, such as %d", cgroups.MinCPUShares, cgroups.MaxCPUShares, cgroups.DefaultCPUShares)
+	}
 	return p.Limits.Validate()
 }
 

@@ -241,20 +241,20 @@ func TestPlanDefaults(t *testing.T) {
 	if err := DefaultLimits().Validate(); err != nil {
 		t.Error(err)
 	}
-	if want := (cgroups.Limits{MemoryBytes: 512 << 20, MilliCPU: 1000, PIDs: 256}); p.Limits.Cgroup() != want {
+	if want := (cgroups.Limits{MemoryBytes: 512 << 20, MilliCPU: 1000, PIDs: 256, CPUShares: 1024}); p.Limits.Cgroup() != want {
 		t.Errorf("cgroup limits %+v", p.Limits.Cgroup())
 	}
 }
 
 func TestPlanOverrides(t *testing.T) {
-	p, err := planRun(testPlanner(), Request{Create: CreateRequest{Profile: "big", Name: "job.1", Network: "none", Limits: LimitsRequest{MilliCPU: new(int64(250)), PIDs: new(int64(64)), OpenFiles: new(int64(9000)), TmpfsBytes: new(int64(1 << 20))}}, Exec: ExecRequest{Args: []string{"true"}, Env: []string{"LANG=de", "X=1", "X=2"}, Timeout: new(time.Minute), OutputLimit: new(int64(2))}})
+	p, err := planRun(testPlanner(), Request{Create: CreateRequest{Profile: "big", Name: "job.1", Network: "none", Limits: LimitsRequest{MilliCPU: new(int64(250)), PIDs: new(int64(64)), OpenFiles: new(int64(9000)), TmpfsBytes: new(int64(1 << 20)), CPUShares: new(int64(7))}}, Exec: ExecRequest{Args: []string{"true"}, Env: []string{"LANG=de", "X=1", "X=2"}, Timeout: new(time.Minute), OutputLimit: new(int64(2))}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if p.Name != "job.1" || p.Seccomp.Name != "compat" || p.Image.Name != "tools" || p.exec.Cwd != "/app" || p.exec.Timeout != time.Minute || p.exec.OutputLimit != 2 {
 		t.Errorf("plan %+v", p)
 	}
-	if want := (Limits{MemoryBytes: 4 << 30, MilliCPU: 250, PIDs: 64, OpenFiles: 9000, TmpfsBytes: 1 << 20}); p.Limits != want {
+	if want := (Limits{MemoryBytes: 4 << 30, MilliCPU: 250, PIDs: 64, OpenFiles: 9000, TmpfsBytes: 1 << 20, CPUShares: 7}); p.Limits != want {
 		t.Errorf("limits %+v, want %+v", p.Limits, want)
 	}
 	want := append(told(p), "PATH=/tools", "LANG=de", "HOME=/big", "USER=caisson", "HOSTNAME="+p.ID, "MODE=big", "X=2")

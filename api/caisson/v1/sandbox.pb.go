@@ -26,12 +26,15 @@ const (
 // Limits bounds a sandbox. An absent field takes the profile's value; zero is
 // an error and never means unlimited.
 type Limits struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	MemoryBytes   *int64                 `protobuf:"varint,1,opt,name=memory_bytes,json=memoryBytes,proto3,oneof" json:"memory_bytes,omitempty"`
-	MilliCpu      *int64                 `protobuf:"varint,2,opt,name=milli_cpu,json=milliCpu,proto3,oneof" json:"milli_cpu,omitempty"` // 1000 is one CPU
-	Pids          *int64                 `protobuf:"varint,3,opt,name=pids,proto3,oneof" json:"pids,omitempty"`
-	OpenFiles     *int64                 `protobuf:"varint,4,opt,name=open_files,json=openFiles,proto3,oneof" json:"open_files,omitempty"`
-	TmpfsBytes    *int64                 `protobuf:"varint,5,opt,name=tmpfs_bytes,json=tmpfsBytes,proto3,oneof" json:"tmpfs_bytes,omitempty"` // of each tmpfs
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	MemoryBytes *int64                 `protobuf:"varint,1,opt,name=memory_bytes,json=memoryBytes,proto3,oneof" json:"memory_bytes,omitempty"`
+	MilliCpu    *int64                 `protobuf:"varint,2,opt,name=milli_cpu,json=milliCpu,proto3,oneof" json:"milli_cpu,omitempty"` // 1000 is one CPU
+	Pids        *int64                 `protobuf:"varint,3,opt,name=pids,proto3,oneof" json:"pids,omitempty"`
+	OpenFiles   *int64                 `protobuf:"varint,4,opt,name=open_files,json=openFiles,proto3,oneof" json:"open_files,omitempty"`
+	TmpfsBytes  *int64                 `protobuf:"varint,5,opt,name=tmpfs_bytes,json=tmpfsBytes,proto3,oneof" json:"tmpfs_bytes,omitempty"` // of each tmpfs
+	// Weight against other sandboxes while CPUs are short, 2 to 262144, as cpu.shares of
+	// cgroup v1. 1024 where neither request nor profile says otherwise.
+	CpuShares     *int64 `protobuf:"varint,6,opt,name=cpu_shares,json=cpuShares,proto3,oneof" json:"cpu_shares,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -97,6 +100,13 @@ func (x *Limits) GetOpenFiles() int64 {
 func (x *Limits) GetTmpfsBytes() int64 {
 	if x != nil && x.TmpfsBytes != nil {
 		return *x.TmpfsBytes
+	}
+	return 0
+}
+
+func (x *Limits) GetCpuShares() int64 {
+	if x != nil && x.CpuShares != nil {
+		return *x.CpuShares
 	}
 	return 0
 }
@@ -3025,7 +3035,7 @@ var File_caisson_v1_sandbox_proto protoreflect.FileDescriptor
 const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\n" +
 	"\x18caisson/v1/sandbox.proto\x12\n" +
-	"caisson.v1\x1a\x15caisson/v1/exec.proto\x1a\x16caisson/v1/route.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfc\x01\n" +
+	"caisson.v1\x1a\x15caisson/v1/exec.proto\x1a\x16caisson/v1/route.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xaf\x02\n" +
 	"\x06Limits\x12&\n" +
 	"\fmemory_bytes\x18\x01 \x01(\x03H\x00R\vmemoryBytes\x88\x01\x01\x12 \n" +
 	"\tmilli_cpu\x18\x02 \x01(\x03H\x01R\bmilliCpu\x88\x01\x01\x12\x17\n" +
@@ -3033,13 +3043,16 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\n" +
 	"open_files\x18\x04 \x01(\x03H\x03R\topenFiles\x88\x01\x01\x12$\n" +
 	"\vtmpfs_bytes\x18\x05 \x01(\x03H\x04R\n" +
-	"tmpfsBytes\x88\x01\x01B\x0f\n" +
+	"tmpfsBytes\x88\x01\x01\x12\"\n" +
+	"\n" +
+	"cpu_shares\x18\x06 \x01(\x03H\x05R\tcpuShares\x88\x01\x01B\x0f\n" +
 	"\r_memory_bytesB\f\n" +
 	"\n" +
 	"_milli_cpuB\a\n" +
 	"\x05_pidsB\r\n" +
 	"\v_open_filesB\x0e\n" +
-	"\f_tmpfs_bytes\"E\n" +
+	"\f_tmpfs_bytesB\r\n" +
+	"\v_cpu_shares\"E\n" +
 	"\tWorkspace\x12\x10\n" +
 	"\x03dir\x18\x01 \x01(\tR\x03dir\x12\x12\n" +
 	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x12\n" +

@@ -363,6 +363,7 @@ export const fields = {
     removed: 'boolean',
   },
   Limits: {
+    cpu_shares: 'Int64',
     memory_bytes: 'Int64',
     milli_cpu: 'Int64',
     open_files: 'Int64',

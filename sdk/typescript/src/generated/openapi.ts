@@ -693,6 +693,11 @@ export interface components {
         };
         /** @description Limits bounds a sandbox. An absent field takes the profile's value; zero is an error and never means unlimited. */
         Limits: {
+            /**
+             * Format: int64
+             * @description Weight against other sandboxes while CPUs are short, 2 to 262144, as cpu.shares of cgroup v1. 1024 where neither request nor profile says otherwise.
+             */
+            cpu_shares?: Int64;
             /** Format: int64 */
             memory_bytes?: Int64;
             /**
