@@ -23,7 +23,7 @@ func marked(i int) string { return fmt.Sprintf("/bin/echo mark-%d", i) }
 var markedExec = regexp.MustCompile(`execve(?:at)?\([^\[]*\["/bin/echo", "mark-\d+"\]`)
 
 // anyExec is any program being started.
-var anyExec = regexp.MustCompile(`execve\("([^"]*)", \[.*\) = 0`)
+var anyExec = regexp.MustCompile(`execve\("([^"]*)", `)
 
 // traced returns a command that runs cmd, and writes to a file which programs it and all
 // its descendants start. A daemon is none of them, and so neither is a sandbox.
