@@ -83,7 +83,8 @@ func runIn(t *testing.T, dir, name string, args ...string) (stdout, stderr strin
 func TestMCPClients(t *testing.T) {
 	dir := install(t, "mcp")
 	t.Run("schemas", func(t *testing.T) {
-		server := daemon.Command(t.Context(), "mcp").Args
+		// The inspector passes no environment, and without a socket the server starts a daemon of the host.
+		server := append([]string{"env", "CAISSON_SOCKET=" + daemon.Socket}, daemon.Command(t.Context(), "mcp").Args...)
 		_, said := runIn(t, dir, "node_modules/.bin/mcp-inspector", append([]string{"--cli", "--strict", "--method", "tools/list", "--transport", "stdio", "--"}, server...)...)
 		if strings.Contains(said, "Warning") {
 			t.Error(said)
