@@ -16,12 +16,12 @@ import (
 	wire "github.com/caisson-run/caisson/initproto/files"
 )
 
-// keepIdle is how long a process waits for the next small request.
+// keepIdle is how long a process waits for the next request.
 const keepIdle = 5 * time.Second
 
-// Session works on the files of one sandbox. Small requests share a process that
-// is kept for a few seconds; each stream (read, write, watch, copies) gets one of
-// its own. It is safe for concurrent use. Its methods are those of Client.
+// Session works on the files of one sandbox. A request takes the process that is kept for
+// a few seconds, or starts one, and holds it to its end. Each watch and copy gets a process
+// of its own. It is safe for concurrent use. Its methods are those of Client.
 type Session struct {
 	start  Start
 	use    Use
@@ -165,7 +165,7 @@ func socketPair() (*net.UnixConn, *os.File, error) {
 	return conn.(*net.UnixConn), inside, nil // it is one: see Socketpair
 }
 
-// small makes a request on the kept process, or on a new one that is then kept.
+// small makes a request with one end on the kept process, or on a new one that is then kept.
 func (s *Session) small(ctx context.Context, f func(*Client) error) error {
 	defer s.use()()
 	p := s.take()
@@ -226,12 +226,12 @@ func (s *Session) Remove(ctx context.Context, path string, recursive bool) error
 
 // Read is Client.Read.
 func (s *Session) Read(ctx context.Context, path string, offset, length int64, info func(Info) error, w io.Writer) error {
-	return s.stream(ctx, func(c *Client) error { return c.Read(ctx, path, offset, length, info, w) })
+	return s.small(ctx, func(c *Client) error { return c.Read(ctx, path, offset, length, info, w) })
 }
 
 // Write is Client.Write.
 func (s *Session) Write(ctx context.Context, path string, mode *uint32, parents bool, content io.Reader) (info Info, err error) {
-	err = s.stream(ctx, func(c *Client) (err error) { info, err = c.Write(ctx, path, mode, parents, content); return err })
+	err = s.small(ctx, func(c *Client) (err error) { info, err = c.Write(ctx, path, mode, parents, content); return err })
 	return info, err
 }
 
