@@ -103,9 +103,21 @@ func (e *Engine) whyUnpacked(ctx context.Context, img images.Stored, err error) 
 func lostParent(err error) bool { return strings.Contains(err.Error(), "no such file or directory") }
 
 // unpackLost unpacks an image again, from the layer on that has so many layers below.
-// If a directory further down is not there either, one layer more is dropped each time.
+// If a directory further down is not there either, one layer more is dropped each time. A
+// lease keeps those below: without the ones above, nothing refers to them.
 func (e *Engine) unpackLost(ctx context.Context, img images.Stored, below int) error {
+	lease, err := e.client.LeasesService().Create(ctx, leases.WithRandomID(), leases.WithExpiration(uploadExpiry))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = e.dropLease(ctx, lease.ID) }() // else it expires
 	for diffs := img.Config.RootFS.DiffIDs; ; below-- {
+		if below > 0 {
+			kept := leases.Resource{ID: identity.ChainID(diffs[:below]).String(), Type: "snapshots/" + snapshotter}
+			if err := e.client.LeasesService().AddResource(ctx, lease, kept); err != nil {
+				return err
+			}
+		}
 		if err := e.dropSnapshots(ctx, identity.ChainID(diffs[:below+1]).String()); err != nil {
 			return err
 		}

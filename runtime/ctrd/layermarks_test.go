@@ -1,12 +1,15 @@
 package ctrd
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/containerd/containerd/v2/pkg/namespaces"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime/images"
@@ -23,6 +26,7 @@ func TestLostFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	names := []string{"high", "bin/middle", "low"} // the topmost first
+	defer collecting(t, e)()
 	for _, lost := range [][]string{{"low"}, {"bin/middle"}, {"high"}, {"low", "high"}, names} {
 		for _, known := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%q, known %v", lost, known), func(t *testing.T) {
@@ -48,6 +52,27 @@ func TestLostFiles(t *testing.T) {
 	}
 	if _, err := e.Layers(t.Context(), img); !errors.Is(err, sbxerr.ImageDamaged) {
 		t.Errorf("a lost file of a layer whose stored copy is damaged: %v", err)
+	}
+}
+
+// collecting has the server collect garbage again and again, as it does after removals, until
+// stop is called.
+func collecting(t *testing.T, e *Engine) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(namespaces.WithNamespace(t.Context(), e.cfg.Namespace))
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		for err == nil && ctx.Err() == nil {
+			err = e.collect(ctx)
+		}
+		done <- err
+	}()
+	return func() {
+		cancel()
+		if err := <-done; err != nil && ctx.Err() == nil {
+			t.Error(err)
+		}
 	}
 }
 
