@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // maxDescent is how many generations a command may have made by the time that it
@@ -17,19 +18,34 @@ const maxDescent = 8
 //
 // On a busy host the command may have run for a while. What it forks from here on
 // inherits the score; what it forked before is offered too.
-func offer(pid, generations int) {
+//
+// It reports false where the command may not be written to yet: this process cannot be
+// dumped, and until execve(2) is over, neither can what it starts.
+func offer(pid, generations int) bool {
 	dir := "/proc/" + strconv.Itoa(pid)
 	fd, err := syscall.Open(dir+"/oom_score_adj", syscall.O_WRONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {
-		return // it has ended
+		return err != syscall.EACCES // else it has ended
 	}
 	_, _ = syscall.Write(fd, []byte("1000")) // no more than a preference
 	_ = syscall.Close(fd)
 	if generations == 0 {
-		return
+		return true
 	}
 	for _, child := range children(dir + "/task/" + strconv.Itoa(pid) + "/children") {
 		offer(child, generations-1)
+	}
+	return true
+}
+
+// offerLater is offer for a command that is still in execve(2). One that may never be
+// dumped, as nobody may read its program, is given up.
+func offerLater(pid int) {
+	for range 20 {
+		time.Sleep(5 * time.Millisecond)
+		if offer(pid, maxDescent) {
+			return
+		}
 	}
 }
 

@@ -89,7 +89,9 @@ func (s *server) start(m initproto.Start, fds []int) {
 	}
 	s.live[rec.pid], s.records[rec.exec] = rec, rec
 	s.confirm(rec)
-	offer(rec.pid, maxDescent)
+	if !offer(rec.pid, maxDescent) {
+		go offerLater(rec.pid)
+	}
 	select {
 	case s.forked <- struct{}{}:
 	default: // it has yet to see the previous one

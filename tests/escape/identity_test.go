@@ -86,7 +86,32 @@ func TestCommandHasThePostureOfPID1(t *testing.T) {
 	}
 }
 
+// TestCommandWithLimitsIsOffered: a command that waits for its own cgroup is what the kernel
+// kills first, too.
+func TestCommandWithLimitsIsOffered(t *testing.T) {
+	d := detached(t, "--", "sleep", "1000")
+	first := 0
+	await(t, "the first command", func() bool { first = childOf(t, d.PID); return first != 0 })
+	daemon.Run(t, "exec", "-d", "-m", "32M", d.ID, "--", "sleep", "1000")
+	await(t, "its offer to the kernel", func() bool {
+		for _, pid := range childrenOf(t, d.PID) {
+			if pid != first && procFile(t, pid, "oom_score_adj") == "1000\n" {
+				return true
+			}
+		}
+		return false
+	})
+}
+
 func childOf(t *testing.T, pid int) int {
+	t.Helper()
+	if all := childrenOf(t, pid); len(all) > 0 {
+		return all[0]
+	}
+	return 0
+}
+
+func childrenOf(t *testing.T, pid int) (all []int) {
 	t.Helper()
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	must(t, err)
@@ -95,11 +120,11 @@ func childOf(t *testing.T, pid int) int {
 		must(t, err)
 		for field := range strings.FieldsSeq(string(data)) {
 			if n, err := strconv.Atoi(field); err == nil {
-				return n
+				all = append(all, n)
 			}
 		}
 	}
-	return 0
+	return all
 }
 
 // posture reads from the host what confines a process.
