@@ -92,6 +92,7 @@ func TestValidate(t *testing.T) {
 		"images.max_bytes":                  func(c *Config) { c.Images.MaxBytes = 0 },
 		"images.max_ratio: 0":               func(c *Config) { c.Images.MaxRatio = 0 },
 		"images.prune.min_free: \"100%\"":   func(c *Config) { c.Images.Prune.MinFree = "100%" },
+		"images.prune.unused_for":           func(c *Config) { c.Images.Prune.UnusedFor = -1 },
 		"images.max_ratio: 1048577":         func(c *Config) { c.Images.MaxRatio = 1048577 },
 		"must not be negative":              func(c *Config) { c.StopGrace = -1 },
 		"containerd.address":                func(c *Config) { c.Containerd.Address = "x" },

@@ -33,7 +33,7 @@ type PolicyVerdict struct {
 	Addresses       []AddressVerdict
 }
 
-// AddressVerdict is what a policy makes of a name that leads to an address.
+// AddressVerdict is the decision on one address of a name.
 type AddressVerdict struct {
 	Address netip.Addr
 	policy.Decision

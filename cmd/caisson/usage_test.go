@@ -39,6 +39,8 @@ func TestRefused(t *testing.T) {
 		{"run|-m", sbxerr.APIUsage, "--memory needs a value: memory limit SIZE"},
 		{"ls|-o|jsno", sbxerr.APIUsage, `did you mean "json"?`},
 		{"ls|-o|spreadsheet", sbxerr.APIUsage, "use one of table, wide, json, yaml, name"},
+		{"image|import|docker-daemon:", sbxerr.APIUsage, "docker-daemon:python:3.12"},
+		{"image|import|containerd:-x", sbxerr.APIUsage, "give the name of an image after the colon"},
 		{"ls|--json=maybe", sbxerr.APIUsage, `"maybe"`},
 		{"ls|extra", sbxerr.APIUsage, "one argument too many"},
 		{"inspect", sbxerr.APIUsage, "SANDBOX is missing"},

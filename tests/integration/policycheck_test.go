@@ -42,3 +42,17 @@ func TestPolicyCheckResolves(t *testing.T) {
 		}
 	}
 }
+
+// TestPolicyCheckRefusesAddresses: what no address of a name can be is refused.
+func TestPolicyCheckRefusesAddresses(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"policy":{"allow":["a.example"]},"target":"a.example","addresses":["x"]}`:              `\"x\" is no IP address`,
+		`{"policy":{"allow":["a.example"]},"target":"a.example","addresses":["fe80::1%eth0"]}`:   "is no IP address",
+		`{"policy":{"allow":["8.8.8.8"]},"target":"8.8.8.8","addresses":["8.8.4.4"]}`:            "addresses belong to a name",
+		`{"target":"a.example","addresses":["8.8.8.8"` + strings.Repeat(`,"8.8.8.8"`, 64) + `]}`: "65 elements, at most 64",
+	} {
+		if status, answer := post(t, daemon, "NetworkService/CheckPolicy", body); status != 400 || !strings.Contains(answer, want) {
+			t.Errorf("%.80s: %d, want %q: %s", body, status, want, answer)
+		}
+	}
+}

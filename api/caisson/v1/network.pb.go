@@ -278,7 +278,7 @@ func (x *CheckPolicyResponse) GetAddresses() []*AddressVerdict {
 	return nil
 }
 
-// AddressVerdict is what a policy makes of a name that leads to an address.
+// AddressVerdict is the decision on one address of a name.
 type AddressVerdict struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Address       string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
@@ -693,7 +693,7 @@ type TrafficResponse struct {
 	Peer          string               `protobuf:"bytes,15,opt,name=peer,proto3" json:"peer,omitempty"`        // of inbound: the address and port that it came from
 	SandboxId     string               `protobuf:"bytes,17,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
 	Cursor        string               `protobuf:"bytes,18,opt,name=cursor,proto3" json:"cursor,omitempty"` // for since; it outlives the daemon; empty of a gap
-	// The rule that would allow what was refused, by the sandbox's policy now; empty where none can.
+	// Rule that would allow a refused attempt under the current policy; empty if none can.
 	Needs         string `protobuf:"bytes,19,opt,name=needs,proto3" json:"needs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// require marks the fields that an answer always has: all but messages, times and what is
-// optional. A message that a request has as well is left alone, for there no field is needed.
-// So are output and events, whose JSON leaves out what is empty.
+// require marks the fields that every answer has. Messages, times and optional fields may be
+// absent. Messages that a request uses are left out, because a request may omit any field.
+// Output and events are left out, because their JSON omits empty fields.
 func (s schemas) require(paths object) {
 	spared := map[string]bool{"Output": true, "Error": true}
 	for _, path := range paths {

@@ -5,7 +5,7 @@ export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
-        /** @description AddressVerdict is what a policy makes of a name that leads to an address. */
+        /** @description AddressVerdict is the decision on one address of a name. */
         AddressVerdict: {
             address: string;
             allowed: boolean;
@@ -1343,7 +1343,7 @@ export interface components {
             kind: string;
             /** @description empty for an address without a name */
             name: string;
-            /** @description The rule that would allow what was refused, by the sandbox's policy now; empty where none can. */
+            /** @description Rule that would allow a refused attempt under the current policy; empty if none can. */
             needs: string;
             /** @description of inbound: the address and port that it came from */
             peer: string;
