@@ -40,7 +40,7 @@ func (a *app) imageBuildCommand() *cobra.Command {
 			"network unless you allow one. Files that it writes count as memory, up to --tmpfs.\n\n" +
 			"Instructions: FROM, RUN, COPY, ADD (local files), ENV, WORKDIR, USER, ENTRYPOINT, CMD, ARG,\n" +
 			"LABEL. Any other one is refused before anything runs.",
-		Example: "  caisson image build tools .\n  caisson image build -m 2G --allow packages.example.com tools -f tools.Dockerfile",
+		Example: "  caisson image build tools .\n  caisson image build -m 2G --allow pkgs.example tools -f tools.Dockerfile",
 		Args:    cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir := "."
