@@ -164,14 +164,17 @@ func (a *actor) begin(m initproto.Start, p initproto.Payload, streams []*os.File
 	go a.play(m.Exec, p, streams)
 }
 
-// signal passes a signal to the script. SIGKILL to all that belongs to a command
-// ends the sandbox: a script has no process of its own.
+// signal passes a signal to the script, and answers before the script can say that
+// it has ended, as PID 1 does. SIGKILL to all that belongs to a command ends the
+// sandbox: a script has no process of its own.
 func (a *actor) signal(m initproto.Signal) {
 	if m.Signal == syscall.SIGKILL {
 		os.Exit(0)
 	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.signals <- m.Signal
-	a.send(initproto.Signaled{Exec: m.Exec, Count: int(m.Scope)})
+	_ = a.conn.Send(initproto.Signaled{Exec: m.Exec, Count: int(m.Scope)})
 }
 
 func closeFiles(files []*os.File) {
