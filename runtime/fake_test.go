@@ -338,10 +338,10 @@ func (s *fakeImages) GetImage(_ context.Context, ref string) (images.Stored, err
 	return images.Stored{}, sbxerr.New(sbxerr.ImageNotFound, "fake.image", "no image %q", ref)
 }
 
-func (s *fakeImages) RemoveImage(_ context.Context, name string) error {
+func (s *fakeImages) RemoveImages(_ context.Context, names ...string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.images = slices.DeleteFunc(s.images, func(img images.Stored) bool { return img.Key() == name })
+	s.images = slices.DeleteFunc(s.images, func(img images.Stored) bool { return slices.Contains(names, img.Key()) })
 	return s.fail["remove"]
 }
 

@@ -110,16 +110,39 @@ func (m *Manager) RemoveImage(ctx context.Context, name string) error {
 	if err != nil && img.Name == "" {
 		return err
 	}
-	if err := g.CheckOwnImage(img.Owner, img.Name); err != nil {
+	return m.dropImages(ctx, g, []images.Stored{img})
+}
+
+// dropImages removes images that no sandbox needs, all or none.
+func (m *Manager) dropImages(ctx context.Context, g peer.Grant, list []images.Stored) error {
+	var keys []string
+	for _, img := range list {
+		if err := g.CheckOwnImage(img.Owner, img.Name); err != nil {
+			return err
+		}
+		if err := m.awaitUnused(ctx, g, img); err != nil {
+			return err
+		}
+		keys = append(keys, img.Key())
+	}
+	errs := []error{m.removeImages(ctx, keys...)}
+	if errs[0] == nil {
+		for _, img := range list {
+			errs = append(errs, m.confirmImage(ctx, events.ImageRemoved, img.Image))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// removeImages removes images, and the unpacked layers that nobody needs any more.
+func (m *Manager) removeImages(ctx context.Context, keys ...string) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	if err := m.images.RemoveImages(ctx, keys...); err != nil {
 		return err
 	}
-	if err := m.awaitUnused(ctx, g, img); err != nil {
-		return err
-	}
-	if err := m.images.RemoveImage(ctx, img.Key()); err != nil {
-		return err
-	}
-	return cmp.Or(m.confirmImage(ctx, events.ImageRemoved, img.Image), m.releaseViews(ctx))
+	return m.releaseViews(ctx)
 }
 
 // awaitUnused refuses while a sandbox runs on img, and waits for those that
