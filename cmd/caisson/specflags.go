@@ -46,7 +46,7 @@ func (f *sandboxFlags) register(cmd *cobra.Command) {
 	registerNetwork(cmd, &f.network, &f.allow, &f.deny)
 	flags.BoolVar(&f.allowECH, "allow-ech", false, "allow TLS clients to hide the server name (ECH); rules then cannot check it")
 	flags.StringArrayVarP(&f.publish, "publish", "p", nil, "publish a port of the sandbox on the host, `[ADDR:]PORT:PORT` (default address 127.0.0.1; host port 0 picks one)")
-	flags.StringSliceVar(&f.expose, "expose", nil, "let links of your other sandboxes reach `PORT` (from 1024)")
+	flags.StringSliceVar(&f.expose, "expose", nil, "let links of your other sandboxes reach `PORT` (from 54)")
 	flags.StringArrayVar(&f.links, "link", nil, "link NAME to an exposed port of another sandbox of yours, `NAME=SANDBOX:PORT`")
 	flags.StringVar(&f.name, "name", "", "`NAME` of the sandbox (default: its ID)")
 	flags.StringArrayVarP(&f.labels, "label", "l", nil, "set label `K=V`")

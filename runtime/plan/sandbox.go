@@ -290,8 +290,8 @@ func checkExposed(list []uint32) ([]uint16, error) {
 	var exposed []uint16
 	var errs []error
 	for _, n := range list {
-		if n < ports.Low || n > 65535 {
-			errs = append(errs, Invalid("expose %d: give a port from %d to 65535", n, ports.Low))
+		if n < ports.Lowest || n > 65535 {
+			errs = append(errs, Invalid("expose %d: give a port from %d to 65535", n, ports.Lowest))
 		}
 		exposed = append(exposed, uint16(n))
 	}

@@ -279,7 +279,7 @@ type SandboxSpec struct {
 	// [ADDRESS:]PORT:PORT: TCP port of the host and port inside. The address is
 	// 127.0.0.1 where none is given; port 0 of the host has a free one picked.
 	Publish []string `protobuf:"bytes,17,rep,name=publish,proto3" json:"publish,omitempty"`
-	// Ports inside to which links of the same owner's sandboxes may lead, from 1024.
+	// Ports inside to which links of the same owner's sandboxes may lead, from 54.
 	Expose []uint32 `protobuf:"varint,18,rep,packed,name=expose,proto3" json:"expose,omitempty"`
 	// NAME=SANDBOX:PORT: NAME, which has no dot, and PORT lead to that port of the
 	// sandbox, which exposes it. Such a sandbox is in the mode "allow" or "open".

@@ -1130,7 +1130,7 @@ export interface components {
             env?: {
                 [key: string]: string;
             };
-            /** @description Ports inside to which links of the same owner's sandboxes may lead, from 1024. */
+            /** @description Ports inside to which links of the same owner's sandboxes may lead, from 54. */
             expose?: number[];
             /**
              * @description since no command ran and nobody worked on its files; absent or zero is never
