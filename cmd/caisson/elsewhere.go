@@ -23,7 +23,6 @@ var verbsElsewhere = map[string]string{
 	"build":   "caisson image build NAME [-f FILE] [CONTEXT]",
 	"start":   "caisson restart: it makes an ended sandbox anew",
 	"unpause": "caisson resume",
-	"top":     "caisson ps",
 	"rename":  "caisson create --name: a name stays",
 	"prune":   "caisson cleanup",
 	"system":  "caisson cleanup, info or doctor",
@@ -33,6 +32,7 @@ var verbsElsewhere = map[string]string{
 
 // flagsElsewhere are flags of run, create and exec.
 var flagsElsewhere = map[string]string{
+	"a":            "caisson ls lists all sandboxes",
 	"v":            "--workspace DIR[:PATH][:ro] binds a directory of the host, by default at /workspace; --mount type=bind,src=DIR,dst=PATH binds others",
 	"volume":       "--workspace DIR[:PATH][:ro] binds a directory of the host, by default at /workspace; --mount type=bind,src=DIR,dst=PATH binds others",
 	"entrypoint":   "give the whole command: the entry point of an image is used with run --image IMAGE without a command",
