@@ -22,7 +22,7 @@ type sandboxFlags struct {
 	name, session, task, user, envFile string
 	ttl, idle                          string
 	allow, deny, publish, env, labels  []string
-	links, expose, mounts              []string
+	links, expose, mounts, dns         []string
 	allowECH                           bool
 	pull                               pullFlag
 }
@@ -44,6 +44,7 @@ func (f *sandboxFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.files, "open-files", "", "limit of `N` open files per process, such as 4096 (default: the profile's, else 1024)")
 	flags.StringVar(&f.tmpfs, "tmpfs", "", "`SIZE` of each tmpfs, such as 1G, for at most 100,000 files (default: the profile's, else half the memory)")
 	registerNetwork(cmd, &f.network, &f.allow, &f.deny)
+	flags.StringArrayVar(&f.dns, "dns", nil, "ask DNS resolver `ADDRESS[:PORT]`, one that the operator allows, at most three")
 	flags.BoolVar(&f.allowECH, "allow-ech", false, "allow TLS clients to hide the server name (ECH); rules then cannot check it")
 	flags.StringArrayVarP(&f.publish, "publish", "p", nil, "publish a port of the sandbox on the host, `[ADDR:]PORT:PORT` (default address 127.0.0.1; host port 0 picks one)")
 	flags.StringSliceVar(&f.expose, "expose", nil, "let links of your other sandboxes reach `PORT` (from 54)")
@@ -80,7 +81,7 @@ func (f *sandboxFlags) registerLife(cmd *cobra.Command) {
 func (f *sandboxFlags) spec(p *parser) *caissonv1.SandboxSpec {
 	p.notEmpty("image", "profile", "network", "user", "name", "session", "task")
 	s := &caissonv1.SandboxSpec{
-		Name: f.name, Image: f.image, Profile: f.profile, User: f.user, Network: f.network, Allow: f.allow, Deny: f.deny, AllowEch: f.allowECH, Publish: f.publish,
+		Name: f.name, Image: f.image, Profile: f.profile, User: f.user, Network: f.network, Allow: f.allow, Deny: f.deny, Dns: f.dns, AllowEch: f.allowECH, Publish: f.publish,
 		Expose: p.ports("expose", f.expose), Links: f.links,
 		Session: f.session, Task: f.task,
 		Limits: &caissonv1.Limits{

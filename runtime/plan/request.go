@@ -34,6 +34,7 @@ type CreateRequest struct {
 	Network        string   // "none", "allow", "open" or "bridge"; empty is "allow" where Allow is given, else the profile's
 	Allow          []string // egress rules, instead of the profile's; see package policy
 	Deny           []string // egress rules, beside the profile's
+	DNS            []string // resolvers to ask, among those that the operator allows
 	AllowECH       bool     // let TLS clients encrypt the name that they ask for, as the profile may
 	Publish        []string // [ADDRESS:]PORT:PORT, ports of the host that lead to ports inside; see package ports
 	Expose         []uint32 // ports inside to which links of the owner's other sandboxes may lead

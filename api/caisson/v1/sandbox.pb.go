@@ -292,8 +292,11 @@ type SandboxSpec struct {
 	Language       string   `protobuf:"bytes,21,opt,name=language,proto3" json:"language,omitempty"`
 	LanguageReason string   `protobuf:"bytes,22,opt,name=language_reason,json=languageReason,proto3" json:"language_reason,omitempty"` // how the caller knows, such as the name of a file; the result repeats it
 	Mounts         []*Mount `protobuf:"bytes,23,rep,name=mounts,proto3" json:"mounts,omitempty"`                                       // at most 16, beside the workspace
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Resolvers to ask for names, ADDRESS or ADDRESS:PORT, at most 3, among those of
+	// network.dns_allowed in the configuration. Absent are those of network.dns.
+	Dns           []string `protobuf:"bytes,28,rep,name=dns,proto3" json:"dns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SandboxSpec) Reset() {
@@ -483,6 +486,13 @@ func (x *SandboxSpec) GetLanguageReason() string {
 func (x *SandboxSpec) GetMounts() []*Mount {
 	if x != nil {
 		return x.Mounts
+	}
+	return nil
+}
+
+func (x *SandboxSpec) GetDns() []string {
+	if x != nil {
+		return x.Dns
 	}
 	return nil
 }
@@ -3064,7 +3074,7 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\tread_only\x18\x04 \x01(\bR\breadOnly\x12\"\n" +
 	"\n" +
 	"size_bytes\x18\x05 \x01(\x03H\x00R\tsizeBytes\x88\x01\x01B\r\n" +
-	"\v_size_bytes\"\x88\a\n" +
+	"\v_size_bytes\"\x9a\a\n" +
 	"\vSandboxSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05image\x18\x02 \x01(\tR\x05image\x12\x18\n" +
@@ -3089,7 +3099,8 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\tallow_ech\x18\x14 \x01(\bR\ballowEch\x12\x1a\n" +
 	"\blanguage\x18\x15 \x01(\tR\blanguage\x12'\n" +
 	"\x0flanguage_reason\x18\x16 \x01(\tR\x0elanguageReason\x12)\n" +
-	"\x06mounts\x18\x17 \x03(\v2\x11.caisson.v1.MountR\x06mounts\x1a6\n" +
+	"\x06mounts\x18\x17 \x03(\v2\x11.caisson.v1.MountR\x06mounts\x12\x10\n" +
+	"\x03dns\x18\x1c \x03(\tR\x03dns\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +

@@ -69,6 +69,8 @@ export interface SandboxOptions extends LimitOptions, NetworkOptions {
   expose?: readonly number[]
   /** NAME=SANDBOX:PORT. */
   links?: readonly string[]
+  /** Resolvers to ask, among those that the operator allows. */
+  dns?: readonly string[]
   allowEch?: boolean
   labels?: Readonly<Record<string, string>>
   ttl?: Time
@@ -242,6 +244,7 @@ export function sandboxSpec(options: SandboxOptions & { name?: string }): Schema
     publish: options.publish,
     expose: options.expose,
     links: options.links,
+    dns: options.dns,
     allow_ech: options.allowEch,
     ttl: duration(options.ttl),
     idle_timeout: duration(options.idleTimeout),

@@ -59,6 +59,7 @@ class AsyncSandbox:
         publish: Optional[Sequence[str]] = None,
         expose: Optional[Sequence[int]] = None,
         links: Optional[Sequence[str]] = None,
+        dns: Optional[Sequence[str]] = None,
         allow_ech: bool = False,
         labels: Optional[Mapping[str, str]] = None,
         ttl: Optional[Seconds] = None,
@@ -80,7 +81,8 @@ class AsyncSandbox:
             image=image, name=name, profile=profile, user=user, env=env and dict(env),
             workspace=workspace, mounts=mounts,
             limits=_spec.limits(memory, cpus, pids, open_files, tmpfs), network=network, allow=allow,
-            deny=deny, publish=publish, expose=expose, links=links, allow_ech=allow_ech or None,
+            deny=deny, publish=publish, expose=expose, links=links, dns=dns,
+            allow_ech=allow_ech or None,
             labels=labels and dict(labels), ttl=ttl, idle_timeout=idle_timeout,
         )
         key = "" if ensure else uuid.uuid4().hex  # so the call can be made again

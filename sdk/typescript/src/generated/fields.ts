@@ -578,6 +578,7 @@ export const fields = {
     allow: 'string[]',
     allow_ech: 'boolean',
     deny: 'string[]',
+    dns: 'string[]',
     env: 'string{}',
     expose: 'number[]',
     idle_timeout: 'Duration',

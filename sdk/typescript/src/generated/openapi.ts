@@ -1126,6 +1126,8 @@ export interface components {
             allow_ech?: boolean;
             /** @description as allow, beside the profile's; deny beats allow */
             deny?: string[];
+            /** @description Resolvers to ask for names, ADDRESS or ADDRESS:PORT, at most 3, among those of network.dns_allowed in the configuration. Absent are those of network.dns. */
+            dns?: string[];
             /** @description of all its commands, added to the image's */
             env?: {
                 [key: string]: string;
