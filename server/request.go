@@ -155,12 +155,13 @@ func updateOf(m *caissonv1.UpdateRequest) (runtime.UpdateRequest, error) {
 	ttl, errTTL := notNegative("ttl", m.Ttl)
 	idle, errIdle := notNegative("idle_timeout", m.IdleTimeout)
 	req := runtime.UpdateRequest{
-		MemoryBytes: m.MemoryBytes, MilliCPU: m.MilliCpu, PIDs: m.Pids, TTL: ttl, IdleTimeout: idle, Labels: m.Labels,
+		MemoryBytes: m.MemoryBytes, MilliCPU: m.MilliCpu, PIDs: m.Pids, CPUShares: m.CpuShares, TTL: ttl, IdleTimeout: idle, Labels: m.Labels,
 		Network: m.Network, Allow: rulesOf(m.Allow), Deny: rulesOf(m.Deny),
 	}
 	err := errors.Join(errTTL, errIdle)
 	network := m.Network != nil || m.Allow != nil || m.Deny != nil
-	if err == nil && !network && m.MemoryBytes == nil && m.MilliCpu == nil && m.Pids == nil && ttl == nil && idle == nil && len(m.Labels) == 0 {
+	limits := m.MemoryBytes != nil || m.MilliCpu != nil || m.Pids != nil || m.CpuShares != nil
+	if err == nil && !network && !limits && ttl == nil && idle == nil && len(m.Labels) == 0 {
 		err = refuse("there is nothing to update: set a limit, a time, a label or rules")
 	}
 	return req, err

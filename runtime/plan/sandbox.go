@@ -260,10 +260,18 @@ func (p *Sandbox) planLimits(maxTmpfs int64, r CreateRequest) error {
 		p.Limits.TmpfsBytes = min(tmpfsFor(p.Limits.MemoryBytes), maxTmpfs)
 	}
 	p.sizeMounts()
-	if n := r.Limits.CPUShares; n != nil && *n == 0 {
-		return sbxerr.New(sbxerr.Limits, "runtime.plan", "cpu shares 0: give %d to %d, such as %d", cgroups.MinCPUShares, cgroups.MaxCPUShares, cgroups.DefaultCPUShares)
+	if err := CheckCPUShares(r.Limits.CPUShares); err != nil {
+		return err
 	}
 	return p.Limits.Validate()
+}
+
+// CheckCPUShares refuses a request for 0, which is the default in a record alone.
+func CheckCPUShares(n *int64) error {
+	if n != nil && *n == 0 {
+		return sbxerr.New(sbxerr.Limits, "runtime.plan", "cpu shares 0: give %d to %d, such as %d", cgroups.MinCPUShares, cgroups.MaxCPUShares, cgroups.DefaultCPUShares)
+	}
+	return nil
 }
 
 // Labels returns the labels of the container. None comes from an image: engines act on

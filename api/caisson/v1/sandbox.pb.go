@@ -764,6 +764,7 @@ type UpdateRequest struct {
 	Network       *string `protobuf:"bytes,8,opt,name=network,proto3,oneof" json:"network,omitempty"` // "allow" or "open"
 	Allow         *Rules  `protobuf:"bytes,9,opt,name=allow,proto3" json:"allow,omitempty"`
 	Deny          *Rules  `protobuf:"bytes,10,opt,name=deny,proto3" json:"deny,omitempty"`
+	CpuShares     *int64  `protobuf:"varint,11,opt,name=cpu_shares,json=cpuShares,proto3,oneof" json:"cpu_shares,omitempty"` // as in Limits
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -866,6 +867,13 @@ func (x *UpdateRequest) GetDeny() *Rules {
 		return x.Deny
 	}
 	return nil
+}
+
+func (x *UpdateRequest) GetCpuShares() int64 {
+	if x != nil && x.CpuShares != nil {
+		return *x.CpuShares
+	}
+	return 0
 }
 
 // Rules is a list that may be empty on purpose.
@@ -3119,7 +3127,7 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\x04spec\x18\x01 \x01(\v2\x17.caisson.v1.SandboxSpecR\x04spec\x12\x16\n" +
 	"\x06ensure\x18\x02 \x01(\bR\x06ensure\x12'\n" +
 	"\x0fidempotency_key\x18\x03 \x01(\tR\x0eidempotencyKey\x12\x18\n" +
-	"\areplace\x18\x04 \x01(\bR\areplace\"\x8c\x04\n" +
+	"\areplace\x18\x04 \x01(\bR\areplace\"\xbf\x04\n" +
 	"\rUpdateRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12&\n" +
 	"\fmemory_bytes\x18\x02 \x01(\x03H\x00R\vmemoryBytes\x88\x01\x01\x12 \n" +
@@ -3131,7 +3139,9 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\anetwork\x18\b \x01(\tH\x03R\anetwork\x88\x01\x01\x12'\n" +
 	"\x05allow\x18\t \x01(\v2\x11.caisson.v1.RulesR\x05allow\x12%\n" +
 	"\x04deny\x18\n" +
-	" \x01(\v2\x11.caisson.v1.RulesR\x04deny\x1a9\n" +
+	" \x01(\v2\x11.caisson.v1.RulesR\x04deny\x12\"\n" +
+	"\n" +
+	"cpu_shares\x18\v \x01(\x03H\x04R\tcpuShares\x88\x01\x01\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x0f\n" +
@@ -3140,7 +3150,8 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"_milli_cpuB\a\n" +
 	"\x05_pidsB\n" +
 	"\n" +
-	"\b_network\"\x1d\n" +
+	"\b_networkB\r\n" +
+	"\v_cpu_shares\"\x1d\n" +
 	"\x05Rules\x12\x14\n" +
 	"\x05rules\x18\x01 \x03(\tR\x05rules\" \n" +
 	"\fPauseRequest\x12\x10\n" +

@@ -706,6 +706,7 @@ export const fields = {
   },
   UpdateRequest: {
     allow: 'Rules',
+    cpu_shares: 'Int64',
     deny: 'Rules',
     idle_timeout: 'Duration',
     labels: 'string{}',

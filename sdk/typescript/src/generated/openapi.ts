@@ -1377,6 +1377,11 @@ export interface components {
         };
         UpdateRequest: {
             allow?: components["schemas"]["Rules"];
+            /**
+             * Format: int64
+             * @description as in Limits
+             */
+            cpu_shares?: Int64;
             deny?: components["schemas"]["Rules"];
             /**
              * @description zero is never
