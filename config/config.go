@@ -130,6 +130,7 @@ type Profile struct {
 	PIDs      int64          `yaml:"pids" json:"pids"`
 	Files     int64          `yaml:"open_files" json:"open_files"`
 	Tmpfs     string         `yaml:"tmpfs" json:"tmpfs" jsonschema:"example=64M"`
+	ShmSize   string         `yaml:"shm_size" json:"shm_size" jsonschema:"description=Size of /dev/shm; empty is that of each tmpfs,example=64M"`
 	Network   ProfileNetwork `yaml:"network" json:"network"`
 	Mounts    []Mount        `yaml:"mounts" json:"mounts" jsonschema:"description=Mounts of each sandbox\\, as if each request named them; one of the request on the same target replaces it"`
 	Alerts    Alerts         `yaml:"alerts" json:"alerts"`

@@ -56,7 +56,7 @@ func createOf(s *caissonv1.SandboxSpec) (plan.CreateRequest, error) {
 	env, err := envOf(s.Env)
 	errs = append(errs, err)
 	return plan.CreateRequest{
-		Name: s.Name, Image: s.Image, Language: s.Language, LanguageReason: s.LanguageReason, Profile: s.Profile, User: s.User, Env: env, Network: s.Network, Allow: s.Allow, Deny: s.Deny, AllowECH: s.AllowEch, Publish: s.Publish,
+		Name: s.Name, Hostname: s.Hostname, Image: s.Image, Language: s.Language, LanguageReason: s.LanguageReason, Profile: s.Profile, User: s.User, Env: env, Network: s.Network, Allow: s.Allow, Deny: s.Deny, AllowECH: s.AllowEch, Publish: s.Publish,
 		Expose: s.Expose, Links: s.Links,
 		Workspace: workspaceOf(s.Workspace), Mounts: mountsOf(s.Mounts), Limits: limitsRequestOf(s.Limits),
 		Labels: s.Labels, Session: s.Session, Task: s.Task, TTL: ttl, IdleTimeout: idle,
@@ -252,7 +252,7 @@ func limitsRequestOf(l *caissonv1.Limits) plan.LimitsRequest {
 	}
 	return plan.LimitsRequest{
 		MemoryBytes: l.MemoryBytes, MilliCPU: l.MilliCpu, PIDs: l.Pids,
-		OpenFiles: l.OpenFiles, TmpfsBytes: l.TmpfsBytes, CPUShares: l.CpuShares,
+		OpenFiles: l.OpenFiles, TmpfsBytes: l.TmpfsBytes, CPUShares: l.CpuShares, ShmBytes: l.ShmBytes,
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 // updateFlags say what to change of a live sandbox.
 type updateFlags struct {
 	memory, cpus, shares, pids, ttl, idle, network string
-	labels, allow, deny                    []string
+	labels, allow, deny                            []string
 }
 
 func (a *app) updateCommand() *cobra.Command {

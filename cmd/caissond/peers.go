@@ -98,7 +98,7 @@ func checkPeerProfiles(r peer.Rule, known map[string]plan.Profile) error {
 			errs = append(errs, unknownProfile(name, known))
 			continue
 		}
-		if l := p.Limits; l.MemoryBytes > r.Limits.MemoryBytes || l.MilliCPU > r.Limits.MilliCPU || l.PIDs > r.Limits.PIDs || l.TmpfsBytes > r.Limits.TmpfsBytes || l.OpenFiles > r.Limits.OpenFiles || l.CPUShares > r.Limits.CPUShares {
+		if l := p.Limits; l.MemoryBytes > r.Limits.MemoryBytes || l.MilliCPU > r.Limits.MilliCPU || l.PIDs > r.Limits.PIDs || max(l.TmpfsBytes, l.ShmBytes) > r.Limits.TmpfsBytes || l.OpenFiles > r.Limits.OpenFiles || l.CPUShares > r.Limits.CPUShares {
 			errs = append(errs, fmt.Errorf("limits: profile %q has more memory, cpus, pids, tmpfs, open files or cpu_shares than one sandbox may; raise these", name))
 		}
 		if l := p.Limits; l.MemoryBytes > r.Quota.MemoryBytes || l.MilliCPU > r.Quota.MilliCPU || l.PIDs > r.Quota.PIDs {

@@ -125,7 +125,7 @@ func (r MountRequest) check(allowed mount.Allowed) error {
 			errs = append(errs, Invalid("mount on %q: a tmpfs has no source and is not read-only", sbxerr.Clip(r.Target)))
 		}
 		if r.SizeBytes != nil {
-			errs = append(errs, checkTmpfsBytes(*r.SizeBytes))
+			errs = append(errs, checkTmpfsBytes("tmpfs", *r.SizeBytes))
 		}
 	case "volume":
 		errs = append(errs, Invalid("mount on %q: type volume is not offered: bind a directory of the host, with type bind", sbxerr.Clip(r.Target)))
@@ -162,7 +162,7 @@ func (p *Sandbox) sizeMounts() {
 
 // LargestTmpfs is the size of the largest tmpfs.
 func (p *Sandbox) LargestTmpfs() int64 {
-	largest := p.Limits.TmpfsBytes
+	largest := max(p.Limits.TmpfsBytes, p.Limits.ShmBytes)
 	for _, m := range p.Mounts {
 		largest = max(largest, m.Size)
 	}

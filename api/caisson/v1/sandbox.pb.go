@@ -35,6 +35,7 @@ type Limits struct {
 	// Weight against other sandboxes while CPUs are short, 2 to 262144, as cpu.shares of
 	// cgroup v1. 1024 where neither request nor profile says otherwise.
 	CpuShares     *int64 `protobuf:"varint,6,opt,name=cpu_shares,json=cpuShares,proto3,oneof" json:"cpu_shares,omitempty"`
+	ShmBytes      *int64 `protobuf:"varint,7,opt,name=shm_bytes,json=shmBytes,proto3,oneof" json:"shm_bytes,omitempty"` // of /dev/shm; where neither request nor profile says, tmpfs_bytes
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -107,6 +108,13 @@ func (x *Limits) GetTmpfsBytes() int64 {
 func (x *Limits) GetCpuShares() int64 {
 	if x != nil && x.CpuShares != nil {
 		return *x.CpuShares
+	}
+	return 0
+}
+
+func (x *Limits) GetShmBytes() int64 {
+	if x != nil && x.ShmBytes != nil {
+		return *x.ShmBytes
 	}
 	return 0
 }
@@ -292,8 +300,11 @@ type SandboxSpec struct {
 	Language       string   `protobuf:"bytes,21,opt,name=language,proto3" json:"language,omitempty"`
 	LanguageReason string   `protobuf:"bytes,22,opt,name=language_reason,json=languageReason,proto3" json:"language_reason,omitempty"` // how the caller knows, such as the name of a file; the result repeats it
 	Mounts         []*Mount `protobuf:"bytes,23,rep,name=mounts,proto3" json:"mounts,omitempty"`                                       // at most 16, beside the workspace
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// A label of RFC 1123: 1 to 63 letters, digits and - inside. Empty is the sandbox ID. Such
+	// a sandbox comes from no pool.
+	Hostname      string `protobuf:"bytes,24,opt,name=hostname,proto3" json:"hostname,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SandboxSpec) Reset() {
@@ -485,6 +496,13 @@ func (x *SandboxSpec) GetMounts() []*Mount {
 		return x.Mounts
 	}
 	return nil
+}
+
+func (x *SandboxSpec) GetHostname() string {
+	if x != nil {
+		return x.Hostname
+	}
+	return ""
 }
 
 // Nested bounds what a sandbox may give to its children all together. An absent
@@ -3043,7 +3061,7 @@ var File_caisson_v1_sandbox_proto protoreflect.FileDescriptor
 const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\n" +
 	"\x18caisson/v1/sandbox.proto\x12\n" +
-	"caisson.v1\x1a\x15caisson/v1/exec.proto\x1a\x16caisson/v1/route.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xaf\x02\n" +
+	"caisson.v1\x1a\x15caisson/v1/exec.proto\x1a\x16caisson/v1/route.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdf\x02\n" +
 	"\x06Limits\x12&\n" +
 	"\fmemory_bytes\x18\x01 \x01(\x03H\x00R\vmemoryBytes\x88\x01\x01\x12 \n" +
 	"\tmilli_cpu\x18\x02 \x01(\x03H\x01R\bmilliCpu\x88\x01\x01\x12\x17\n" +
@@ -3053,14 +3071,17 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\vtmpfs_bytes\x18\x05 \x01(\x03H\x04R\n" +
 	"tmpfsBytes\x88\x01\x01\x12\"\n" +
 	"\n" +
-	"cpu_shares\x18\x06 \x01(\x03H\x05R\tcpuShares\x88\x01\x01B\x0f\n" +
+	"cpu_shares\x18\x06 \x01(\x03H\x05R\tcpuShares\x88\x01\x01\x12 \n" +
+	"\tshm_bytes\x18\a \x01(\x03H\x06R\bshmBytes\x88\x01\x01B\x0f\n" +
 	"\r_memory_bytesB\f\n" +
 	"\n" +
 	"_milli_cpuB\a\n" +
 	"\x05_pidsB\r\n" +
 	"\v_open_filesB\x0e\n" +
 	"\f_tmpfs_bytesB\r\n" +
-	"\v_cpu_shares\"E\n" +
+	"\v_cpu_sharesB\f\n" +
+	"\n" +
+	"_shm_bytes\"E\n" +
 	"\tWorkspace\x12\x10\n" +
 	"\x03dir\x18\x01 \x01(\tR\x03dir\x12\x12\n" +
 	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x12\n" +
@@ -3072,7 +3093,7 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\tread_only\x18\x04 \x01(\bR\breadOnly\x12\"\n" +
 	"\n" +
 	"size_bytes\x18\x05 \x01(\x03H\x00R\tsizeBytes\x88\x01\x01B\r\n" +
-	"\v_size_bytes\"\x88\a\n" +
+	"\v_size_bytes\"\xa4\a\n" +
 	"\vSandboxSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05image\x18\x02 \x01(\tR\x05image\x12\x18\n" +
@@ -3097,7 +3118,8 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\tallow_ech\x18\x14 \x01(\bR\ballowEch\x12\x1a\n" +
 	"\blanguage\x18\x15 \x01(\tR\blanguage\x12'\n" +
 	"\x0flanguage_reason\x18\x16 \x01(\tR\x0elanguageReason\x12)\n" +
-	"\x06mounts\x18\x17 \x03(\v2\x11.caisson.v1.MountR\x06mounts\x1a6\n" +
+	"\x06mounts\x18\x17 \x03(\v2\x11.caisson.v1.MountR\x06mounts\x12\x1a\n" +
+	"\bhostname\x18\x18 \x01(\tR\bhostname\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +

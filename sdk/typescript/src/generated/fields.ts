@@ -368,6 +368,7 @@ export const fields = {
     milli_cpu: 'Int64',
     open_files: 'Int64',
     pids: 'Int64',
+    shm_bytes: 'Int64',
     tmpfs_bytes: 'Int64',
   },
   ListDirResponse: {
@@ -580,6 +581,7 @@ export const fields = {
     deny: 'string[]',
     env: 'string{}',
     expose: 'number[]',
+    hostname: 'string',
     idle_timeout: 'Duration',
     image: 'string',
     labels: 'string{}',

@@ -711,6 +711,11 @@ export interface components {
             pids?: Int64;
             /**
              * Format: int64
+             * @description of /dev/shm; where neither request nor profile says, tmpfs_bytes
+             */
+            shm_bytes?: Int64;
+            /**
+             * Format: int64
              * @description of each tmpfs
              */
             tmpfs_bytes?: Int64;
@@ -1132,6 +1137,8 @@ export interface components {
             };
             /** @description Ports inside to which links of the same owner's sandboxes may lead, from 1024. */
             expose?: number[];
+            /** @description A label of RFC 1123: 1 to 63 letters, digits and - inside. Empty is the sandbox ID. Such a sandbox comes from no pool. */
+            hostname?: string;
             /**
              * @description since no command ran and nobody worked on its files; absent or zero is never
              * @example 90s
