@@ -81,7 +81,7 @@ func (m *Manager) claim(pool *pool, p *plan.Sandbox) (s *sandbox, was record, er
 	p.Become(s.id)
 	s.update(func() {
 		s.record.Name, s.record.Key, s.record.Limits, s.record.Pooled = p.Name, r.Key, r.Limits, false
-		s.record.OwnerUID, s.record.OwnerSystem, s.record.Parent = r.OwnerUID, r.OwnerSystem, r.Parent
+		s.record.OwnerUID, s.record.OwnerSystem, s.record.Parent, s.record.Mounts = r.OwnerUID, r.OwnerSystem, r.Parent, r.Mounts
 	})
 	return s, was, nil
 }

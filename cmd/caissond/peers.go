@@ -54,7 +54,7 @@ func peerRule(p config.Peer, known map[string]plan.Profile) (peer.Rule, error) {
 	})
 	gids, gidErr := lookUp(p.Groups, "group", lookUpGroup)
 	limits, quota := peer.DefaultLimits(), peer.DefaultQuota()
-	r := peer.Rule{UIDs: uids, GIDs: gids, Profiles: p.Profiles, Workspaces: p.Workspaces, TTL: peer.DefaultTTL, Network: p.Network, Images: p.Images}
+	r := peer.Rule{UIDs: uids, GIDs: gids, Profiles: p.Profiles, Workspaces: p.Workspaces, TTL: peer.DefaultTTL, Network: p.Network, Images: p.Images, Volumes: p.Volumes}
 	for to, from := range map[*int64]int64{
 		&limits.MemoryBytes: int64(p.Limits.Memory), &limits.MilliCPU: int64(p.Limits.CPUs),
 		&limits.PIDs: p.Limits.PIDs, &limits.TmpfsBytes: int64(p.Limits.Tmpfs), &limits.OpenFiles: p.Limits.Files, &limits.CPUShares: p.Limits.CPUShares,

@@ -130,8 +130,8 @@ func (w *WorkspaceRequest) Point() string { return cmp.Or(w.Path, WorkspacePath)
 
 // MountRequest asks for one mount beside the workspace.
 type MountRequest struct {
-	Type      string // "bind" or "tmpfs"
-	Source    string `json:",omitempty"` // of a bind: absolute path of a directory of the host
+	Type      string // "bind", "volume" or "tmpfs"
+	Source    string `json:",omitempty"` // of a bind: absolute path of a directory of the host; of a volume: its name
 	Target    string // where it is mounted inside, absolute
 	ReadOnly  bool   `json:",omitempty"`
 	SizeBytes *int64 `json:",omitempty"` // of a tmpfs; nil is that of every tmpfs

@@ -183,12 +183,14 @@ func (x *Workspace) GetPath() string {
 // Mount is a mount of a sandbox beside its workspace. A target may lie in the workspace or
 // another bind, in which it is an existing directory.
 type Mount struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`                                   // "bind" or "tmpfs"
-	Source        string                 `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`                               // of a bind: absolute path of a directory of the host
-	Target        string                 `protobuf:"bytes,3,opt,name=target,proto3" json:"target,omitempty"`                               // where it is mounted inside, absolute
-	ReadOnly      bool                   `protobuf:"varint,4,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`          // of a bind
-	SizeBytes     *int64                 `protobuf:"varint,5,opt,name=size_bytes,json=sizeBytes,proto3,oneof" json:"size_bytes,omitempty"` // of a tmpfs; absent is limits.tmpfs_bytes
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Type  string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"` // "bind", "volume" or "tmpfs"
+	// Of a bind: absolute path of a directory of the host. Of a volume: its name; where the
+	// caller has none of it, it is made.
+	Source        string `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
+	Target        string `protobuf:"bytes,3,opt,name=target,proto3" json:"target,omitempty"`                               // where it is mounted inside, absolute
+	ReadOnly      bool   `protobuf:"varint,4,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`          // of a bind or volume
+	SizeBytes     *int64 `protobuf:"varint,5,opt,name=size_bytes,json=sizeBytes,proto3,oneof" json:"size_bytes,omitempty"` // of a tmpfs; absent is limits.tmpfs_bytes
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

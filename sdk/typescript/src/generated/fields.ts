@@ -75,6 +75,9 @@ export const fields = {
     replace: 'boolean',
     spec: 'SandboxSpec',
   },
+  CreateVolumeRequest: {
+    name: 'string',
+  },
   DiskUsage: {
     image: 'Image',
     shared_bytes: 'Int64',
@@ -170,6 +173,7 @@ export const fields = {
     user: 'string',
     verdict: 'string',
     version: 'string',
+    volume: 'string',
     workspace: 'string',
   },
   EventInput: {
@@ -384,6 +388,9 @@ export const fields = {
   ListResponse: {
     sandboxes: 'Sandbox[]',
   },
+  ListVolumesResponse: {
+    volumes: 'Volume[]',
+  },
   MakeDirRequest: {
     make_parents: 'boolean',
     mode: 'number',
@@ -464,6 +471,12 @@ export const fields = {
     freed_bytes: 'Int64',
     images: 'Image[]',
   },
+  PruneVolumesRequest: {
+    dry_run: 'boolean',
+  },
+  PruneVolumesResponse: {
+    volumes: 'Volume[]',
+  },
   PullImageRequest: {
     all: 'boolean',
     credentials: 'RegistryCredentials',
@@ -490,6 +503,7 @@ export const fields = {
   RemoveResponse: {
     id: 'string',
   },
+  RemoveVolumeResponse: {},
   ResizeExecRequest: {
     size: 'WinSize',
   },
@@ -737,6 +751,12 @@ export const fields = {
     root: 'string',
     runc: 'string',
     version: 'string',
+  },
+  Volume: {
+    created_at: 'Timestamp',
+    name: 'string',
+    owner: 'number',
+    used_by: 'string[]',
   },
   WatchFilesResponse: {
     event: 'FileEvent',
