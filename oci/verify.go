@@ -150,10 +150,18 @@ func ruleRoot(s *specs.Spec) error {
 	if s.Linux.RootfsPropagation != "rprivate" {
 		errs = append(errs, fmt.Errorf("propagation of the root is %q", s.Linux.RootfsPropagation))
 	}
-	if s.Hostname == "" || path.Base(sandboxDir(s)) != s.Hostname {
-		errs = append(errs, fmt.Errorf("host name %q is not the sandbox's id", s.Hostname))
+	if !isLabel(s.Hostname) {
+		errs = append(errs, fmt.Errorf("host name %q is no label", s.Hostname))
 	}
 	return errors.Join(errs...)
+}
+
+// isLabel reports whether name can be a line of /etc/hosts, and nothing more (RFC 1123).
+func isLabel(name string) bool {
+	odd := func(r rune) bool {
+		return r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+	}
+	return name != "" && len(name) <= 63 && !strings.ContainsFunc(name, odd) && strings.Trim(name, "-") == name
 }
 
 func ruleReadOnlyRoot(s *specs.Spec) error {
@@ -286,7 +294,7 @@ func nativeArch() specs.Arch {
 func ruleCgroup(s *specs.Spec) error {
 	p, r := s.Linux.CgroupsPath, s.Linux.Resources
 	var errs []error
-	if path.Clean(p) != p || path.Base(p) != s.Hostname || strings.Count(p, "/") < 2 || p[0] != '/' || strings.Contains(p, ":") {
+	if path.Clean(p) != p || path.Base(p) != path.Base(sandboxDir(s)) || strings.Count(p, "/") < 2 || p[0] != '/' || strings.Contains(p, ":") {
 		errs = append(errs, fmt.Errorf("cgroup %q is not the sandbox's own below a parent", p))
 	}
 	if r == nil {

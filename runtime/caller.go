@@ -184,6 +184,11 @@ func (m *Manager) planFor(ctx context.Context, r plan.CreateRequest) (*plan.Sand
 			return nil, err
 		}
 	}
+	if slices.ContainsFunc(p.Mounts, func(b plan.Mount) bool { return b.Volume }) {
+		if err := g.CheckVolumes(); err != nil {
+			return nil, err
+		}
+	}
 	limits := p.Limits.Peer()
 	limits.TmpfsBytes = p.LargestTmpfs()
 	if err := errors.Join(g.CheckLimits(limits, r.TTL), g.CheckNetwork(string(p.Network), r.Network != "" || len(r.Allow)+len(r.Links)+len(r.DNS) > 0 || r.AllowECH), checkPublish(g, p.Ports)); err != nil {

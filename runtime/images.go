@@ -149,11 +149,19 @@ func (m *Manager) removeImages(ctx context.Context, keys ...string) error {
 // have ended and are being removed. Another image may have the same layers: they
 // stay for as long as a sandbox needs them.
 func (m *Manager) awaitUnused(ctx context.Context, g peer.Grant, img images.Stored) error {
-	var users []string
-	var going []*sandbox
+	users, going := m.usersOf(g, func(r record) bool { return r.Image == img.Key() && r.ImageDigest == img.Digest })
+	if len(users) > 0 {
+		return sbxerr.New(sbxerr.ImageInUse, "runtime.image", "image %q is needed by %s", img.Name, strings.Join(users, ", "))
+	}
+	return awaitGone(ctx, going)
+}
+
+// usersOf names the sandboxes that live and use something, as far as g may know of them.
+// Those that are being removed are returned, too; what waits in a pool is removed.
+func (m *Manager) usersOf(g peer.Grant, uses func(record) bool) (users []string, going []*sandbox) {
 	for _, s := range m.all() {
 		switch r, state := s.kept(), s.info().State; {
-		case r.Image != img.Key() || r.ImageDigest != img.Digest || state == StateExited:
+		case !uses(r) || state == StateExited:
 		case state == StateRemoving || state == StateStopping:
 			going = append(going, s)
 		case r.Pooled:
@@ -165,11 +173,12 @@ func (m *Manager) awaitUnused(ctx context.Context, g peer.Grant, img images.Stor
 			users = append(users, "a sandbox of another user")
 		}
 	}
-	if len(users) > 0 {
-		slices.Sort(users)
-		users = slices.Compact(users)
-		return sbxerr.New(sbxerr.ImageInUse, "runtime.image", "image %q is needed by %s", img.Name, strings.Join(users, ", "))
-	}
+	slices.Sort(users)
+	return slices.Compact(users), going
+}
+
+// awaitGone waits until sandboxes are removed.
+func awaitGone(ctx context.Context, going []*sandbox) error {
 	for _, s := range going {
 		if err := wait(ctx, s.gone); err != nil {
 			return err

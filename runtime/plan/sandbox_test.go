@@ -232,7 +232,9 @@ func TestPlanDefaults(t *testing.T) {
 	if p.Image.Name != "base" || p.exec.Cwd != "/" || !reflect.DeepEqual(p.User, User{UID: 1000, GID: 1000}) || len(p.Mounts) > 0 {
 		t.Errorf("image %q, cwd %q, user %+v", p.Image.Name, p.exec.Cwd, p.User)
 	}
-	if p.Limits != DefaultLimits() || p.exec.OutputLimit != 10<<20 || p.exec.Timeout != 0 {
+	limits := DefaultLimits()
+	limits.ShmBytes = limits.TmpfsBytes
+	if p.Limits != limits || p.exec.OutputLimit != 10<<20 || p.exec.Timeout != 0 {
 		t.Errorf("limits %+v, output %d, timeout %s", p.Limits, p.exec.OutputLimit, p.exec.Timeout)
 	}
 	if want := append(told(p), "PATH="+DefaultPath, "HOME=/home/caisson", "USER=caisson", "HOSTNAME="+p.ID); !slices.Equal(p.exec.Env, want) {
@@ -254,7 +256,7 @@ func TestPlanOverrides(t *testing.T) {
 	if p.Name != "job.1" || p.Seccomp.Name != "compat" || p.Image.Name != "tools" || p.exec.Cwd != "/app" || p.exec.Timeout != time.Minute || p.exec.OutputLimit != 2 {
 		t.Errorf("plan %+v", p)
 	}
-	if want := (Limits{MemoryBytes: 4 << 30, MilliCPU: 250, PIDs: 64, OpenFiles: 9000, TmpfsBytes: 1 << 20, CPUShares: 7}); p.Limits != want {
+	if want := (Limits{MemoryBytes: 4 << 30, MilliCPU: 250, PIDs: 64, OpenFiles: 9000, TmpfsBytes: 1 << 20, CPUShares: 7, ShmBytes: 1 << 20}); p.Limits != want {
 		t.Errorf("limits %+v, want %+v", p.Limits, want)
 	}
 	want := append(told(p), "PATH=/tools", "LANG=de", "HOME=/big", "USER=caisson", "HOSTNAME="+p.ID, "MODE=big", "X=2")

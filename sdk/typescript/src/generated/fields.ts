@@ -75,6 +75,9 @@ export const fields = {
     replace: 'boolean',
     spec: 'SandboxSpec',
   },
+  CreateVolumeRequest: {
+    name: 'string',
+  },
   DiskUsage: {
     image: 'Image',
     shared_bytes: 'Int64',
@@ -170,6 +173,7 @@ export const fields = {
     user: 'string',
     verdict: 'string',
     version: 'string',
+    volume: 'string',
     workspace: 'string',
   },
   EventInput: {
@@ -368,6 +372,7 @@ export const fields = {
     milli_cpu: 'Int64',
     open_files: 'Int64',
     pids: 'Int64',
+    shm_bytes: 'Int64',
     tmpfs_bytes: 'Int64',
   },
   ListDirResponse: {
@@ -382,6 +387,9 @@ export const fields = {
   },
   ListResponse: {
     sandboxes: 'Sandbox[]',
+  },
+  ListVolumesResponse: {
+    volumes: 'Volume[]',
   },
   MakeDirRequest: {
     make_parents: 'boolean',
@@ -463,6 +471,12 @@ export const fields = {
     freed_bytes: 'Int64',
     images: 'Image[]',
   },
+  PruneVolumesRequest: {
+    dry_run: 'boolean',
+  },
+  PruneVolumesResponse: {
+    volumes: 'Volume[]',
+  },
   PullImageRequest: {
     all: 'boolean',
     credentials: 'RegistryCredentials',
@@ -489,6 +503,7 @@ export const fields = {
   RemoveResponse: {
     id: 'string',
   },
+  RemoveVolumeResponse: {},
   ResizeExecRequest: {
     size: 'WinSize',
   },
@@ -581,6 +596,7 @@ export const fields = {
     dns: 'string[]',
     env: 'string{}',
     expose: 'number[]',
+    hostname: 'string',
     idle_timeout: 'Duration',
     image: 'string',
     labels: 'string{}',
@@ -707,6 +723,7 @@ export const fields = {
   },
   UpdateRequest: {
     allow: 'Rules',
+    cpu_shares: 'Int64',
     deny: 'Rules',
     idle_timeout: 'Duration',
     labels: 'string{}',
@@ -735,6 +752,12 @@ export const fields = {
     root: 'string',
     runc: 'string',
     version: 'string',
+  },
+  Volume: {
+    created_at: 'Timestamp',
+    name: 'string',
+    owner: 'number',
+    used_by: 'string[]',
   },
   WatchFilesResponse: {
     event: 'FileEvent',
