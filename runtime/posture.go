@@ -97,6 +97,7 @@ func (m *Manager) comparePosture(ctx context.Context, s *sandbox, how posture.De
 	s.mu.Unlock()
 	var process, network compared
 	var parts sync.WaitGroup
+	how.Unisolated = r.unisolated()
 	parts.Go(func() { process = compareProcess(ctx, how) })
 	parts.Go(func() { network = m.compareNetwork(r) })
 	limits := compareLimits(group, r.Limits.Cgroup(), m.host)
@@ -135,6 +136,9 @@ func compareLimits(group *cgroups.Group, limits cgroups.Limits, host cgroups.Hos
 }
 
 func (m *Manager) compareNetwork(r record) compared {
+	if isHosts(r.Network) { // compareProcess has seen that the namespace is the host's
+		return compared{checks: []PostureCheck{networkCheck(r.Network, nil, nil)}}
+	}
 	found, err := m.checkNetns(r)
 	errs := []error{err}
 	for _, d := range found {

@@ -104,7 +104,11 @@ func wantedMounts(w want) map[string]wantPoint {
 	if !w.Spec.Root.Readonly {
 		rootFlags = rootFlags[1:]
 	}
-	add("/", wantMount{flags: rootFlags, from: hostSource(w, w.Spec.Root.Path)})
+	if w.Unisolated {
+		addHostTree(w, add)
+	} else {
+		add("/", wantMount{flags: rootFlags, from: hostSource(w, w.Spec.Root.Path)})
+	}
 	for _, m := range w.Spec.Mounts {
 		add(m.Destination, declaredMount(w, m))
 	}
@@ -122,6 +126,19 @@ func wantedMounts(w want) map[string]wantPoint {
 		}
 	}
 	return out
+}
+
+// addHostTree adds all that is mounted at the root of a sandbox without isolation: the clone
+// of the host's mounts that the daemon made.
+func addHostTree(w want, add func(string, wantMount)) {
+	for _, m := range w.host.mounts {
+		if !within(m.point, w.Spec.Root.Path) {
+			continue
+		}
+		point := strings.TrimPrefix(m.point, w.Spec.Root.Path)
+		from := m.source()
+		add(path.Clean("/"+point), wantMount{flags: []string{"nosuid", "nodev"}, from: &from})
+	}
 }
 
 // hostSource is where a path of the host lies; a path of no mount gives a
@@ -187,6 +204,9 @@ func declaredSuper(m specs.Mount, l *specs.Linux) []string {
 	}
 	var out []string
 	for key, value := range values {
+		if m.Type == "tmpfs" && value == "0" { // the host's root
+			continue
+		}
 		out = append(out, key+"="+value)
 	}
 	slices.Sort(out)

@@ -119,7 +119,7 @@ func recordSandbox(t *testing.T, s *sandbox) {
 	must(t, dir.close())
 	process.notes.save(t, "live.txt")
 
-	h, err := readHost(s.spec, nil)
+	h, err := readHost(Declared{Spec: s.spec})
 	must(t, err)
 	own, err := os.OpenFile("/proc/thread-self", os.O_RDONLY, 0)
 	must(t, err)
