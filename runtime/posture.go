@@ -97,7 +97,11 @@ func (m *Manager) comparePosture(ctx context.Context, s *sandbox, how posture.De
 	s.mu.Unlock()
 	var process, network compared
 	var parts sync.WaitGroup
-	how.Unisolated = r.unisolated()
+	if how.Unisolated = r.unisolated(); how.Unisolated {
+		for _, p := range r.HostMounts {
+			how.HostMounts = append(how.HostMounts, posture.Place(p))
+		}
+	}
 	parts.Go(func() { process = compareProcess(ctx, how) })
 	parts.Go(func() { network = m.compareNetwork(r) })
 	limits := compareLimits(group, r.Limits.Cgroup(), m.host)

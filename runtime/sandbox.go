@@ -36,7 +36,6 @@ type sandbox struct {
 	init     *pid1.Client
 	network  *background  // what is still done for its network; nil: nothing
 	nested   net.Listener // of its own API socket; nil where it has none
-	writable []string     // mounts of the host's tree that are not read-only; nil with isolation
 
 	log     *journal.Journal[execRecord] // of its commands, by number
 	room    *output.Room                 // of what they write

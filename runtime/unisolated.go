@@ -22,7 +22,7 @@ func (m *Manager) unisolatedStages() []stage {
 		{name: "claim", create: m.createClaim},
 		{name: "output", create: m.createOutput},
 		{name: "ids", create: m.createHostIDs},
-		{name: "rootfs", create: m.createHostTree},
+		{name: "rootfs", create: m.createPlaceholder},
 		{name: "own", create: m.createOwn},
 		{name: "init", create: m.createInit},
 		{name: "cgroup", create: m.createCgroup},
@@ -60,22 +60,29 @@ func (m *Manager) createHostIDs(_ context.Context, s *sandbox) error {
 	return m.writeLocked(s)
 }
 
-func (m *Manager) createHostTree(_ context.Context, s *sandbox) (err error) {
+// hostTree is the root of such a sandbox. The daemon's own directory is covered by that of
+// PID 1.
+func (m *Manager) hostTree() mount.HostTree {
+	return mount.HostTree{Without: []string{m.paths.state, m.paths.root}, Keep: []string{"/proc", "/dev", m.paths.state}}
+}
+
+// createPlaceholder makes the root with which the OCI runtime begins.
+func (m *Manager) createPlaceholder(_ context.Context, s *sandbox) error {
 	if err := makeDir(m.paths.rootfs(s.id), 0o711); err != nil {
 		return err
 	}
-	s.writable, err = mount.HostTree{Target: m.paths.rootfs(s.id), Without: []string{m.paths.state, m.paths.root}}.Attach()
-	return err
+	return m.hostTree().AttachPlaceholder(m.paths.rootfs(s.id))
 }
 
-// createUnisolated makes the container. Its mounts are as writable as the host's before
-// anything runs in it.
+// createUnisolated makes the container, and gives it the host's tree before anything runs in it.
 func (m *Manager) createUnisolated(ctx context.Context, s *sandbox) error {
 	// The OCI runtime may set the resource limits, since the process is still root's then.
 	if err := m.createTask(ctx, s, func(spec *specs.Spec) *specs.Spec { return spec }); err != nil {
 		return err
 	}
-	return mount.Loosen(s.process.file, s.writable, plan.InitPoint(s.spec))
+	places, err := m.hostTree().Enter(s.process.file)
+	s.update(func() { s.record.HostMounts = places })
+	return err
 }
 
 // enterWorkspace checks that the caller of p has its workspace, and that the user of its

@@ -55,8 +55,11 @@ func (a *app) createCommand() *cobra.Command {
 					return err
 				}
 				for _, w := range s.Warnings {
-					if strings.HasPrefix(w, imagePicked) {
+					switch {
+					case strings.HasPrefix(w, imagePicked):
 						a.progress("caisson: " + w)
+					case isUnisolated(w):
+						a.progress("caisson: warning: " + w)
 					}
 				}
 				if clean {

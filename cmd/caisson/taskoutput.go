@@ -46,7 +46,7 @@ func (a *app) taskOutput(t task) taskOutput {
 	return taskOutput{stdout: stdout, stderr: stderr, start: func(*caissonv1.Exec) {}, end: func(r *caissonv1.Result) error {
 		for _, w := range r.Warnings {
 			switch {
-			case isClamped(w):
+			case isClamped(w), isUnisolated(w):
 				a.progress("caisson: warning: " + w)
 			case strings.HasPrefix(w, imagePicked):
 				a.progress("caisson: " + w)
@@ -123,6 +123,9 @@ const imagePicked = "the image "
 // begin with its name. The others are for programs, which read them in the result: a
 // person who got all output need not know that the daemon kept less.
 func isClamped(warning string) bool { return strings.HasPrefix(warning, "RLIMIT_") }
+
+// isUnisolated reports whether a warning says that a command ran without isolation.
+func isUnisolated(warning string) bool { return strings.HasPrefix(warning, "isolation none") }
 
 // noteOf says why a command ended, where its exit code alone does not.
 func noteOf(r *caissonv1.Result, h hints) string {

@@ -39,10 +39,18 @@ type Declared struct {
 	// its own. All else is compared as for PID 1.
 	Command bool
 	// Unisolated says that the sandbox is in the host's user, network and UTS namespace, and
-	// has the host's tree as its root, as it is mounted at Root.Path.
+	// that its root is HostMounts, and not what is mounted at Root.Path.
 	Unisolated bool
+	HostMounts []Place // the lowest on a point first
 	// Around holds the surroundings to compare with; nil: Check reads them.
 	Around *Surroundings
+}
+
+// Place is a mount of the host that the sandbox has too.
+type Place struct {
+	Device string // major:minor of the file system
+	Root   string // directory of the file system that is mounted
+	Point  string // absolute path in the sandbox
 }
 
 // Result is one comparison.
@@ -121,6 +129,9 @@ func (d Declared) validate() error {
 	s := d.Spec
 	if s == nil || s.Process == nil || s.Root == nil || s.Linux == nil {
 		return errors.New("specification lacks its process, root or linux part")
+	}
+	if d.Unisolated == (len(d.HostMounts) == 0) {
+		return errors.New("the mounts of the host are for a sandbox without isolation, which has some")
 	}
 	if d.Unisolated && len(s.Linux.UIDMappings)+len(s.Linux.GIDMappings) > 0 {
 		return errors.New("a sandbox without isolation maps ids")

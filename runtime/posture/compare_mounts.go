@@ -100,14 +100,10 @@ func wantedMounts(w want) map[string]wantPoint {
 	add := func(point string, m wantMount) {
 		out[point] = wantPoint{mounts: append(out[point].mounts, m)}
 	}
-	rootFlags := []string{"ro", "nosuid", "nodev"}
-	if !w.Spec.Root.Readonly {
-		rootFlags = rootFlags[1:]
-	}
 	if w.Unisolated {
-		addHostTree(w, add)
+		addHost(w, out)
 	} else {
-		add("/", wantMount{flags: rootFlags, from: hostSource(w, w.Spec.Root.Path)})
+		add("/", wantMount{flags: rootFlags(w), from: hostSource(w, w.Spec.Root.Path)})
 	}
 	for _, m := range w.Spec.Mounts {
 		add(m.Destination, declaredMount(w, m))
@@ -128,16 +124,19 @@ func wantedMounts(w want) map[string]wantPoint {
 	return out
 }
 
-// addHostTree adds all that is mounted at the root of a sandbox without isolation: the clone
-// of the host's mounts that the daemon made.
-func addHostTree(w want, add func(string, wantMount)) {
-	for _, m := range w.host.mounts {
-		if !within(m.point, w.Spec.Root.Path) {
-			continue
-		}
-		point := strings.TrimPrefix(m.point, w.Spec.Root.Path)
-		from := m.source()
-		add(path.Clean("/"+point), wantMount{flags: []string{"nosuid", "nodev"}, from: &from})
+func rootFlags(w want) []string {
+	if w.Spec.Root.Readonly {
+		return []string{"ro", "nosuid", "nodev"}
+	}
+	return []string{"nosuid", "nodev"}
+}
+
+// addHost adds the mounts of the host that are the root and lie below it. One goes when its
+// mount point is removed on the host (mount_namespaces(7)).
+func addHost(w want, to map[string]wantPoint) {
+	for _, p := range w.HostMounts {
+		m := wantMount{flags: []string{"nosuid", "nodev"}, from: &source{p.Device, p.Root}}
+		to[p.Point] = wantPoint{mounts: append(to[p.Point].mounts, m), optional: p.Point != "/"}
 	}
 }
 

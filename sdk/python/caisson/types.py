@@ -220,6 +220,8 @@ class SandboxInfo:
     network: str = ""
     ports: List[Port] = field(default_factory=list)
     exposed: List[int] = field(default_factory=list)
+    isolation: str = ""
+    """"sandbox", or "none": its commands run as a user of the host, with its files and network."""
     replaced: str = ""
     """Of create alone: the ID of the sandbox of that name that this one replaces."""
 

@@ -266,6 +266,8 @@ export interface components {
             image_digest?: string;
             /** @description input files of a command */
             inputs?: components["schemas"]["EventInput"][];
+            /** @description "none" of a sandbox whose commands run as a user of the host; else empty */
+            isolation?: string;
             /** @description of the configuration, whose values changed */
             keys?: string[];
             /** @description of an attempt to connect, as in TrafficResponse */
@@ -1084,6 +1086,8 @@ export interface components {
              */
             idle_timeout?: Duration;
             image: string;
+            /** @description "sandbox", or "none": its commands run as a user of the host, with its files and network */
+            isolation: string;
             labels: {
                 [key: string]: string;
             };
