@@ -55,13 +55,11 @@ func (a *app) createCommand() *cobra.Command {
 					return err
 				}
 				for _, w := range s.Warnings {
-					switch {
-					case strings.HasPrefix(w, imagePicked):
+					if strings.HasPrefix(w, imagePicked) {
 						a.progress("caisson: " + w)
-					case isUnisolated(w):
-						a.progress("caisson: warning: " + w)
 					}
 				}
+				a.warnUnisolated(s.Warnings)
 				if clean {
 					if _, err := client.Clean(cmd.Context(), s.Id); err != nil {
 						return err

@@ -46,12 +46,13 @@ func (a *app) taskOutput(t task) taskOutput {
 	return taskOutput{stdout: stdout, stderr: stderr, start: func(*caissonv1.Exec) {}, end: func(r *caissonv1.Result) error {
 		for _, w := range r.Warnings {
 			switch {
-			case isClamped(w), isUnisolated(w):
+			case isClamped(w):
 				a.progress("caisson: warning: " + w)
 			case strings.HasPrefix(w, imagePicked):
 				a.progress("caisson: " + w)
 			}
 		}
+		a.warnUnisolated(r.Warnings)
 		if note := noteOf(r, t.hints); note != "" {
 			a.progress("caisson: " + note)
 		}
@@ -126,6 +127,15 @@ func isClamped(warning string) bool { return strings.HasPrefix(warning, "RLIMIT_
 
 // isUnisolated reports whether a warning says that a command ran without isolation.
 func isUnisolated(warning string) bool { return strings.HasPrefix(warning, "isolation none") }
+
+// warnUnisolated prints that warning, if it is among those of a sandbox.
+func (a *app) warnUnisolated(warnings []string) {
+	for _, w := range warnings {
+		if isUnisolated(w) {
+			a.progress("caisson: warning: " + w)
+		}
+	}
+}
 
 // noteOf says why a command ended, where its exit code alone does not.
 func noteOf(r *caissonv1.Result, h hints) string {

@@ -34,7 +34,7 @@ const (
 )
 
 // UnisolatedWarning comes with every result of a sandbox without isolation.
-const UnisolatedWarning = "isolation none: the command ran as a user of the host, with the host's files and network"
+const UnisolatedWarning = "isolation none: commands run as a user of the host, with the host's files and network"
 
 // Isolation returns IsolationNone or IsolationSandbox.
 func (p Profile) Isolation() string {

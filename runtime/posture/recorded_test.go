@@ -190,7 +190,9 @@ func (s *scene) compare() ([]Result, error) {
 		return nil, err
 	}
 	h := host{Surroundings: around}
-	h.joined = map[specs.LinuxNamespaceType]string{specs.NetworkNamespace: s.own["netns"], specs.UserNamespace: s.own["userns"]}
+	if !s.declared.Unisolated {
+		h.joined = joinedOf(s)
+	}
 	h.exists = map[string]bool{}
 	h.nodes = s.own["nodes"]
 	for _, p := range strings.Fields(s.own["exists"]) {
@@ -198,4 +200,8 @@ func (s *scene) compare() ([]Result, error) {
 	}
 	results := compare(want{Declared: s.declared, host: h, live: l})
 	return results, differences(results)
+}
+
+func joinedOf(s *scene) map[specs.LinuxNamespaceType]string {
+	return map[specs.LinuxNamespaceType]string{specs.NetworkNamespace: s.own["netns"], specs.UserNamespace: s.own["userns"]}
 }

@@ -2,12 +2,14 @@ package integration
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -165,9 +167,7 @@ func TestUnisolatedEnds(t *testing.T) {
 		d.Run(t, "run", "-d", "--name", name, "--profile", "host", "--pids", "40", "--", "bash", "-c", "for i in {1..20}; do setsid sleep 47114 & done; echo up; sleep 15")
 		await(t, "the processes of "+name, func() bool { return d.Run(t, "logs", name).Stdout == "up\n" })
 	}
-	if n := len(sleepers(t, "47114")); n != 40 {
-		t.Errorf("%d processes run", n)
-	}
+	await(t, "40 processes", func() bool { return len(sleepers(t, "47114")) == 40 })
 	d.Run(t, "kill", "a", "1")
 	d.Run(t, "stop", "--grace", "1s", "b")
 	d.Run(t, "rm", "a", "b")
@@ -197,6 +197,11 @@ func TestUnisolatedSession(t *testing.T) {
 	need.Tools(t, "bash", "cat")
 	d := harness.StartWith(t, unisolated)
 	dir := workspace(t, worker, worker)
+	other := filepath.Join(t.TempDir(), "other")
+	if err := errors.Join(os.Mkdir(other, 0o755), syscall.Mount("tmpfs", other, "tmpfs", 0, "size=1m")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(other, syscall.MNT_DETACH) }) // it is gone unless the test failed
 	made := d.Run(t, "create", "--profile", "host", "--name", "s", "--workspace", dir, "-e", "A=b", "-l", "x=y")
 	if !strings.Contains(made.Stderr, "caisson: warning: "+unisolatedWarning) {
 		t.Errorf("create says %q", made.Stderr)
@@ -211,8 +216,24 @@ func TestUnisolatedSession(t *testing.T) {
 	if len(added) != 2 || !strings.HasSuffix(strings.Split(added[0], ",size=")[0], "tmpfs caisson rw") || !strings.HasSuffix(strings.Split(added[1], ",size=")[0], "tmpfs caisson rw") {
 		t.Errorf("mounts of the sandbox on the host: %q", added)
 	}
+	if out := d.Run(t, "exec", "s", "--", "cat", "/proc/self/mountinfo").Stdout; !strings.Contains(out, " "+other+" ") {
+		t.Errorf("a file system of the host is not there: %s", out)
+	}
 	if r := d.Run(t, "exec", "s", "--", "bash", "-c", "pwd; echo $A; echo written > file; cat /proc/sys/kernel/hostname"); r.Stdout != dir+"\nb\n"+hostname(t)+"\n" || !strings.Contains(r.Stderr, unisolatedWarning) {
 		t.Errorf("exec: %+v", r)
+	}
+	for line := range strings.Lines(d.Run(t, "exec", "s", "--", "cat", "/proc/self/mountinfo").Stdout) {
+		f := strings.Fields(line)
+		fstype := f[slices.Index(f, "-")+1]
+		own := strings.HasPrefix(f[4], "/proc") || strings.HasPrefix(f[4], "/dev")
+		if !own && !(strings.Contains(f[5], "nosuid") && strings.Contains(f[5], "nodev")) || strings.HasPrefix(fstype, "cgroup") || fstype == "sysfs" || strings.Contains(line, "sandboxes") || strings.Contains(line, "shared:") {
+			t.Errorf("it has the mount %s", line)
+		}
+	}
+	// A file system that is taken off the host is no difference to the declaration, and the
+	// sandbox keeps nobody from removing its directory.
+	if err := errors.Join(syscall.Unmount(other, 0), os.Remove(other)); err != nil {
+		t.Error(err)
 	}
 	number := start(t, d, "s", "bash", "-c", "while [ ! -e end ]; do sleep 0.05; done; echo ended; exit 9")
 	d.Kill(t)
@@ -292,16 +313,19 @@ func TestUnisolatedRefuses(t *testing.T) {
 	}
 	for _, flags := range [][]string{
 		{"--image", "base"}, {"--user", "0"}, {"--network", "none"}, {"--network", "open"}, {"--allow", "a.example"}, {"--deny", "a.example"},
-		{"--publish", "0:8080"}, {"--expose", "8080"}, {"--mount", "type=tmpfs,dst=/x"}, {"--tmpfs", "1M"}, {"--nested"},
+		{"--publish", "0:8080"}, {"--expose", "8080"}, {"--mount", "type=tmpfs,dst=/x"}, {"--tmpfs", "1M"},
 		{"--workspace", dir + ":ro"},
 	} {
 		d.Refused(t, "SBX-119", append(append([]string{"run", "--json", "--profile", "host"}, flags...), "--", "true")...)
 	}
+	d.Refused(t, "SBX-119", "create", "--json", "--profile", "host", "--nested")
+	d.Refused(t, "SBX-119", "policy", "learn", "--json", "--profile", "host", "--", "true")
 	d.Refused(t, "SBX-104", "run", "--json", "--profile", "host", "--workspace", closed, "--", "true")
 	d.Refused(t, "SBX-104", "run", "--json", "--profile", "host", "--workspace", "/etc", "--", "true")
-	d.Refused(t, "SBX-101", "run", "--json", "--profile", "host", "--")
 	d.Run(t, "create", "--profile", "host", "--name", "s")
 	d.Refused(t, "SBX-119", "exec", "--json", "--user", "0", "s", "--", "true")
+	d.Refused(t, "SBX-119", "clean", "--json", "s")
+	d.Refused(t, "SBX-101", "exec", "--json", "--input", "/etc/hostname:/tmp/x", "s", "--", "true")
 	d.Refused(t, "SBX-119", "update", "--json", "s", "--allow", "a.example")
 	d.Refused(t, "SBX-119", "policy", "check", "--json", "--sandbox", "s", "a.example")
 	d.Refused(t, "SBX-119", "policy", "check", "--json", "--profile", "host", "a.example")
@@ -310,6 +334,9 @@ func TestUnisolatedRefuses(t *testing.T) {
 	peer.Run(t, "run", "--", "true")
 	peer.Refused(t, "SBX-805", "run", "--json", "--profile", "host", "--", "true")
 	own := workspace(t, ann, ann)
+	if err := os.Chmod(own, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	d.Configure(t, strings.Replace(unisolated, "[54321]", "[54321], profiles: [host]", 1))
 	d.Run(t, "config", "reload")
 	if out := peer.Run(t, "run", "--profile", "host", "--workspace", own, "--", "sh", "-c", "id -u; pwd").Stdout; out != fmt.Sprintf("%d\n%s\n", worker, own) {
@@ -348,7 +375,7 @@ func TestUnisolatedAtOnce(t *testing.T) {
 	for i := range cap(done) {
 		go func() {
 			r := d.Try("run", "--profile", "host", "--pids", "32", "--", "sh", "-c", fmt.Sprintf("sleep 0.2; echo %d", i))
-			done <- fmt.Sprintf("%d %s%s", r.Code, r.Stdout, strings.ReplaceAll(r.Stderr, "caisson: warning: "+unisolatedWarning+"the command ran as a user of the host, with the host's files and network\n", ""))
+			done <- fmt.Sprintf("%d %s%s", r.Code, r.Stdout, strings.ReplaceAll(r.Stderr, "caisson: warning: "+unisolatedWarning+"commands run as a user of the host, with the host's files and network\n", ""))
 		}()
 	}
 	seen := map[string]bool{}

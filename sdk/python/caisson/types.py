@@ -124,6 +124,7 @@ class Started:
     sandbox_id: str = ""
     sandbox_name: str = ""
     exec: ProcessInfo = ProcessInfo()
+    warnings: List[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

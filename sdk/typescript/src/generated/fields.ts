@@ -670,6 +670,7 @@ export const fields = {
     exec: 'Exec',
     sandbox_id: 'string',
     sandbox_name: 'string',
+    warnings: 'string[]',
   },
   StatsResponse: {
     sandboxes: 'SandboxStats[]',

@@ -1310,6 +1310,8 @@ export interface components {
             exec?: components["schemas"]["Exec"];
             sandbox_id: string;
             sandbox_name: string;
+            /** @description of the sandbox, as in Sandbox */
+            warnings: string[];
         };
         StatsResponse: {
             /** @description oldest first */
