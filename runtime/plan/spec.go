@@ -32,7 +32,10 @@ type Host struct {
 }
 
 // Places are the paths of one sandbox on the host.
-type Places struct{ State, Rootfs, Init, Dev, NetNS, UserNS, Cgroup string }
+type Places struct {
+	Base                                            string // directory of the daemon that holds those of all sandboxes
+	State, Rootfs, Init, Dev, NetNS, UserNS, Cgroup string
+}
 
 // Spec builds the OCI spec of a sandbox with the given block of host ids. [oci.Verify],
 // [oci.VerifyBuild] or [oci.VerifyUnisolated] shares no code with the builder and checks the

@@ -97,20 +97,16 @@ func notEnforced(setting string) error {
 
 // unisolatedSpec is Spec without isolation.
 func (p *Sandbox) unisolatedSpec(c oci.Config, h Host, at Places) (*specs.Spec, []string, error) {
-	point := filepath.Dir(filepath.Dir(at.State)) // of all sandboxes' directories
-	c.Process.Args = []string{filepath.Join(point, initproto.BinaryName)}
-	c.Process.Env = append(c.Process.Env, initproto.SocketEnv+"="+filepath.Join(point, initproto.SocketName))
+	c.Process.Args = []string{filepath.Join(at.Base, initproto.BinaryName)}
+	c.Process.Env = append(c.Process.Env, initproto.SocketEnv+"="+filepath.Join(at.Base, initproto.SocketName))
 	rlimits, warnings := oci.ClampRlimits(oci.UnisolatedRlimits(p.rlimits(), h.Rlimits), h.Rlimits)
 	c.Rlimits = rlimits
-	spec, err := oci.BuildUnisolated(oci.Unisolated{Config: c, InitPoint: point})
+	spec, err := oci.BuildUnisolated(oci.Unisolated{Config: c, InitPoint: at.Base})
 	if err != nil {
 		return nil, nil, err
 	}
 	return spec, warnings, sbxerr.Wrap(sbxerr.Internal, "runtime.spec", oci.VerifyUnisolated(spec))
 }
-
-// InitPoint is where the directory of PID 1 is mounted in a sandbox with the given spec.
-func InitPoint(spec *specs.Spec) string { return filepath.Dir(spec.Process.Args[0]) }
 
 // Of returns d with the bounds of profile p. Without isolation only /dev/shm is a tmpfs, for
 // files that must not outlive the sandbox.
