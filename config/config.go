@@ -48,6 +48,7 @@ type Config struct {
 	Images      Images             `yaml:"images" json:"images"`
 	Registries  Registries         `yaml:"registries" json:"registries"`
 	Profiles    map[string]Profile `yaml:"profiles" json:"profiles" jsonschema:"description=Profiles by name\\, beside the built-in strict\\, compat and debug"`
+	Unisolated  Unisolated         `yaml:"unisolated" json:"unisolated"`
 	Sandboxes   Sandboxes          `yaml:"sandboxes" json:"sandboxes"`
 	Pools       []Pool             `yaml:"pools" json:"pools" jsonschema:"description=Sandboxes that are kept ready"`
 	Warm        int64              `yaml:"warm" json:"warm" jsonschema:"description=Sandboxes that are kept ready\\, at most\\, for what was lately asked for and no pool serves; 0 keeps none"`
@@ -135,6 +136,8 @@ type Profile struct {
 	Mounts    []Mount        `yaml:"mounts" json:"mounts" jsonschema:"description=Mounts of each sandbox\\, as if each request named them; one of the request on the same target replaces it"`
 	Alerts    Alerts         `yaml:"alerts" json:"alerts"`
 	Nested    Nested         `yaml:"nested" json:"nested"`
+	Timeout   Duration       `yaml:"timeout" json:"timeout" jsonschema:"description=Most time of one command\\, and that of one that asks for none; 0 is none"`
+	Isolation string         `yaml:"isolation" json:"isolation" jsonschema:"description=none runs commands as a user of the host\\, with its files and network; the profile must be named in unisolated\\, too. Absent is sandbox,enum=sandbox,enum=none"`
 }
 
 // Mount is a mount of a sandbox.

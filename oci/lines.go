@@ -2,6 +2,7 @@ package oci
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -16,7 +17,7 @@ func MountLines(spec *specs.Spec) []string {
 	}
 	var lines []string
 	if r := spec.Root; r != nil {
-		lines = append(lines, mountLine("/", r.Path, []string{rootMode(r)}, "the image and the sandbox's own /etc, already mounted nosuid,nodev"))
+		lines = append(lines, mountLine("/", r.Path, []string{rootMode(r)}, rootReason(spec)))
 	}
 	for _, m := range spec.Mounts {
 		source := m.Source
@@ -26,6 +27,18 @@ func MountLines(spec *specs.Spec) []string {
 		lines = append(lines, mountLine(m.Destination, source, m.Options, reason(m)))
 	}
 	return lines
+}
+
+func rootReason(s *specs.Spec) string {
+	if isUnisolated(s) {
+		return "the host's own files, without isolation; nosuid,nodev"
+	}
+	return "the image and the sandbox's own /etc, already mounted nosuid,nodev"
+}
+
+// isUnisolated reports whether s is one of BuildUnisolated.
+func isUnisolated(s *specs.Spec) bool {
+	return s.Linux != nil && !slices.ContainsFunc(s.Linux.Namespaces, func(n specs.LinuxNamespace) bool { return n.Type == specs.UserNamespace })
 }
 
 func rootMode(r *specs.Root) string {
@@ -44,7 +57,7 @@ func mountLine(dest, source string, options []string, why string) string {
 }
 
 func reason(m specs.Mount) string {
-	if m.Destination == InitMount {
+	if m.Destination == InitMount || filepath.Base(m.Source) == "init" {
 		return "pid 1 and its socket, a private copy of this sandbox"
 	}
 	i := slices.IndexFunc(baseMounts, func(b baseMount) bool { return b.destination == m.Destination })

@@ -18,7 +18,12 @@ import (
 // alone, and must use nothing of Build or of its tables. It refuses fields that it does
 // not know. So a field of a later OCI specification is an error until it has a rule.
 func Verify(spec *specs.Spec) error {
-	return verify(spec, ruleUser, ruleNoCapabilities, ruleReadOnlyRoot, ruleHome)
+	return verifyImage(spec, ruleUser, ruleNoCapabilities, ruleReadOnlyRoot, ruleHome)
+}
+
+// verifyImage checks the rules of every sandbox that has an image, and further ones.
+func verifyImage(spec *specs.Spec, further ...func(*specs.Spec) error) error {
+	return verify(spec, append([]func(*specs.Spec) error{ruleInit, ruleRoot, ruleNamespaces, ruleIDMap, ruleMounts}, further...)...)
 }
 
 // verify checks the rules of every sandbox and further ones.
@@ -29,8 +34,7 @@ func verify(spec *specs.Spec, further ...func(*specs.Spec) error) error {
 	}
 	var errs []error
 	for _, rule := range append([]func(*specs.Spec) error{
-		ruleFields, ruleProcess, ruleLimits, ruleRoot, ruleNamespaces, ruleIDMap,
-		ruleMounts, rulePaths, ruleSeccomp, ruleCgroup, ruleUnified, ruleDevices, ruleAnnotations,
+		ruleFields, ruleProcess, ruleLimits, rulePropagation, rulePaths, ruleSeccomp, ruleCgroup, ruleUnified, ruleDevices, ruleAnnotations,
 	}, further...) {
 		errs = append(errs, rule(spec))
 	}
@@ -69,12 +73,17 @@ func only(what string, ptr any, names ...string) error {
 	return errors.Join(errs...)
 }
 
+// ruleInit: PID 1 is never a program of the image.
+func ruleInit(s *specs.Spec) error {
+	if p := s.Process; len(p.Args) == 0 || !strings.HasPrefix(p.Args[0], "/run/caisson/") || path.Clean(p.Args[0]) != p.Args[0] {
+		return fmt.Errorf("pid 1 %q is not ours", p.Args)
+	}
+	return nil
+}
+
 func ruleProcess(s *specs.Spec) error {
 	var errs []error
 	p := s.Process
-	if len(p.Args) == 0 || !strings.HasPrefix(p.Args[0], "/run/caisson/") || path.Clean(p.Args[0]) != p.Args[0] {
-		errs = append(errs, fmt.Errorf("pid 1 %q is not ours", p.Args))
-	}
 	for _, dir := range []string{"/proc/", "/sys/", "/dev/"} {
 		if strings.HasPrefix(p.Cwd+"/", dir) {
 			errs = append(errs, fmt.Errorf("working directory %q is below %s", p.Cwd, dir))
@@ -147,9 +156,6 @@ func ruleRoot(s *specs.Spec) error {
 	if !path.IsAbs(s.Root.Path) || path.Clean(s.Root.Path) != s.Root.Path || path.Dir(s.Root.Path) == "/" {
 		errs = append(errs, fmt.Errorf("root %q is not a clean path inside a directory of the sandbox", s.Root.Path))
 	}
-	if s.Linux.RootfsPropagation != "rprivate" {
-		errs = append(errs, fmt.Errorf("propagation of the root is %q", s.Linux.RootfsPropagation))
-	}
 	if !isLabel(s.Hostname) {
 		errs = append(errs, fmt.Errorf("host name %q is no label", s.Hostname))
 	}
@@ -162,6 +168,13 @@ func isLabel(name string) bool {
 		return r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
 	}
 	return name != "" && len(name) <= 63 && !strings.ContainsFunc(name, odd) && strings.Trim(name, "-") == name
+}
+
+func rulePropagation(s *specs.Spec) error {
+	if s.Linux.RootfsPropagation != "rprivate" {
+		return fmt.Errorf("propagation of the root is %q", s.Linux.RootfsPropagation)
+	}
+	return nil
 }
 
 func ruleReadOnlyRoot(s *specs.Spec) error {

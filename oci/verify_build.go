@@ -13,7 +13,7 @@ import (
 // part of that, and its user may be root inside. Root has seven capabilities, and every
 // other user none.
 func VerifyBuild(spec *specs.Spec) error {
-	return verify(spec, ruleBuildUser, ruleBuildCapabilities, ruleWritableRoot, ruleNoHome)
+	return verifyImage(spec, ruleBuildUser, ruleBuildCapabilities, ruleWritableRoot, ruleNoHome)
 }
 
 func ruleBuildUser(s *specs.Spec) error {

@@ -199,6 +199,9 @@ func (m *Manager) planFor(ctx context.Context, r plan.CreateRequest) (*plan.Sand
 			return nil, err
 		}
 	}
+	if p.Profile.Unisolated != nil {
+		return p, m.enterWorkspace(ctx, p)
+	}
 	return p, nil
 }
 

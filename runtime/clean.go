@@ -26,6 +26,9 @@ func (m *Manager) Clean(ctx context.Context, ref string) (Cleaned, error) {
 	if err != nil {
 		return Cleaned{}, err
 	}
+	if s.kept().unisolated() {
+		return Cleaned{}, sbxerr.WithRemedy(sbxerr.Unisolated, "runtime.clean", errors.New("the sandbox has isolation none: /tmp is the host's"), "remove the sandbox, and make another one")
+	}
 	var done Cleaned
 	if done.Processes, err = m.endOthers(ctx, s); err != nil {
 		return done, err

@@ -96,6 +96,9 @@ func (m *Manager) egressNow(ctx context.Context, r record) (*EgressCounters, err
 		c, err := m.countersOf(r)
 		return c, cmp.Or(silent, err)
 	}
+	if isHosts(r.Network) {
+		return nil, nil
+	}
 	return m.unrouted(r.ID)[r.ID], nil
 }
 
@@ -138,7 +141,7 @@ func (m *Manager) networkStats(ctx context.Context, sandboxes []*sandbox) []Netw
 	list := []NetworkStats{}
 	var none []string
 	for _, s := range sandboxes {
-		if r := s.kept(); !counts(r.Network) {
+		if r := s.kept(); !counts(r.Network) && !isHosts(r.Network) {
 			none = append(none, r.ID)
 		}
 	}
@@ -160,7 +163,7 @@ func (m *Manager) networkStats(ctx context.Context, sandboxes []*sandbox) []Netw
 }
 
 // counts reports whether the gateway sees what a sandbox of this mode sends, or is told.
-func counts(mode netns.Mode) bool { return mode != netns.ModeNone }
+func counts(mode netns.Mode) bool { return mode != netns.ModeNone && !isHosts(mode) }
 
 func countersOf(c egress.Counters) *EgressCounters {
 	return &EgressCounters{

@@ -61,7 +61,7 @@ func (m *Manager) make(ctx context.Context, p *plan.Sandbox, prepare func(*recor
 func (m *Manager) runStages(ctx context.Context, s *sandbox) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, createTimeout, errCreateTimeout)
 	defer cancel()
-	for _, st := range m.stages {
+	for _, st := range m.stagesOf(s.plan) {
 		err := s.timed(st.name, func() error { return st.create(ctx, s) })
 		if err = errors.Join(err, failpoint("create/"+st.name)); err != nil {
 			return stageError(ctx, st.name, s, err)

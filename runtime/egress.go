@@ -12,6 +12,7 @@ import (
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime/egress"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/runtime/traffic"
 )
 
@@ -102,6 +103,8 @@ func (m *Manager) installRedirect(ctx context.Context, s *sandbox, redirect netn
 func (m *Manager) adoptEgress(ctx context.Context, s *sandbox) error {
 	r := s.kept()
 	switch r.Network {
+	case plan.HostNetwork:
+		return nil
 	case netns.ModeNone:
 		before := m.unrouted(s.id)[s.id].refused()
 		s.update(func() { s.refused = before })

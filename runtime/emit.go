@@ -54,6 +54,9 @@ func (m *Manager) emit(ctx context.Context, r record, t events.Type, d events.Da
 // event is one about the sandbox of r.
 func (r record) event(t events.Type, d events.Data) events.Event {
 	d.SandboxID, d.Name, d.Session, d.Task, d.Pooled = r.ID, r.Name, r.Session, r.Task, r.Pooled
+	if r.unisolated() {
+		d.Isolation = plan.IsolationNone
+	}
 	return events.Event{Type: t, Scope: events.Scope{Host: r.Pooled || r.OwnerSystem, Owner: r.OwnerUID, Parent: r.Parent}, Data: d}
 }
 

@@ -75,7 +75,7 @@ func (m *Manager) exec(ctx context.Context, ref string, r plan.ExecRequest, deta
 func (m *Manager) defaultsOf(rec record) plan.Defaults {
 	filter, err := seccomp.Lookup(m.profileOf(rec).Seccomp)
 	tmpfs, binds := plan.CreateRequest{Workspace: rec.Workspace, Mounts: rec.Mounts}.Targets()
-	return plan.Defaults{Env: rec.Env, Cwd: rec.Cwd, User: rec.User, Limits: rec.Limits, Tmpfs: tmpfs, Binds: binds, Tracing: err == nil && filter.Allows("ptrace")}
+	return plan.Defaults{Env: rec.Env, Cwd: rec.Cwd, User: rec.User, Limits: rec.Limits, Tmpfs: tmpfs, Binds: binds, Tracing: err == nil && filter.Allows("ptrace")}.Of(m.profileOf(rec))
 }
 
 // userOf resolves a user in the image that a sandbox was made of.

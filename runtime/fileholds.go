@@ -10,7 +10,8 @@ import (
 )
 
 // holds says what the files of s can have together: its image, what it can write into
-// its memory, and what there is on the file systems of its binds. What cannot be
+// its memory, and what there is on the file systems of its binds, or
+// of the host where it has no isolation. What cannot be
 // found out counts as nothing.
 func (m *Manager) holds(s *sandbox) files.Holds {
 	return func(ctx context.Context) int64 {
@@ -18,6 +19,12 @@ func (m *Manager) holds(s *sandbox) files.Holds {
 		total := r.Limits.MemoryBytes
 		if image, err := m.images.Unpacked(ctx, r.ChainID); err == nil {
 			total += image
+		}
+		for _, p := range r.HostMounts {
+			var fs unix.Statfs_t
+			if unix.Statfs(p.Point, &fs) == nil {
+				total += int64(fs.Blocks-fs.Bfree) * fs.Bsize
+			}
 		}
 		for _, point := range plan.BindPoints(r.Workspace, r.Mounts) {
 			var fs unix.Statfs_t

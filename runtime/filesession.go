@@ -47,11 +47,12 @@ func (s *sandbox) ownCommand(args []string) pid1.Command {
 func (m *Manager) fileProcesses(s *sandbox) files.Start {
 	return func(ctx context.Context, args []string, socket *os.File) (files.Started, error) {
 		s.mu.Lock()
-		err := s.acceptsLocked()
+		err, program := s.acceptsLocked(), s.spec.Process.Args[:1]
 		s.mu.Unlock()
 		if err != nil {
 			return files.Started{}, err
 		}
+		args = slices.Concat(program, args[1:]) // it lies elsewhere without isolation
 		cmd := s.ownCommand(args)
 		cmd.Stdin = socket
 		proc, err := s.init.Start(ctx, cmd)

@@ -104,6 +104,9 @@ func (m *Manager) policyFor(ctx context.Context, q PolicyQuery) (netns.Mode, *po
 	if err == nil && mode == netns.ModeBridge {
 		err = errNoPolicy()
 	}
+	if err == nil && isHosts(mode) {
+		err = errHostNetwork()
+	}
 	if err != nil {
 		return "", nil, err
 	}
@@ -127,6 +130,9 @@ func (m *Manager) specFor(ctx context.Context, q PolicyQuery) (netns.Mode, polic
 	profile, profileErr := plan.LookupProfile(m.settings().Profiles, q.Profile)
 	if err := errors.Join(g.CheckProfile(q.Profile), profileErr); err != nil {
 		return "", policy.Spec{}, err
+	}
+	if profile.Unisolated != nil {
+		return plan.HostNetwork, policy.Spec{}, nil
 	}
 	return m.opts.Network.NetworkOf(profile.Network, plan.NetworkRequest{Mode: g.Network(q.Network), Allow: q.Allow, Deny: q.Deny})
 }

@@ -84,7 +84,7 @@ func number(n uint32) string { return strconv.FormatUint(uint64(n), 10) }
 // places are the paths that the spec of a sandbox names.
 func (p paths) places(id, cgroup string) plan.Places {
 	return plan.Places{
-		State: p.sandbox(id), Rootfs: p.rootfs(id), Init: p.init(id), Dev: p.dev(id), NetNS: p.netns(id), UserNS: p.userns(id),
+		Base: p.state, State: p.sandbox(id), Rootfs: p.rootfs(id), Init: p.init(id), Dev: p.dev(id), NetNS: p.netns(id), UserNS: p.userns(id),
 		Cgroup: cgroup,
 	}
 }

@@ -97,6 +97,11 @@ func (m *Manager) comparePosture(ctx context.Context, s *sandbox, how posture.De
 	s.mu.Unlock()
 	var process, network compared
 	var parts sync.WaitGroup
+	if how.Unisolated = r.unisolated(); how.Unisolated {
+		for _, p := range r.HostMounts {
+			how.HostMounts = append(how.HostMounts, posture.Place(p))
+		}
+	}
 	parts.Go(func() { process = compareProcess(ctx, how) })
 	parts.Go(func() { network = m.compareNetwork(r) })
 	limits := compareLimits(group, r.Limits.Cgroup(), m.host)
@@ -135,6 +140,9 @@ func compareLimits(group *cgroups.Group, limits cgroups.Limits, host cgroups.Hos
 }
 
 func (m *Manager) compareNetwork(r record) compared {
+	if isHosts(r.Network) { // compareProcess has seen that the namespace is the host's
+		return compared{checks: []PostureCheck{networkCheck(r.Network, nil, nil)}}
+	}
 	found, err := m.checkNetns(r)
 	errs := []error{err}
 	for _, d := range found {

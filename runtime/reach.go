@@ -46,6 +46,9 @@ func (m *Manager) changeNetwork(rec record, r UpdateRequest) (record, error) {
 	if r.Network == nil && r.Allow == nil && r.Deny == nil {
 		return rec, nil
 	}
+	if isHosts(rec.Network) {
+		return record{}, errHostNetwork()
+	}
 	if rec.Network == netns.ModeNone {
 		return record{}, r.errNoWayOut(rec)
 	}

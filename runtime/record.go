@@ -13,6 +13,7 @@ import (
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/owndir"
+	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/plan"
 )
@@ -80,6 +81,8 @@ type record struct {
 
 	PID      int    `json:"pid"`       // of PID 1, on the host
 	PIDBegan uint64 `json:"pid_began"` // in ticks since the boot
+
+	HostMounts []mount.Place `json:"host_mounts,omitempty"` // without isolation: the root and all below it
 
 	FilterDigest string `json:"filter_digest"` // of the seccomp filters of PID 1, as they were found
 

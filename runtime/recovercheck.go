@@ -11,7 +11,7 @@ import (
 // compared with it, which takes no command.
 func (m *Manager) checkHost(records []record) error {
 	for _, r := range records {
-		if r.ExitedAt.IsZero() && r.Network != netns.ModeNone {
+		if r.ExitedAt.IsZero() && r.Network != netns.ModeNone && !isHosts(r.Network) {
 			return m.stock.Add()
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime/output"
+	"github.com/caisson-run/caisson/runtime/plan"
 )
 
 // exitTimeout is the exit code of a command whose time was over, as of
@@ -84,6 +85,8 @@ func (m *Manager) result(ctx context.Context, s *sandbox, e *execution, end endi
 	if main {
 		r.Stages = append(slices.Clone(rec.Stages), Stage{Name: "exec", Duration: e.took})
 		r.Warnings = append(slices.Clone(rec.Warnings), r.Warnings...)
+	} else if rec.unisolated() {
+		r.Warnings = append([]string{plan.UnisolatedWarning}, r.Warnings...)
 	}
 	return r
 }

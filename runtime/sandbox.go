@@ -335,7 +335,7 @@ func (s *sandbox) info() Info {
 	defer s.mu.Unlock()
 	r := s.record
 	info := Info{
-		ID: r.ID, Name: r.Name, State: s.state, Image: r.Image, Profile: r.Profile, Args: r.MainArgs, CreatedAt: r.CreatedAt,
+		ID: r.ID, Name: r.Name, State: s.state, Image: r.Image, Profile: r.Profile, Isolation: r.isolation(), Args: r.MainArgs, CreatedAt: r.CreatedAt,
 		ExitedAt: r.ExitedAt, Labels: r.Labels, Session: r.Session, Task: r.Task, Workspace: r.Workspace, Mounts: r.Mounts,
 		ExpiresAt: r.Expires.wall(), IdleTimeout: r.IdleTimeout, IdleSince: r.IdleSince.wall(),
 		Network: string(r.Network), OwnerUID: r.OwnerUID, Parent: r.Parent, Execs: s.running, Warnings: r.Warnings,
@@ -361,6 +361,9 @@ func (s *sandbox) info() Info {
 func (s *sandbox) detail(d *Detail) error {
 	s.mu.Lock()
 	spec := s.spec
+	if s.block.Base == 0 {
+		d.HostIDSize = 0
+	}
 	d.HostIDBase, d.Posture = s.block.Base, slices.Clone(s.posture)
 	s.mu.Unlock()
 	var err error

@@ -41,6 +41,9 @@ func (m *Manager) Spec(ctx context.Context, r plan.Request) (*SpecView, error) {
 		SpecJSON: data, CgroupValues: map[string]string{}, Mounts: oci.MountLines(spec), SeccompProfile: p.Seccomp.Name,
 		NetworkRules: p.Network.Describe(),
 	}
+	if isHosts(p.Network) {
+		view.NetworkRules = []string{"the host's own network: nothing is refused, counted or recorded"}
+	}
 	if p.Network == netns.ModeBridge {
 		view.NetworkRules = m.opts.Network.Bridge.Describe(m.blocks.Number(m.blocks.First()))
 	}

@@ -264,6 +264,11 @@ func (m *Manager) group(id string) (*cgroups.Group, error) {
 func (m *Manager) cgroupPath(id string) string { return "/" + m.opts.CgroupParent + "/" + id }
 
 func (m *Manager) createContainer(ctx context.Context, s *sandbox) error {
+	return m.createTask(ctx, s, forEngine)
+}
+
+// createTask makes the container by the spec that adapt makes of the declared one.
+func (m *Manager) createTask(ctx context.Context, s *sandbox, adapt func(*specs.Spec) *specs.Spec) error {
 	refusing := m.refuseUncounted(s.plan)
 	spec, warnings, err := m.buildSpec(refusing, s.block)
 	if err != nil {
@@ -277,7 +282,7 @@ func (m *Manager) createContainer(ctx context.Context, s *sandbox) error {
 	if err := writeRecord(m.paths.spec(s.id), spec); err != nil {
 		return err
 	}
-	pid, err := m.engine.Create(ctx, Container{ID: s.id, Spec: forEngine(spec), Labels: s.plan.Labels(), Group: m.shims.take(s.id)})
+	pid, err := m.engine.Create(ctx, Container{ID: s.id, Spec: adapt(spec), Labels: s.plan.Labels(), Group: m.shims.take(s.id)})
 	if err != nil {
 		return err
 	}
@@ -306,9 +311,16 @@ func forEngine(s *specs.Spec) *specs.Spec {
 	return &out
 }
 
-// tighten makes the group that the OCI runtime made ready for groups of single
-// commands, and sets what the runtime does not. PID 1 has not run anything yet.
-func (m *Manager) tighten(_ context.Context, s *sandbox) error {
+// tighten sets the limits that the OCI runtime does not set. PID 1 has not run anything yet.
+func (m *Manager) tighten(ctx context.Context, s *sandbox) error {
+	if err := m.tightenGroup(ctx, s); err != nil {
+		return err
+	}
+	return s.ids.AsOwner(func() error { return setRlimits(s.process.pid, s.spec.Process.Rlimits) })
+}
+
+// tightenGroup makes the group that the OCI runtime made ready for groups of single commands.
+func (m *Manager) tightenGroup(_ context.Context, s *sandbox) error {
 	group, err := m.group(s.id)
 	if err != nil {
 		return err
@@ -316,10 +328,7 @@ func (m *Manager) tighten(_ context.Context, s *sandbox) error {
 	if err := group.Delegate(s.process.pid); err != nil {
 		return err
 	}
-	if err := group.Tighten(s.plan.Limits.Cgroup()); err != nil {
-		return err
-	}
-	return s.ids.AsOwner(func() error { return setRlimits(s.process.pid, s.spec.Process.Rlimits) })
+	return group.Tighten(s.plan.Limits.Cgroup())
 }
 
 func (m *Manager) removeContainer(ctx context.Context, id string) error {

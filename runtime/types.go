@@ -114,6 +114,7 @@ type Info struct {
 	State     State
 	Image     string
 	Profile   string
+	Isolation string // plan.IsolationSandbox or plan.IsolationNone
 	Args      []string
 	CreatedAt time.Time
 	ExitedAt  time.Time // zero while it runs

@@ -53,7 +53,7 @@ func (e *execEvents) started(info runtime.Info, exec runtime.ExecInfo) {
 
 func startedEvent(info runtime.Info, exec *caissonv1.Exec) *caissonv1.ExecEvent {
 	return &caissonv1.ExecEvent{Kind: &caissonv1.ExecEvent_Started{
-		Started: &caissonv1.Started{SandboxId: info.ID, SandboxName: info.Name, Exec: exec},
+		Started: &caissonv1.Started{SandboxId: info.ID, SandboxName: info.Name, Exec: exec, Warnings: info.Warnings},
 	}}
 }
 

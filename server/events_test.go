@@ -91,7 +91,7 @@ func TestEvents(t *testing.T) {
 		"run": {
 			"SandboxService/Run", `{"spec":{"exec":{"args":["x"]}},"stdin":"aW4="}`, append([]string{`"id":"exec"`}, told...),
 		},
-		"detached":      {"SandboxService/Run", `{"spec":{"exec":{"args":["x"]},"detach":true}}`, []string{`{"started":{"sandbox_id":"id","sandbox_name":""}}`, `{}`}},
+		"detached":      {"SandboxService/Run", `{"spec":{"exec":{"args":["x"]},"detach":true}}`, []string{`{"started":{"sandbox_id":"id","sandbox_name":"","warnings":[]}}`, `{}`}},
 		"detached exec": {"ExecService/Start", `{"ref":"a","exec":{"args":["x"]},"detach":true}`, []string{`"id":"e2"`, `{}`}},
 	} {
 		got := followed(t, f, tt.procedure, tt.body)

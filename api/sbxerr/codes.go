@@ -26,6 +26,7 @@ const (
 	Processes     Code = "SBX-116" // a limit of processes leaves no room for another
 	StatePath     Code = "SBX-117" // sandboxes cannot pass a directory above the daemon's state
 	ExecForgotten Code = "SBX-118" // the command has ended, and its result is no longer kept
+	Unisolated    Code = "SBX-119" // a setting cannot be enforced without isolation
 
 	ImageNotFound Code = "SBX-201" // no such image
 	ImageFormat   Code = "SBX-202" // the archive is not an image in a known form

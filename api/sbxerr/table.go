@@ -29,6 +29,7 @@ var table = []Description{
 	{Processes, "a process limit is reached", ClassPolicy, 429, true, "end processes in the sandbox (caisson kill --all ends a command with all its processes), or create a sandbox with more --pids"},
 	{StatePath, "a directory above the daemon's state is closed to sandboxes", ClassHost, 503, false, "open it (chmod o+x DIR), or use another --state"},
 	{ExecForgotten, "the command has ended, and its result is no longer kept", ClassSandbox, 404, false, "ask before so many later commands have ended, or raise sandboxes.kept_execs"},
+	{Unisolated, "the setting cannot be enforced without isolation", ClassInput, 400, false, "leave it out, or use a profile with isolation, such as strict"},
 
 	{ImageNotFound, "no such image", ClassInput, 404, false, "list images: caisson image ls; get one with caisson image pull, import or from-host"},
 	{ImageFormat, "the archive has no known image format", ClassInput, 400, false, "give an OCI layout (tar or folder), a docker-archive (docker save), a root file system tar, or a folder"},

@@ -59,6 +59,7 @@ func (a *app) createCommand() *cobra.Command {
 						a.progress("caisson: " + w)
 					}
 				}
+				a.warnUnisolated(s.Warnings)
 				if clean {
 					if _, err := client.Clean(cmd.Context(), s.Id); err != nil {
 						return err

@@ -43,7 +43,7 @@ func (a *app) lsCommand() *cobra.Command {
 				}
 				headings := []string{"ID", "NAME", "STATE", "EXIT", "IMAGE", "CREATED", "COMMAND"}
 				if a.wide {
-					headings = append(headings, "TTL", "IDLE", "OWNER", "SESSION", "TASK")
+					headings = append(headings, "TTL", "IDLE", "OWNER", "SESSION", "TASK", "ISOLATION")
 				}
 				return printList(a, r.Sandboxes, sandboxViewOf, headings, a.sandboxRow)
 			})
@@ -77,12 +77,12 @@ func (a *app) sandboxRow(s *caissonv1.Sandbox) []string {
 	command := strings.Join(s.Args, " ")
 	if a.wide {
 		return []string{
-			s.Id, orDash(name), s.State, exit, s.Image, timeCell(s.CreatedAt), shorten(command, commandCell),
-			a.ttlCell(s), a.idleCell(s), decimal(int64(s.OwnerUid)), orDash(s.Session), orDash(s.Task),
+			s.Id, orDash(name), s.State, exit, orDash(s.Image), timeCell(s.CreatedAt), shorten(command, commandCell),
+			a.ttlCell(s), a.idleCell(s), decimal(int64(s.OwnerUid)), orDash(s.Session), orDash(s.Task), orDash(s.Isolation),
 		}
 	}
 	return []string{
-		s.Id[:min(len(s.Id), idCell)], shorten(orDash(name), nameCell), s.State, exit, shorten(s.Image, nameCell), a.ageCell(s.CreatedAt), shorten(command, narrowCell),
+		s.Id[:min(len(s.Id), idCell)], shorten(orDash(name), nameCell), s.State, exit, shorten(orDash(s.Image), nameCell), a.ageCell(s.CreatedAt), shorten(command, narrowCell),
 	}
 }
 

@@ -101,7 +101,7 @@ func golden(t *testing.T, name, got string) {
 func sample() *servertest.Fake {
 	at := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	live := runtime.Info{
-		ID: "aaaaaaaaaaaaaaaaaaaaaaaaaa", Name: "build", State: runtime.StateRunning, Image: "base", Profile: "strict",
+		ID: "aaaaaaaaaaaaaaaaaaaaaaaaaa", Name: "build", State: runtime.StateRunning, Image: "base", Profile: "strict", Isolation: "sandbox",
 		Args: []string{"make", "-j2", "all", "and", "more", "than", "fits", "into", "a", "table"}, CreatedAt: at, PID: 4711,
 		Labels: map[string]string{"team": "x"}, Session: "s", Task: "t",
 		Workspace: &plan.WorkspaceRequest{Dir: "/srv/w", Mode: "ro"},
@@ -113,7 +113,7 @@ func sample() *servertest.Fake {
 		Stages: []runtime.Stage{{Name: "rootfs", Duration: 250 * time.Microsecond}}, Warnings: []string{"nofile clamped to 512"},
 	}
 	ended := runtime.Info{
-		ID: "bbbbbbbbbbbbbbbbbbbbbbbbbb", Name: "bbbbbbbbbbbbbbbbbbbbbbbbbb", State: runtime.StateExited, Image: "base", Profile: "strict",
+		ID: "bbbbbbbbbbbbbbbbbbbbbbbbbb", Name: "bbbbbbbbbbbbbbbbbbbbbbbbbb", State: runtime.StateExited, Image: "base", Profile: "strict", Isolation: "sandbox",
 		Args: []string{"sh", "-c", "echo \x1b[31mred"}, CreatedAt: at, ExitedAt: at.Add(time.Minute), Result: &result,
 	}
 	base := images.Image{Name: "base", Digest: "sha256:0123", SizeBytes: 1_572_864, CreatedAt: at, Source: "embedded"}
@@ -135,7 +135,7 @@ func sample() *servertest.Fake {
 				replaced = live.ID
 			}
 			return runtime.Info{
-				Replaced: replaced, ID: "dddddddddddddddddddddddddd", Name: req.Name, State: runtime.StateRunning, Image: "base", Profile: "strict",
+				Replaced: replaced, ID: "dddddddddddddddddddddddddd", Name: req.Name, State: runtime.StateRunning, Image: "base", Profile: "strict", Isolation: "sandbox",
 				CreatedAt: at, ExpiresAt: at.Add(time.Hour), IdleSince: at, IdleTimeout: time.Minute, Labels: req.Labels, OwnerUID: 1000, Parent: live.ID, Execs: 2,
 			}, nil
 		},

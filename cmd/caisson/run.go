@@ -69,11 +69,13 @@ func (a *app) runDetached(ctx context.Context, when pullFlag, spec *caissonv1.Ru
 		if err != nil {
 			return err
 		}
+		a.warnUnisolated(started.Warnings)
 		if a.output == formatJSON {
 			return a.printJSON(struct {
-				ID   string `json:"sandbox_id"`
-				Name string `json:"name"`
-			}{started.SandboxId, started.SandboxName})
+				ID       string   `json:"sandbox_id"`
+				Name     string   `json:"name"`
+				Warnings []string `json:"warnings,omitempty"`
+			}{started.SandboxId, started.SandboxName, started.Warnings})
 		}
 		return a.printLine("%s", started.SandboxId)
 	})

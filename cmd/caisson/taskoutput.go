@@ -52,6 +52,7 @@ func (a *app) taskOutput(t task) taskOutput {
 				a.progress("caisson: " + w)
 			}
 		}
+		a.warnUnisolated(r.Warnings)
 		if note := noteOf(r, t.hints); note != "" {
 			a.progress("caisson: " + note)
 		}
@@ -123,6 +124,18 @@ const imagePicked = "the image "
 // begin with its name. The others are for programs, which read them in the result: a
 // person who got all output need not know that the daemon kept less.
 func isClamped(warning string) bool { return strings.HasPrefix(warning, "RLIMIT_") }
+
+// isUnisolated reports whether a warning says that a command ran without isolation.
+func isUnisolated(warning string) bool { return strings.HasPrefix(warning, "isolation none") }
+
+// warnUnisolated prints that warning, if it is among those of a sandbox.
+func (a *app) warnUnisolated(warnings []string) {
+	for _, w := range warnings {
+		if isUnisolated(w) {
+			a.progress("caisson: warning: " + w)
+		}
+	}
+}
 
 // noteOf says why a command ended, where its exit code alone does not.
 func noteOf(r *caissonv1.Result, h hints) string {

@@ -19,6 +19,7 @@ type sandboxView struct {
 	State     string            `json:"state"`
 	Image     string            `json:"image"`
 	Profile   string            `json:"profile"`
+	Isolation string            `json:"isolation"`
 	Args      []string          `json:"args"`
 	CreatedAt *time.Time        `json:"created_at"`
 	ExitedAt  *time.Time        `json:"exited_at"`
@@ -72,7 +73,7 @@ func mountViewOf(m *caissonv1.Mount) mountView {
 
 func sandboxViewOf(s *caissonv1.Sandbox) sandboxView {
 	v := sandboxView{
-		ID: s.GetId(), Name: s.GetName(), State: s.GetState(), Image: s.GetImage(), Profile: s.GetProfile(),
+		ID: s.GetId(), Name: s.GetName(), State: s.GetState(), Image: s.GetImage(), Profile: s.GetProfile(), Isolation: s.GetIsolation(),
 		Args: orEmpty(s.GetArgs()), CreatedAt: timeOf(s.GetCreatedAt()), ExitedAt: timeOf(s.GetExitedAt()),
 		PID: s.GetPid(), Labels: orEmptyMap(s.GetLabels()), Session: s.GetSession(), Task: s.GetTask(),
 		Result: resultViewOf(s.GetResult()), ExpiresAt: timeOf(s.GetExpiresAt()), IdleSince: timeOf(s.GetIdleSince()),

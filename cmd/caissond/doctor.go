@@ -49,7 +49,7 @@ func (h hostDoctor) checks(ctx context.Context) ([]runtime.Check, error) {
 		v, err := h.engine.Versions(ctx)
 		return v.Containerd, v.Runc, err
 	}
-	return slices.Concat(doctor.Examine(ctx, patient), h.imageChecks(ctx), h.exportChecks()), nil
+	return slices.Concat(doctor.Examine(ctx, patient), h.imageChecks(ctx), h.exportChecks(), isolationChecks(*h.config())), nil
 }
 
 func (h hostDoctor) capabilities(context.Context) ([]runtime.Capability, error) {
@@ -85,7 +85,7 @@ func patient(c config.Config) doctor.Host {
 // each is the most that one sandbox may have which asks for nothing beside a profile.
 func each(c config.Config) plan.Limits {
 	var most plan.Limits
-	known, _ := profiles(c.Profiles) // which were checked with the configuration
+	known, _ := profiles(c) // which were checked with the configuration
 	for _, p := range known {
 		most.PIDs, most.OpenFiles = max(most.PIDs, p.Limits.PIDs), max(most.OpenFiles, p.Limits.HardOpenFiles())
 	}
@@ -112,7 +112,7 @@ func doctorCommand(f *flags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			checks := doctor.Examine(cmd.Context(), patient(c))
+			checks := slices.Concat(doctor.Examine(cmd.Context(), patient(c)), isolationChecks(c))
 			healthy := doctor.Refusal(checks) == nil
 			if err := printChecks(cmd.OutOrStdout(), checks, healthy, asJSON); err != nil {
 				return err

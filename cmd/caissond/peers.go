@@ -186,7 +186,7 @@ func doorOf(c config.Config) (door, error) {
 // checkNames refuses a configuration that names a profile, user, group or
 // destination that there is not, before anything is made.
 func checkNames(c config.Config) error {
-	known, err := profiles(c.Profiles)
+	known, err := profiles(c)
 	networkErr := checkNetwork(c, known)
 	if err != nil { // the rest asks for limits
 		return errors.Join(err, networkErr)
@@ -198,7 +198,7 @@ func checkNames(c config.Config) error {
 
 // checkPeers refuses peers that a name led to and that there may not be.
 func checkPeers(c config.Config) error {
-	known, err := profiles(c.Profiles)
+	known, err := profiles(c)
 	if err != nil {
 		return err
 	}
@@ -208,7 +208,7 @@ func checkPeers(c config.Config) error {
 
 // listen opens the API's socket to root and the peers, who do not find it yet.
 func (d *daemon) listen(c config.Config) (*apiSocket, net.Listener, error) {
-	known, err := profiles(c.Profiles)
+	known, err := profiles(c)
 	if err != nil {
 		return nil, nil, err
 	}

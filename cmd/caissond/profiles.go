@@ -18,13 +18,17 @@ import (
 
 // profiles adds the operator's profiles to the built-in ones. A built-in name
 // may be given new values. What is wrong is told with the key's name.
-func profiles(configured map[string]config.Profile) (map[string]plan.Profile, error) {
+func profiles(c config.Config) (map[string]plan.Profile, error) {
 	all := plan.BuiltinProfiles()
-	var errs []error
-	for _, name := range slices.Sorted(maps.Keys(configured)) {
-		made, err := profile(configured[name])
+	user, err := hostUser(c.Unisolated)
+	errs := []error{err}
+	for _, name := range slices.Sorted(maps.Keys(c.Profiles)) {
+		made, err := profile(c.Profiles[name])
 		if err != nil {
 			errs = append(errs, fmt.Errorf("profiles.%s: %w", name, err))
+		}
+		if slices.Contains(c.Unisolated.Profiles, name) {
+			made.Unisolated = user
 		}
 		all[name] = made
 	}
@@ -58,7 +62,7 @@ func profile(p config.Profile) (plan.Profile, error) {
 	alerts, alertsErr := alertsOf(p.Alerts)
 	out.Alerts, out.NestedEnter = alerts, p.Nested.Enter
 	mounts, mountsErr := mountsOf(p.Mounts)
-	out.Mounts = mounts
+	out.Mounts, out.Timeout = mounts, time.Duration(p.Timeout)
 	return out, errors.Join(err, alertsErr, mountsErr, out.Validate())
 }
 

@@ -16,12 +16,12 @@ import (
 )
 
 func TestProfiles(t *testing.T) {
-	got, err := profiles(map[string]config.Profile{
+	got, err := profiles(config.Config{Profiles: map[string]config.Profile{
 		"big":   {Memory: "4G", CPUs: "1.5", Tmpfs: "1G", PIDs: 1000, CPUShares: 99, Files: 2048, Image: "tools", Seccomp: "compat", User: "7:7", Env: []string{"A=1"}},
 		"loud":  {Alerts: config.Alerts{Memory: config.Threshold{Above: "90%", For: config.Duration(10 * time.Second)}, Tmpfs: config.Threshold{Above: "80%"}, Refusals: 20}},
 		"empty": {},
 		"debug": {Seccomp: "debug", Memory: "1G"},
-	})
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestProfilesRefused(t *testing.T) {
 		{"alerts in the past", config.Profile{Alerts: config.Alerts{CPU: config.Threshold{Above: "5%", For: -1}}}, sbxerr.DaemonConf, []string{"alerts.cpu.for"}},
 		{"seccomp", config.Profile{Seccomp: "stric"}, sbxerr.SeccompProfile, []string{"profiles.p", `did you mean "strict"?`}},
 	} {
-		_, err := profiles(map[string]config.Profile{"p": tt.p, "good": {}})
+		_, err := profiles(config.Config{Profiles: map[string]config.Profile{"p": tt.p, "good": {}}})
 		if sbxerr.Of(err) != sbxerr.DaemonConf || !errors.Is(err, tt.code) {
 			t.Errorf("%s: %v", tt.name, err)
 			continue
@@ -78,7 +78,7 @@ func TestProfilesRefused(t *testing.T) {
 			}
 		}
 	}
-	_, err := profiles(map[string]config.Profile{"b": {Memory: "x"}, "a": {Memory: "x"}})
+	_, err := profiles(config.Config{Profiles: map[string]config.Profile{"b": {Memory: "x"}, "a": {Memory: "x"}}})
 	if text := err.Error(); strings.Index(text, "profiles.a") > strings.Index(text, "profiles.b") || !strings.Contains(text, "profiles.b") {
 		t.Errorf("order: %v", err)
 	}

@@ -23,7 +23,7 @@ import (
 
 // settingsOf makes of c what a running daemon can change.
 func settingsOf(c config.Config) (runtime.Settings, error) {
-	profiles, err := profiles(c.Profiles)
+	profiles, err := profiles(c)
 	if err != nil {
 		return runtime.Settings{}, err
 	}
@@ -79,6 +79,7 @@ func (d *daemon) reload(ctx context.Context) (runtime.Reloaded, error) {
 	d.manager.Load().Apply(s)
 	d.config.Store(&change.Config)
 	d.log.Info("configuration reloaded", "file", d.file, "changed", change.Changed, "digest", after)
+	d.warnUnisolated(s.Profiles)
 	if len(change.NeedsRestart) > 0 {
 		d.log.Warn("new values need a restart of the daemon", "keys", change.NeedsRestart)
 	}

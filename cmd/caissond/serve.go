@@ -154,6 +154,7 @@ func (d *daemon) start(ctx context.Context, c config.Config) (*runtime.Manager, 
 	if err != nil {
 		return nil, nil, err
 	}
+	d.warnUnisolated(options.Profiles)
 	if err := d.openNetwork(c, &options); err != nil {
 		return nil, nil, err
 	}

@@ -76,7 +76,7 @@ func newTmpfs(options map[string]string, attributes int) (tree, error) {
 }
 
 func mountTmpfs(fs int, options map[string]string, attributes int) (tree, error) {
-	if err := unix.FsconfigSetString(fs, "source", "caisson"); err != nil {
+	if err := unix.FsconfigSetString(fs, "source", sourceName); err != nil {
 		return tree{}, fmt.Errorf("set source: %w", err)
 	}
 	for key, value := range options {

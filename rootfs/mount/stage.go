@@ -10,6 +10,9 @@ import (
 	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
+// sourceName is the source of the daemon's own file systems in the mount table.
+const sourceName = "caisson"
+
 // AttachStage mounts a small tmpfs at dir, which it makes if it is not there:
 // the place in which the daemon puts sandboxes together. A stage that is
 // mounted already stays as it is.
@@ -28,7 +31,7 @@ func AttachStage(dir string) error {
 		return sbxerr.Wrap(sbxerr.Mount, op, err)
 	}
 	const flags = unix.MS_NOSUID | unix.MS_NODEV
-	if err := unix.Mount("caisson", dir, "tmpfs", flags, "mode=0711,size=25%"); err != nil {
+	if err := unix.Mount(sourceName, dir, "tmpfs", flags, "mode=0711,size=25%"); err != nil {
 		return sbxerr.Wrap(sbxerr.Mount, op, fmt.Errorf("mount a tmpfs at %q: %w", dir, err))
 	}
 	if err := unix.Mount("", dir, "", unix.MS_PRIVATE, ""); err != nil {

@@ -21,7 +21,8 @@ type Data struct {
 	Session   string `json:"session,omitempty"`
 	Task      string `json:"task,omitempty"`
 	Profile   string `json:"profile,omitempty"`
-	Pooled    bool   `json:"pooled,omitempty"` // made for a pool
+	Pooled    bool   `json:"pooled,omitempty"`    // made for a pool
+	Isolation string `json:"isolation,omitempty"` // "none": commands run as a user of the host; else empty
 
 	Image        string  `json:"image,omitempty"`
 	ImageDigest  string  `json:"image_digest,omitempty"`

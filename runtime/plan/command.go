@@ -185,18 +185,21 @@ type Defaults struct {
 	Tmpfs   []string // targets of the sandbox's own mounts of this type
 	Binds   []string // likewise, with the workspace's
 	Tracing bool     // the profile allows it
+
+	MaxTimeout time.Duration // the profile's; 0 is none
+	Unisolated bool          // the host's files are those of the sandbox
 }
 
 // Command plans r for a sandbox with these defaults. lookup resolves a user by name in
 // the sandbox's image.
 func (r ExecRequest) Command(base Defaults, lookup func(name string) (User, error)) (*Command, error) {
 	const op = "runtime.plan"
-	if err := r.Check(); err != nil {
+	if err := JoinReasons(r.Check(), base.check(r)); err != nil {
 		return nil, err
 	}
 	e := &Command{
 		Args: r.Args, Env: image.MergeEnv(base.env(r.Limits), r.Env), Cwd: cmp.Or(r.Cwd, base.Cwd), User: base.User,
-		Stdin: r.Stdin, TTY: r.TTY, Limits: r.Limits, OutputLimit: DefaultOutputLimit,
+		Stdin: r.Stdin, TTY: r.TTY, Limits: r.Limits, OutputLimit: DefaultOutputLimit, Timeout: base.MaxTimeout,
 	}
 	Override(&e.Timeout, r.Timeout)
 	Override(&e.OutputLimit, r.OutputLimit)

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/cgroups"
@@ -25,6 +26,10 @@ type Profile struct {
 	// NestedEnter lets a sandbox run commands in the sandboxes that it made, and use their
 	// files. Otherwise it gets their state, result and output.
 	NestedEnter bool
+	// Timeout is the most time of one command, and that of one that asks for none; 0 is none.
+	Timeout time.Duration `json:",omitempty"`
+	// Unisolated runs commands as a user of the host, without isolation. Nil has isolation.
+	Unisolated *HostUser `json:",omitempty"`
 }
 
 // Validate reports every reason why no request could run with p as it is.

@@ -92,6 +92,9 @@ func (pl Planner) Sandbox(r CreateRequest) (*Sandbox, error) {
 	p := &Sandbox{ID: pl.ID, Request: r, links: pl.Links}
 	p.Name = p.ID
 	profileErr := p.planProfile(pl.Profiles, r)
+	if profileErr == nil && p.Profile.Unisolated != nil {
+		return p, JoinReasons(p.planUnisolated(pl, r))
+	}
 	errs := []error{p.planIdentity(r), profileErr, checkEnv(r.Env), p.planLifetime(r), p.planMounts(pl.Workspaces, r), p.planPorts(pl.Network, r), r.Nested.check()}
 	if profileErr == nil { // which has the defaults of these
 		errs = append(errs, p.planNetwork(pl.Network, r), p.planLimits(pl.MaxTmpfs, r), p.planImage(pl, r))
@@ -214,7 +217,7 @@ func (p *Sandbox) Asked() NetworkRequest {
 // Defaults are what commands of the sandbox begin with.
 func (p *Sandbox) Defaults() Defaults {
 	tmpfs, binds := CreateRequest{Workspace: p.Request.Workspace, Mounts: p.MountRequests}.Targets()
-	return Defaults{Env: p.Env, Cwd: p.Cwd, User: p.User, Limits: p.Limits, Tmpfs: tmpfs, Binds: binds, Tracing: p.Seccomp.Allows("ptrace")}
+	return Defaults{Env: p.Env, Cwd: p.Cwd, User: p.User, Limits: p.Limits, Tmpfs: tmpfs, Binds: binds, Tracing: p.Seccomp.Allows("ptrace")}.Of(p.Profile)
 }
 
 // planLifetime checks the times of a sandbox.

@@ -32,10 +32,14 @@ type Host struct {
 }
 
 // Places are the paths of one sandbox on the host.
-type Places struct{ State, Rootfs, Init, Dev, NetNS, UserNS, Cgroup string }
+type Places struct {
+	Base                                            string // directory of the daemon that holds those of all sandboxes
+	State, Rootfs, Init, Dev, NetNS, UserNS, Cgroup string
+}
 
-// Spec builds the OCI spec of a sandbox with the given block of host ids. [oci.Verify]
-// or [oci.VerifyBuild] shares no code with the builder and checks the result. The warnings name clamped limits.
+// Spec builds the OCI spec of a sandbox with the given block of host ids. [oci.Verify],
+// [oci.VerifyBuild] or [oci.VerifyUnisolated] shares no code with the builder and checks the
+// result. The warnings name clamped limits.
 func (p *Sandbox) Spec(h Host, at Places, block idblock.Block) (_ *specs.Spec, warnings []string, err error) {
 	filter, err := p.Seccomp.Spec(p.Filter())
 	if err != nil {
@@ -45,33 +49,29 @@ func (p *Sandbox) Spec(h Host, at Places, block idblock.Block) (_ *specs.Spec, w
 	if err != nil {
 		return nil, nil, err
 	}
-	rlimits, warnings := oci.ClampRlimits(oci.Rlimits(oci.RlimitValues{
-		OpenFiles:    uint64(p.Limits.OpenFiles),
-		OpenFilesMax: uint64(p.Limits.HardOpenFiles()),
-		PIDs:         uint64(p.Limits.PIDs),
-	}), h.Rlimits)
-	spec, err := oci.Build(oci.Config{
+	c := oci.Config{
 		ID:          p.ID,
 		Hostname:    p.Request.Hostname,
-		Build:       p.Request.Build,
 		Process:     pid1Process(p),
 		StateDir:    at.State,
 		RootPath:    at.Rootfs,
 		InitDir:     at.Init,
 		DevDir:      at.Dev,
-		NetNSPath:   at.NetNS,
-		UserNSPath:  at.UserNS,
-		IDMap:       oci.IDMap{HostBase: block.Base, Size: idblock.Size},
 		CgroupsPath: at.Cgroup,
 		Seccomp:     filter,
 		Resources:   resources,
-		Rlimits:     rlimits,
 		OOMScoreAdj: max(oomScoreAdj, h.OOMScore),
 		TmpfsBytes:  p.Limits.TmpfsBytes,
 		ShmBytes:    p.Limits.ShmBytes,
 		TmpfsInodes: TmpfsInodes,
-		Mounts:      p.specMounts(at.State),
-	})
+	}
+	if p.Profile.Unisolated != nil {
+		return p.unisolatedSpec(c, h, at)
+	}
+	c.Rlimits, warnings = oci.ClampRlimits(oci.Rlimits(p.rlimits()), h.Rlimits)
+	c.Build, c.NetNSPath, c.UserNSPath = p.Request.Build, at.NetNS, at.UserNS
+	c.IDMap, c.Mounts = oci.IDMap{HostBase: block.Base, Size: idblock.Size}, p.specMounts(at.State)
+	spec, err := oci.Build(c)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -80,6 +80,10 @@ func (p *Sandbox) Spec(h Host, at Places, block idblock.Block) (_ *specs.Spec, w
 		verify = oci.VerifyBuild
 	}
 	return spec, warnings, sbxerr.Wrap(sbxerr.Internal, "runtime.spec", verify(spec))
+}
+
+func (p *Sandbox) rlimits() oci.RlimitValues {
+	return oci.RlimitValues{OpenFiles: uint64(p.Limits.OpenFiles), OpenFilesMax: uint64(p.Limits.HardOpenFiles()), PIDs: uint64(p.Limits.PIDs)}
 }
 
 // Filter returns the options of the seccomp filter.

@@ -21,7 +21,7 @@ var testBlock = idblock.Block{Base: 1879048192}
 func testPlaces(id string) Places {
 	dir := "/run/caisson/" + id
 	return Places{
-		State: dir, Rootfs: dir + "/rootfs", Init: dir + "/init", Dev: mount.DevDir(dir + "/own"), NetNS: dir + "/netns", UserNS: dir + "/userns",
+		Base: "/run/caisson", State: dir, Rootfs: dir + "/rootfs", Init: dir + "/init", Dev: mount.DevDir(dir + "/own"), NetNS: dir + "/netns", UserNS: dir + "/userns",
 		Cgroup: "/caisson/" + id,
 	}
 }

@@ -38,8 +38,19 @@ type Declared struct {
 	// descriptors, environment, directory, umask and lower resource limits of
 	// its own. All else is compared as for PID 1.
 	Command bool
+	// Unisolated says that the sandbox is in the host's user, network and UTS namespace, and
+	// that its root is HostMounts, and not what is mounted at Root.Path.
+	Unisolated bool
+	HostMounts []Place // the lowest on a point first
 	// Around holds the surroundings to compare with; nil: Check reads them.
 	Around *Surroundings
+}
+
+// Place is a mount of the host that the sandbox has too.
+type Place struct {
+	Device string // major:minor of the file system
+	Root   string // directory of the file system that is mounted
+	Point  string // absolute path in the sandbox
 }
 
 // Result is one comparison.
@@ -85,7 +96,10 @@ func Check(ctx context.Context, d Declared) ([]Result, error) {
 	if err := d.validate(); err != nil {
 		return nil, sbxerr.Wrap(sbxerr.Internal, op, err)
 	}
-	h, err := readHost(d.Spec, d.Around)
+	if d.Unisolated {
+		d.Spec = withHostIDs(d.Spec)
+	}
+	h, err := readHost(d)
 	if err != nil {
 		return nil, sbxerr.Wrap(sbxerr.Posture, op, err)
 	}
@@ -112,8 +126,15 @@ func (d Declared) validate() error {
 	if d.PID <= 0 || d.PIDFD == nil {
 		return errors.New("process and its pidfd are required")
 	}
-	if s := d.Spec; s == nil || s.Process == nil || s.Root == nil || s.Linux == nil {
+	s := d.Spec
+	if s == nil || s.Process == nil || s.Root == nil || s.Linux == nil {
 		return errors.New("specification lacks its process, root or linux part")
+	}
+	if d.Unisolated == (len(d.HostMounts) == 0) {
+		return errors.New("the mounts of the host are for a sandbox without isolation, which has some")
+	}
+	if d.Unisolated && len(s.Linux.UIDMappings)+len(s.Linux.GIDMappings) > 0 {
+		return errors.New("a sandbox without isolation maps ids")
 	}
 	return nil
 }
@@ -138,6 +159,15 @@ func compare(w want) []Result {
 		out = append(out, c(w)...)
 	}
 	return out
+}
+
+// withHostIDs is spec with the map of ids of the host's user namespace (user_namespaces(7)).
+func withHostIDs(spec *specs.Spec) *specs.Spec {
+	out, linux := *spec, *spec.Linux
+	all := []specs.LinuxIDMapping{{Size: 1<<32 - 1}}
+	linux.UIDMappings, linux.GIDMappings = all, all
+	out.Linux = &linux
+	return &out
 }
 
 // differences joins the results that are not as declared, nil if all are.

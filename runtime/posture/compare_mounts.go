@@ -100,11 +100,11 @@ func wantedMounts(w want) map[string]wantPoint {
 	add := func(point string, m wantMount) {
 		out[point] = wantPoint{mounts: append(out[point].mounts, m)}
 	}
-	rootFlags := []string{"ro", "nosuid", "nodev"}
-	if !w.Spec.Root.Readonly {
-		rootFlags = rootFlags[1:]
+	if w.Unisolated {
+		addHost(w, out)
+	} else {
+		add("/", wantMount{flags: rootFlags(w), from: hostSource(w, w.Spec.Root.Path)})
 	}
-	add("/", wantMount{flags: rootFlags, from: hostSource(w, w.Spec.Root.Path)})
 	for _, m := range w.Spec.Mounts {
 		add(m.Destination, declaredMount(w, m))
 	}
@@ -122,6 +122,22 @@ func wantedMounts(w want) map[string]wantPoint {
 		}
 	}
 	return out
+}
+
+func rootFlags(w want) []string {
+	if w.Spec.Root.Readonly {
+		return []string{"ro", "nosuid", "nodev"}
+	}
+	return []string{"nosuid", "nodev"}
+}
+
+// addHost adds the mounts of the host that are the root and lie below it. One goes when its
+// mount point is removed on the host (mount_namespaces(7)).
+func addHost(w want, to map[string]wantPoint) {
+	for _, p := range w.HostMounts {
+		m := wantMount{flags: []string{"nosuid", "nodev"}, from: &source{p.Device, p.Root}}
+		to[p.Point] = wantPoint{mounts: append(to[p.Point].mounts, m), optional: p.Point != "/"}
+	}
 }
 
 // hostSource is where a path of the host lies; a path of no mount gives a
@@ -187,6 +203,9 @@ func declaredSuper(m specs.Mount, l *specs.Linux) []string {
 	}
 	var out []string
 	for key, value := range values {
+		if m.Type == "tmpfs" && value == "0" { // the host's root
+			continue
+		}
 		out = append(out, key+"="+value)
 	}
 	slices.Sort(out)

@@ -58,14 +58,17 @@ func readSurroundings() (*Surroundings, error) {
 	return s, nil
 }
 
-func readHost(spec *specs.Spec, around *Surroundings) (h host, err error) {
-	if h.Surroundings = around; around == nil {
+func readHost(d Declared) (h host, err error) {
+	spec := d.Spec
+	if h.Surroundings = d.Around; h.Surroundings == nil {
 		if h.Surroundings, err = ReadSurroundings(); err != nil {
 			return host{}, err
 		}
 	}
-	if h.joined, err = joined(spec); err != nil {
-		return host{}, err
+	if !d.Unisolated {
+		if h.joined, err = joined(spec); err != nil {
+			return host{}, err
+		}
 	}
 	h.exists = existing(spec)
 	if h.nodes, err = devNodes(devDir(spec)); err != nil {

@@ -119,7 +119,7 @@ func recordSandbox(t *testing.T, s *sandbox) {
 	must(t, dir.close())
 	process.notes.save(t, "live.txt")
 
-	h, err := readHost(s.spec, nil)
+	h, err := readHost(Declared{Spec: s.spec})
 	must(t, err)
 	own, err := os.OpenFile("/proc/thread-self", os.O_RDONLY, 0)
 	must(t, err)
@@ -190,7 +190,9 @@ func (s *scene) compare() ([]Result, error) {
 		return nil, err
 	}
 	h := host{Surroundings: around}
-	h.joined = map[specs.LinuxNamespaceType]string{specs.NetworkNamespace: s.own["netns"], specs.UserNamespace: s.own["userns"]}
+	if !s.declared.Unisolated {
+		h.joined = joinedOf(s)
+	}
 	h.exists = map[string]bool{}
 	h.nodes = s.own["nodes"]
 	for _, p := range strings.Fields(s.own["exists"]) {
@@ -198,4 +200,8 @@ func (s *scene) compare() ([]Result, error) {
 	}
 	results := compare(want{Declared: s.declared, host: h, live: l})
 	return results, differences(results)
+}
+
+func joinedOf(s *scene) map[specs.LinuxNamespaceType]string {
+	return map[specs.LinuxNamespaceType]string{specs.NetworkNamespace: s.own["netns"], specs.UserNamespace: s.own["userns"]}
 }

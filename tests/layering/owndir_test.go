@@ -30,6 +30,7 @@ var mayByPath = map[string]string{
 	"cmd/caissond/listen.go":                "the socket is wherever the operator wants it",
 	"cmd/caissond/serve.go":                 "the socket is wherever the operator wants it",
 	"rootfs/mount/attach.go":                "it unmounts its working directory, which is a descriptor's",
+	"rootfs/mount/hosttree.go":              "it takes mounts off in a namespace of its own, and the old root off in the sandbox's",
 	"runtime/ctrd/shimcall/serve.go":        "containerd's shim program, in the bundle that containerd made",
 	"runtime/ctrd/shimcall/failpoint_on.go": "only in builds for tests",
 	"server/servertest":                     "only for tests",

@@ -191,7 +191,8 @@ type EventData struct {
 	Session            string                 `protobuf:"bytes,6,opt,name=session,proto3" json:"session,omitempty"`
 	Task               string                 `protobuf:"bytes,7,opt,name=task,proto3" json:"task,omitempty"`
 	Profile            string                 `protobuf:"bytes,8,opt,name=profile,proto3" json:"profile,omitempty"`
-	Pooled             bool                   `protobuf:"varint,9,opt,name=pooled,proto3" json:"pooled,omitempty"` // made for a pool
+	Pooled             bool                   `protobuf:"varint,9,opt,name=pooled,proto3" json:"pooled,omitempty"`       // made for a pool
+	Isolation          string                 `protobuf:"bytes,65,opt,name=isolation,proto3" json:"isolation,omitempty"` // "none" of a sandbox whose commands run as a user of the host; else empty
 	Image              string                 `protobuf:"bytes,10,opt,name=image,proto3" json:"image,omitempty"`
 	ImageDigest        string                 `protobuf:"bytes,11,opt,name=image_digest,json=imageDigest,proto3" json:"image_digest,omitempty"`
 	Network            string                 `protobuf:"bytes,12,opt,name=network,proto3" json:"network,omitempty"`                               // mode
@@ -338,6 +339,13 @@ func (x *EventData) GetPooled() bool {
 		return x.Pooled
 	}
 	return false
+}
+
+func (x *EventData) GetIsolation() string {
+	if x != nil {
+		return x.Isolation
+	}
+	return ""
 }
 
 func (x *EventData) GetImage() string {
@@ -897,7 +905,7 @@ const file_caisson_v1_event_proto_rawDesc = "" +
 	"\x04type\x18\x04 \x01(\tR\x04type\x12.\n" +
 	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x18\n" +
 	"\asubject\x18\x06 \x01(\tR\asubject\x12)\n" +
-	"\x04data\x18\a \x01(\v2\x15.caisson.v1.EventDataR\x04data\"\x97\r\n" +
+	"\x04data\x18\a \x01(\v2\x15.caisson.v1.EventDataR\x04data\"\xb5\r\n" +
 	"\tEventData\x12\x16\n" +
 	"\x06caller\x18\x01 \x01(\tR\x06caller\x12\x1d\n" +
 	"\n" +
@@ -909,7 +917,8 @@ const file_caisson_v1_event_proto_rawDesc = "" +
 	"\asession\x18\x06 \x01(\tR\asession\x12\x12\n" +
 	"\x04task\x18\a \x01(\tR\x04task\x12\x18\n" +
 	"\aprofile\x18\b \x01(\tR\aprofile\x12\x16\n" +
-	"\x06pooled\x18\t \x01(\bR\x06pooled\x12\x14\n" +
+	"\x06pooled\x18\t \x01(\bR\x06pooled\x12\x1c\n" +
+	"\tisolation\x18A \x01(\tR\tisolation\x12\x14\n" +
 	"\x05image\x18\n" +
 	" \x01(\tR\x05image\x12!\n" +
 	"\fimage_digest\x18\v \x01(\tR\vimageDigest\x12\x18\n" +

@@ -951,7 +951,8 @@ type Started struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	SandboxId     string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
 	SandboxName   string                 `protobuf:"bytes,2,opt,name=sandbox_name,json=sandboxName,proto3" json:"sandbox_name,omitempty"`
-	Exec          *Exec                  `protobuf:"bytes,3,opt,name=exec,proto3" json:"exec,omitempty"` // absent after Run with detach
+	Exec          *Exec                  `protobuf:"bytes,3,opt,name=exec,proto3" json:"exec,omitempty"`         // absent after Run with detach
+	Warnings      []string               `protobuf:"bytes,4,rep,name=warnings,proto3" json:"warnings,omitempty"` // of the sandbox, as in Sandbox
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1003,6 +1004,13 @@ func (x *Started) GetSandboxName() string {
 func (x *Started) GetExec() *Exec {
 	if x != nil {
 		return x.Exec
+	}
+	return nil
+}
+
+func (x *Started) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
 	}
 	return nil
 }
@@ -2256,12 +2264,13 @@ const file_caisson_v1_exec_proto_rawDesc = "" +
 	"\x06stdout\x18\x02 \x01(\v2\x12.caisson.v1.OutputH\x00R\x06stdout\x12,\n" +
 	"\x06stderr\x18\x03 \x01(\v2\x12.caisson.v1.OutputH\x00R\x06stderr\x12(\n" +
 	"\x04exit\x18\x04 \x01(\v2\x12.caisson.v1.ResultH\x00R\x04exitB\x06\n" +
-	"\x04kind\"q\n" +
+	"\x04kind\"\x8d\x01\n" +
 	"\aStarted\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12!\n" +
 	"\fsandbox_name\x18\x02 \x01(\tR\vsandboxName\x12$\n" +
-	"\x04exec\x18\x03 \x01(\v2\x10.caisson.v1.ExecR\x04exec\"p\n" +
+	"\x04exec\x18\x03 \x01(\v2\x10.caisson.v1.ExecR\x04exec\x12\x1a\n" +
+	"\bwarnings\x18\x04 \x03(\tR\bwarnings\"p\n" +
 	"\x06Output\x12\x16\n" +
 	"\x06offset\x18\x01 \x01(\x03R\x06offset\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\x12\x18\n" +

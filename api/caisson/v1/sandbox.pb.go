@@ -1304,6 +1304,7 @@ type Sandbox struct {
 	Warnings      []string               `protobuf:"bytes,24,rep,name=warnings,proto3" json:"warnings,omitempty"`       // limits that were lowered, and choices made for the caller
 	Replaced      string                 `protobuf:"bytes,25,opt,name=replaced,proto3" json:"replaced,omitempty"`       // of Create alone: ID of the sandbox of that name that this one replaces
 	Mounts        []*Mount               `protobuf:"bytes,26,rep,name=mounts,proto3" json:"mounts,omitempty"`           // beside the workspace
+	Isolation     string                 `protobuf:"bytes,27,opt,name=isolation,proto3" json:"isolation,omitempty"`     // "sandbox", or "none": its commands run as a user of the host, with its files and network
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1518,6 +1519,13 @@ func (x *Sandbox) GetMounts() []*Mount {
 		return x.Mounts
 	}
 	return nil
+}
+
+func (x *Sandbox) GetIsolation() string {
+	if x != nil {
+		return x.Isolation
+	}
+	return ""
 }
 
 // Port leads from an address of the host to a port inside of a sandbox.
@@ -3204,7 +3212,7 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12/\n" +
 	"\x05grace\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"\x1f\n" +
 	"\vWaitRequest\x12\x10\n" +
-	"\x03ref\x18\x01 \x01(\tR\x03ref\"\xce\a\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\"\xec\a\n" +
 	"\aSandbox\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -3235,7 +3243,8 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\aexposed\x18\x17 \x03(\rR\aexposed\x12\x1a\n" +
 	"\bwarnings\x18\x18 \x03(\tR\bwarnings\x12\x1a\n" +
 	"\breplaced\x18\x19 \x01(\tR\breplaced\x12)\n" +
-	"\x06mounts\x18\x1a \x03(\v2\x11.caisson.v1.MountR\x06mounts\x1a9\n" +
+	"\x06mounts\x18\x1a \x03(\v2\x11.caisson.v1.MountR\x06mounts\x12\x1c\n" +
+	"\tisolation\x18\x1b \x01(\tR\tisolation\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"Q\n" +

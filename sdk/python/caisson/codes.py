@@ -143,6 +143,12 @@ class ExecForgotten(CaissonError):
     code = "SBX-118"
 
 
+class Unisolated(CaissonError):
+    """SBX-119: the setting cannot be enforced without isolation."""
+
+    code = "SBX-119"
+
+
 class ImageNotFound(CaissonError):
     """SBX-201: no such image."""
 

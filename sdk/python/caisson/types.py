@@ -124,6 +124,7 @@ class Started:
     sandbox_id: str = ""
     sandbox_name: str = ""
     exec: ProcessInfo = ProcessInfo()
+    warnings: List[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -220,6 +221,8 @@ class SandboxInfo:
     network: str = ""
     ports: List[Port] = field(default_factory=list)
     exposed: List[int] = field(default_factory=list)
+    isolation: str = ""
+    """"sandbox", or "none": its commands run as a user of the host, with its files and network."""
     replaced: str = ""
     """Of create alone: the ID of the sandbox of that name that this one replaces."""
 

@@ -70,6 +70,9 @@ export class StatePathError extends CaissonError {}
 /** SBX-118: the command has ended, and its result is no longer kept. */
 export class ExecForgottenError extends CaissonError {}
 
+/** SBX-119: the setting cannot be enforced without isolation. */
+export class UnisolatedError extends CaissonError {}
+
 /** SBX-201: no such image. */
 export class ImageNotFoundError extends CaissonError {}
 
@@ -326,6 +329,7 @@ export const byCode: Readonly<Record<string, typeof CaissonError>> = {
   'SBX-116': ProcessesError,
   'SBX-117': StatePathError,
   'SBX-118': ExecForgottenError,
+  'SBX-119': UnisolatedError,
   'SBX-201': ImageNotFoundError,
   'SBX-202': ImageFormatError,
   'SBX-203': ImageContentError,

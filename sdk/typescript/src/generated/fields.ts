@@ -136,6 +136,7 @@ export const fields = {
     image: 'string',
     image_digest: 'string',
     inputs: 'EventInput[]',
+    isolation: 'string',
     keys: 'string[]',
     kind: 'string',
     limit: 'string',
@@ -572,6 +573,7 @@ export const fields = {
     idle_since: 'Timestamp',
     idle_timeout: 'Duration',
     image: 'string',
+    isolation: 'string',
     labels: 'string{}',
     mounts: 'Mount[]',
     name: 'string',
@@ -685,6 +687,7 @@ export const fields = {
     exec: 'Exec',
     sandbox_id: 'string',
     sandbox_name: 'string',
+    warnings: 'string[]',
   },
   StatsResponse: {
     sandboxes: 'SandboxStats[]',

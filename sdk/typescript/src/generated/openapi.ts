@@ -270,6 +270,8 @@ export interface components {
             image_digest?: string;
             /** @description input files of a command */
             inputs?: components["schemas"]["EventInput"][];
+            /** @description "none" of a sandbox whose commands run as a user of the host; else empty */
+            isolation?: string;
             /** @description of the configuration, whose values changed */
             keys?: string[];
             /** @description of an attempt to connect, as in TrafficResponse */
@@ -1108,6 +1110,8 @@ export interface components {
              */
             idle_timeout?: Duration;
             image: string;
+            /** @description "sandbox", or "none": its commands run as a user of the host, with its files and network */
+            isolation: string;
             labels: {
                 [key: string]: string;
             };
@@ -1334,6 +1338,8 @@ export interface components {
             exec?: components["schemas"]["Exec"];
             sandbox_id: string;
             sandbox_name: string;
+            /** @description of the sandbox, as in Sandbox */
+            warnings: string[];
         };
         StatsResponse: {
             /** @description oldest first */
