@@ -22,7 +22,8 @@ func (f *fixture) next(t testing.TB) *fixture {
 	t.Helper()
 	n := &fixture{dir: f.dir, images: f.images, engine: f.engine}
 	n.Manager = &Manager{
-		engine: f.engine, images: f.images, log: f.log, paths: f.paths, blocks: f.blocks, host: f.host, opts: f.opts,
+		volumes: f.volumes,
+		engine:  f.engine, images: f.images, log: f.log, paths: f.paths, blocks: f.blocks, host: f.host, opts: f.opts,
 		sandboxes: map[string]*sandbox{}, userns: map[idblock.Block]*mount.UserNS{}, lastUse: time.Now(),
 		boot: f.boot, making: newGate(0, 0), owners: f.owners, shims: newShims(1),
 	}
