@@ -49,7 +49,7 @@ func newFixture(t testing.TB) *fixture {
 	f := &fixture{dir: t.TempDir(), images: &fakeImages{images: []images.Stored{baseImage(t)}}}
 	p := paths{root: filepath.Join(f.dir, "root"), state: filepath.Join(f.dir, "state")}
 	unified := filepath.Join(f.dir, "cgroup")
-	for _, dir := range []string{p.sandboxes(), p.outputs(), p.spool(), p.uses(), filepath.Join(unified, "caisson-test")} {
+	for _, dir := range []string{p.sandboxes(), p.outputs(), p.spool(), p.uses(), p.volumes(), filepath.Join(unified, "caisson-test")} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +66,7 @@ func newFixture(t testing.TB) *fixture {
 			StopGrace: time.Hour, AttachGrace: time.Hour, KeptExecs: 10, KeptOutput: 1 << 20,
 		},
 		sandboxes: map[string]*sandbox{}, userns: map[idblock.Block]*mount.UserNS{}, lastUse: time.Now(),
-		boot: "boot", making: newGate(0, 0), owners: mount.NewUserNSCache(1), shims: newShims(1), imports: newImports(), volumes: volumes.New(t.TempDir()),
+		boot: "boot", making: newGate(0, 0), owners: mount.NewUserNSCache(1), shims: newShims(1), imports: newImports(), volumes: volumes.New(p.volumes()),
 	}
 	f.leaving, f.handOver = context.WithCancel(context.Background())
 	f.hasBase.Store(true)

@@ -232,9 +232,7 @@ func TestPlanDefaults(t *testing.T) {
 	if p.Image.Name != "base" || p.exec.Cwd != "/" || !reflect.DeepEqual(p.User, User{UID: 1000, GID: 1000}) || len(p.Mounts) > 0 {
 		t.Errorf("image %q, cwd %q, user %+v", p.Image.Name, p.exec.Cwd, p.User)
 	}
-	limits := DefaultLimits()
-	limits.ShmBytes = limits.TmpfsBytes
-	if p.Limits != limits || p.exec.OutputLimit != 10<<20 || p.exec.Timeout != 0 {
+	if p.Limits != DefaultLimits() || p.exec.OutputLimit != 10<<20 || p.exec.Timeout != 0 {
 		t.Errorf("limits %+v, output %d, timeout %s", p.Limits, p.exec.OutputLimit, p.exec.Timeout)
 	}
 	if want := append(told(p), "PATH="+DefaultPath, "HOME=/home/caisson", "USER=caisson", "HOSTNAME="+p.ID); !slices.Equal(p.exec.Env, want) {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/caisson-run/caisson/tests/harness"
@@ -183,5 +184,46 @@ func TestVolumeIsRemovedWhole(t *testing.T) {
 	}
 	if _, err := os.Stat("/etc/passwd"); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestVolumeIsNeverTakenAway: while a volume is removed again and again, each sandbox that
+// mounts it keeps what it wrote as long as it lives.
+func TestVolumeIsNeverTakenAway(t *testing.T) {
+	t.Parallel()
+	d := harness.StartWith(t, "pools: [{size: 2}]\n")
+	var runs sync.WaitGroup
+	over := make(chan struct{})
+	for i := range 2 {
+		runs.Go(func() {
+			for n := range 15 {
+				mark := fmt.Sprintf("%d-%d", i, n)
+				r := d.Try("run", "--mount", "type=volume,src=v,dst=/v", "--", "sh", "-c", "echo $0 > /v/$0; sleep 0.05; cat /v/$0", mark)
+				if r.Code != 0 || r.Stdout != mark+"\n" {
+					t.Errorf("%s: code %d, %q%s", mark, r.Code, r.Stdout, r.Stderr)
+				}
+			}
+		})
+	}
+	go func() { runs.Wait(); close(over) }()
+	removed := 0
+	for done := false; !done; {
+		select {
+		case <-over:
+			done = true
+		default:
+		}
+		switch r := d.Try("volume", "rm", "--json", "v"); {
+		case r.Code == 0:
+			removed++
+		case !strings.Contains(r.Stdout, "SBX-231") && !strings.Contains(r.Stdout, "SBX-232"):
+			t.Errorf("rm: %s", r.Stdout)
+		}
+	}
+	if removed == 0 {
+		t.Error("it was never removed: nothing is shown")
+	}
+	if left, err := os.ReadDir(filepath.Join(d.Root, "volumes")); err != nil || len(left) != 0 {
+		t.Errorf("left %v, %v", left, err)
 	}
 }
