@@ -3,6 +3,7 @@ package codex
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -21,42 +22,104 @@ type chunk struct {
 }
 
 // events are those of a process. They are numbered from 1 without a hole, and Codex gets
-// each. The last are kept.
+// each. The last are kept: all that it may not have read before its connection broke.
 type events struct {
-	id     string
-	notify func(method string, params any)
+	ctx     context.Context //nolint:containedctx // the life of the process
+	id      string
+	current func() *conn
 
-	mu       sync.Mutex
-	last     int64
-	kept     []chunk
-	size     int   // of kept, in bytes
-	lost     int64 // the last number that is kept no more
-	exitCode *int32
-	closed   bool
-	changed  chan struct{} // closed with the next event
+	mu        sync.Mutex
+	conn      *conn // has all since confirmed; nil until Codex has read what it missed
+	confirmed int64 // the last number that Codex has
+	pending   int   // of kept, in bytes, that it may not have
+	last      int64
+	kept      []chunk
+	size      int   // of kept, in bytes
+	lost      int64 // the last number that is kept no more
+	exitCode  *int32
+	closed    bool
+	changed   chan struct{} // closed with the next event
 }
 
-func newEvents(id string, notify func(string, any)) *events {
-	return &events{id: id, notify: notify, changed: make(chan struct{})}
+func newEvents(ctx context.Context, id string, current func() *conn) *events {
+	return &events{ctx: ctx, id: id, current: current, conn: current(), changed: make(chan struct{})}
 }
 
 // next counts and tells an event. mu is held.
 func (e *events) next(method string, params map[string]any) {
 	e.last++
 	params["processId"], params["seq"] = e.id, e.last
-	e.notify(method, params)
+	if c := e.current(); c != nil {
+		_ = c.send(notification{method, params}) // else Codex reads it when it is back
+	}
+	e.wake()
+}
+
+// wake is for those that wait for a change. mu is held.
+func (e *events) wake() {
 	close(e.changed)
 	e.changed = make(chan struct{})
+}
+
+// detach is for a connection that was lost, with some of what was sent.
+func (e *events) detach() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.conn = nil
+	e.wake()
+}
+
+// attach is for a new connection. Where Codex may have missed something, it has to read first.
+func (e *events) attach(c *conn) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.confirmed == e.last {
+		e.conn = c
+		e.wake()
+	}
+}
+
+// confirm notes that Codex has all events up to a number. mu is held.
+func (e *events) confirm(seq int64) {
+	e.confirmed, e.pending = max(e.confirmed, seq), 0
+	for _, c := range slices.Backward(e.kept) {
+		if c.Seq <= e.confirmed {
+			break
+		}
+		e.pending += len(c.Chunk)
+	}
+	e.wake()
+}
+
+// flow waits until Codex has confirmed so much that no event is lost where the next ones
+// are kept. mu is held.
+func (e *events) flow() {
+	for e.pending > maxKept/2 && e.ctx.Err() == nil {
+		c, seq, changed := e.conn, e.last, e.changed
+		e.mu.Unlock()
+		confirmed := c != nil && c.confirm() == nil
+		if !confirmed {
+			select {
+			case <-changed:
+			case <-e.ctx.Done():
+			}
+		}
+		e.mu.Lock()
+		if confirmed && c == e.conn {
+			e.confirm(seq)
+		}
+	}
 }
 
 func (e *events) output(stream string, p []byte) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for len(p) > 0 {
+		e.flow()
 		part := append([]byte(nil), p[:min(len(p), maxChunk)]...)
 		p = p[len(part):]
 		e.next("process/output", map[string]any{"stream": stream, "chunk": part})
-		e.kept, e.size = append(e.kept, chunk{e.last, stream, part}), e.size+len(part)
+		e.kept, e.size, e.pending = append(e.kept, chunk{e.last, stream, part}), e.size+len(part), e.pending+len(part)
 		for e.size > maxKept {
 			e.lost, e.size = e.kept[0].Seq, e.size-len(e.kept[0].Chunk)
 			e.kept = e.kept[1:]
@@ -103,6 +166,8 @@ type readResult struct {
 	Closed        bool    `json:"closed"`
 	Failure       *string `json:"failure"`
 	SandboxDenied bool    `json:"sandboxDenied"`
+
+	sent func(*conn) // is called when it was sent
 }
 
 // read returns what came after a number: at most limit bytes, but one event at least.
@@ -129,7 +194,10 @@ func (e *events) read(ctx context.Context, after int64, limit int, wait time.Dur
 
 // after is what came after a number. mu is held.
 func (e *events) after(after int64, limit int) (readResult, error) {
-	r := readResult{Chunks: []chunk{}, NextSeq: e.last + 1, Exited: e.exitCode != nil, ExitCode: e.exitCode, Closed: e.closed}
+	r := readResult{
+		Chunks: []chunk{}, NextSeq: e.last + 1, Exited: e.exitCode != nil, ExitCode: e.exitCode, Closed: e.closed,
+		sent: func(c *conn) { e.caughtUp(c, after) },
+	}
 	if after < e.lost {
 		return r, refuse(codeRequest, "the output of %s up to number %d is no longer kept", e.id, e.lost)
 	}
@@ -138,12 +206,22 @@ func (e *events) after(after int64, limit int) (readResult, error) {
 		case c.Seq <= after:
 			continue
 		case len(r.Chunks) > 0 && len(c.Chunk) > limit:
-			r.NextSeq = c.Seq
+			r.NextSeq, r.sent = c.Seq, func(*conn) {}
 			return r, nil
 		}
 		r.Chunks, limit = append(r.Chunks, c), limit-len(c.Chunk)
 	}
 	return r, nil
+}
+
+// caughtUp is for a Codex that had the events up to a number, and was sent the others.
+func (e *events) caughtUp(c *conn, after int64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.current() == c {
+		e.conn = c
+		e.confirm(min(after, e.last))
+	}
 }
 
 // stream is one of the streams of a process, as a writer.
