@@ -93,7 +93,22 @@ func (p *codexProcess) take(e codexEvent) {
 // codexServe starts an executor in a directory of its own, and shakes hands.
 func codexServe(t *testing.T, d *harness.Daemon) *codexWire {
 	t.Helper()
-	w := &codexWire{t: t, dir: readableDir(t), processes: map[string]*codexProcess{}}
+	w := newCodexWire(t)
+	w.begin(d)
+	w.shakeHands()
+	return w
+}
+
+// newCodexWire is in a directory of its own.
+func newCodexWire(t *testing.T) *codexWire {
+	t.Helper()
+	return &codexWire{t: t, dir: readableDir(t), processes: map[string]*codexProcess{}}
+}
+
+// begin starts an executor that serves standard input and output.
+func (w *codexWire) begin(d *harness.Daemon) {
+	t := w.t
+	t.Helper()
 	w.cmd = d.Command(context.WithoutCancel(t.Context()), "plug", "codex", "--serve")
 	w.cmd.Dir = w.dir
 	in, err := w.cmd.StdinPipe()
@@ -114,8 +129,6 @@ func codexServe(t *testing.T, d *harness.Daemon) *codexWire {
 	lines := bufio.NewScanner(out)
 	lines.Buffer(nil, 64<<20)
 	w.link = codexLines{in, lines}
-	w.shakeHands()
-	return w
 }
 
 func (w *codexWire) shakeHands() {

@@ -61,8 +61,8 @@ func codexListen(t *testing.T, d *harness.Daemon, dir string, flags ...string) (
 	return cmd, strings.TrimSpace(line)
 }
 
-// dial connects, and comes back to its session if it had one.
-func (w *codexWire) dial(url string) {
+// open connects.
+func (w *codexWire) open(url string) {
 	w.t.Helper()
 	ws, answer, err := websocket.Dial(w.t.Context(), url, nil)
 	if err != nil {
@@ -73,22 +73,28 @@ func (w *codexWire) dial(url string) {
 	}
 	ws.SetReadLimit(64 << 20)
 	w.link = codexSocket{ws}
+}
+
+// dial connects, and comes back to its session if it had one.
+func (w *codexWire) dial(url string) {
+	w.t.Helper()
+	w.open(url)
 	for _, p := range w.processes {
 		p.missed = !p.closed
 	}
 	w.shakeHands()
 	for id, p := range w.processes {
 		if p.missed {
-			w.readOn(id, p)
+			w.ok("process/read", arguments{"processId": id, "afterSeq": p.events, "maxBytes": nil, "waitMs": 0})
+			w.readOn(p)
 		}
 	}
 }
 
-// readOn takes what a process told while there was no connection, and after that what came
-// early.
-func (w *codexWire) readOn(id string, p *codexProcess) {
+// readOn takes the answer to process/read: what a process told while there was no
+// connection. After that it takes what came early.
+func (w *codexWire) readOn(p *codexProcess) {
 	w.t.Helper()
-	w.ok("process/read", arguments{"processId": id, "afterSeq": p.events, "maxBytes": nil, "waitMs": 0})
 	var answer struct {
 		Result struct {
 			Chunks         []codexEvent
@@ -123,7 +129,7 @@ func (w *codexWire) readOn(id string, p *codexProcess) {
 // daemon killed in between, gets each byte of its commands once.
 func TestCodexWebsocketLosesNothing(t *testing.T) {
 	d := harness.Start(t)
-	w := &codexWire{t: t, dir: readableDir(t), processes: map[string]*codexProcess{}}
+	w := newCodexWire(t)
 	_, url := codexListen(t, d, w.dir)
 	w.dial(url)
 	w.start("much", "seq 2000000", nil)
@@ -245,7 +251,7 @@ func header(value string) []string {
 // TestCodexWebsocketEnds: what it runs ends with the executor, and not with a connection.
 func TestCodexWebsocketEnds(t *testing.T) {
 	d := harness.StartWith(t, "sandboxes:\n  attach_grace: 1s\n")
-	w := &codexWire{t: t, dir: readableDir(t), processes: map[string]*codexProcess{}}
+	w := newCodexWire(t)
 	t.Run("executor", func(t *testing.T) {
 		_, url := codexListen(t, d, w.dir)
 		w.t = t
