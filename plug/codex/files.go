@@ -111,23 +111,16 @@ func (s *session) getMetadata(ctx context.Context, p pathParams) (any, error) {
 	}, err
 }
 
-// bounded keeps what is written, up to maxFile bytes.
-type bounded struct{ bytes.Buffer }
-
-func (b *bounded) Write(p []byte) (int, error) {
-	if b.Len()+len(p) > maxFile {
-		return 0, refuse(codeRequest, "the file has more than %d bytes", maxFile)
-	}
-	return b.Buffer.Write(p)
-}
-
 func (s *session) readFile(ctx context.Context, p pathParams) (any, error) {
 	b, name, err := s.at(ctx, p.Path, p.Sandbox, accessRead, true)
 	if err != nil {
 		return nil, err
 	}
-	var content bounded
-	_, err = s.boxes.client.ReadFile(ctx, &caissonv1.ReadFileRequest{Ref: b.ref, Path: name}, &content)
+	var content bytes.Buffer
+	_, err = s.boxes.client.ReadFile(ctx, &caissonv1.ReadFileRequest{Ref: b.ref, Path: name, Length: maxFile + 1}, &content)
+	if content.Len() > maxFile {
+		return nil, refuse(codeRequest, "the file has more than %d bytes", maxFile)
+	}
 	if errors.Is(err, sbxerr.FileKind) {
 		if info, _ := s.stat(ctx, b, name, true); info.GetType() == "directory" { // else err says why
 			err = refuse(codeRequest, "%s is a directory", name)
