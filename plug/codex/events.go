@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// maxKept bounds the output of a process that process/read can return, in bytes.
+// maxKept bounds the output of a process that process/read can return: in bytes, with those
+// that keeping it takes.
 const maxKept = 1 << 20
 
 // maxChunk is the most output in one event, in bytes.
@@ -21,6 +22,9 @@ type chunk struct {
 	Chunk  []byte `json:"chunk"`
 }
 
+// cost is what keeping a chunk takes, in bytes.
+func (c chunk) cost() int { return len(c.Chunk) + 64 }
+
 // events are those of a process. They are numbered from 1 without a hole, and Codex gets
 // each. The last are kept: all that it may not have read before its connection broke.
 type events struct {
@@ -31,10 +35,10 @@ type events struct {
 	mu        sync.Mutex
 	conn      *conn // has all since confirmed; nil until Codex has read what it missed
 	confirmed int64 // the last number that Codex has
-	pending   int   // of kept, in bytes, that it may not have
+	pending   int   // cost of those of kept that it may not have
 	last      int64
 	kept      []chunk
-	size      int   // of kept, in bytes
+	size      int   // cost of kept
 	lost      int64 // the last number that is kept no more
 	exitCode  *int32
 	closed    bool
@@ -86,7 +90,7 @@ func (e *events) confirm(seq int64) {
 		if c.Seq <= e.confirmed {
 			break
 		}
-		e.pending += len(c.Chunk)
+		e.pending += c.cost()
 	}
 	e.wake()
 }
@@ -119,9 +123,10 @@ func (e *events) output(stream string, p []byte) {
 		part := append([]byte(nil), p[:min(len(p), maxChunk)]...)
 		p = p[len(part):]
 		e.next("process/output", map[string]any{"stream": stream, "chunk": part})
-		e.kept, e.size, e.pending = append(e.kept, chunk{e.last, stream, part}), e.size+len(part), e.pending+len(part)
+		c := chunk{e.last, stream, part}
+		e.kept, e.size, e.pending = append(e.kept, c), e.size+c.cost(), e.pending+c.cost()
 		for e.size > maxKept {
-			e.lost, e.size = e.kept[0].Seq, e.size-len(e.kept[0].Chunk)
+			e.lost, e.size = e.kept[0].Seq, e.size-e.kept[0].cost()
 			e.kept = e.kept[1:]
 		}
 	}
