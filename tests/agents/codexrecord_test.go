@@ -70,14 +70,17 @@ func testCodexWebsocket(t *testing.T, program string) {
 	s := newRecordedSession(t, program)
 	_, url := codexListen(t, daemon, s.project)
 	proxy := newCuttingProxy(t, url, "line 3\n")
-	s.edit = func(string) string {
-		return "default = \"caisson\"\ninclude_local = false\n[[environments]]\nid = \"caisson\"\nurl = " + strconv.Quote(strings.Replace(proxy.URL, "http", "ws", 1)) + "\n"
-	}
+	s.edit = func(string) string { return codexSocketSettings(strings.Replace(proxy.URL, "http", "ws", 1)) }
 	s.check(t, "danger-full-access", recordedSteps)
 	if proxy.dialed != 2 {
 		t.Errorf("Codex connected %d times, want 2", proxy.dialed)
 	}
 	keepCodex(t, "codex-websocket", proxy.sent)
+}
+
+// codexSocketSettings is an environments.toml with an executor that is dialed.
+func codexSocketSettings(url string) string {
+	return "default = \"caisson\"\ninclude_local = false\n[[environments]]\nid = \"caisson\"\nurl = " + strconv.Quote(url) + "\n"
 }
 
 // cuttingProxy forwards to an executor, keeps what Codex sent, and breaks the connection
