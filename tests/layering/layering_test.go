@@ -91,6 +91,7 @@ var only = []struct {
 	{"github.com/spf13/cobra", []string{"cmd"}},
 	{"go.yaml.in/yaml/v3", []string{"config", "cmd/caisson"}},
 	{"github.com/modelcontextprotocol/go-sdk", []string{"mcp", "cmd/caisson", "tests"}},
+	{"github.com/coder/websocket", []string{"plug/codex", "tests"}},
 	{"github.com/miekg/dns", []string{"gateway/dns"}},
 	{"golang.org/x/net/idna", []string{"gateway/policy"}}, // one canonical form of a name, made in one place
 	{"golang.org/x/net/publicsuffix", []string{"gateway/policy"}},
