@@ -1,7 +1,6 @@
 package fromhost
 
 import (
-	"archive/tar"
 	"bytes"
 	"crypto/x509"
 	"encoding/pem"
@@ -40,18 +39,13 @@ func (c *collector) certificates() {
 	if err != nil {
 		return
 	}
-	names, err := os.ReadDir(c.real(r.path))
-	if err != nil {
-		return
-	}
+	names, _ := os.ReadDir(c.real(r.path)) // not missed
 	for _, n := range names {
 		c.certificate(path.Join(r.path, n.Name()), true)
 	}
 	c.dir(r.path)
 	for _, l := range certLinks {
-		if at, err := c.resolve(l); err == nil && c.set[at.path] != nil {
-			c.passed(at.links, origin{})
-		}
+		c.chain(l, origin{}) // what leads to another file below /etc stays behind
 	}
 }
 
@@ -62,17 +56,10 @@ func (c *collector) certificate(p string, single bool) {
 	if err != nil || !r.info.Mode().IsRegular() || r.info.Size() > maxCertificates {
 		return
 	}
-	if _, never := neverCopied(r.path); never {
-		return
+	content, err := os.ReadFile(c.real(r.path))
+	if err == nil && checkCertificates(content, single) == nil {
+		c.take(r, origin{})
 	}
-	if c.set[r.path] == nil {
-		content, err := os.ReadFile(c.real(r.path))
-		if err != nil || checkCertificates(content, single) != nil {
-			return
-		}
-		c.put(&entry{path: r.path, kind: tar.TypeReg, info: r.info, content: content})
-	}
-	c.passed(r.links, origin{})
 }
 
 // checkCertificates reports whether data is anything but certificates. With

@@ -41,7 +41,7 @@ type ended struct {
 const widePipe = 1 << 20
 
 func init() {
-	if os.Args[0] == collectorName {
+	if len(os.Args) > 0 && os.Args[0] == collectorName {
 		os.Exit(child())
 	}
 }

@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"path"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 )
@@ -25,19 +26,17 @@ func (c *collector) collect(r Request) (paths []requestedPath, err error) {
 	if err := c.openSoftware(); err != nil {
 		return nil, err
 	}
-	var roots []*pkg
-	var errs []error
+	var reasons sbxerr.Reasons
+	roots := c.index.requested(r.Packages, &reasons)
 	if c.db == nil && len(r.Packages) > 0 {
-		errs = append(errs, errors.New("packages cannot be found: this host has neither a dpkg nor an rpm database"))
-	} else {
-		roots, err = c.index.requested(r.Packages)
-		errs = append(errs, err)
+		return nil, errors.New("packages cannot be found: this host has neither a dpkg nor an rpm database")
 	}
 	for _, p := range r.Paths {
 		found, err := c.requested(path.Clean(p))
-		paths, errs = append(paths, found), append(errs, err)
+		reasons.Add(err)
+		paths = append(paths, found)
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err := reasons.Err(); err != nil {
 		return nil, err
 	}
 	c.gather(roots, paths)
@@ -47,37 +46,30 @@ func (c *collector) collect(r Request) (paths []requestedPath, err error) {
 func (c *collector) requested(p string) (requestedPath, error) {
 	r, err := c.resolve(p)
 	if err == nil {
-		if err := checkPlace(p, r.path); err != nil {
-			return requestedPath{}, err
-		}
-		if !r.info.IsDir() && !r.info.Mode().IsRegular() {
-			return requestedPath{}, fmt.Errorf("path %q is no directory or regular file", p)
-		}
-		var f *os.File
-		if f, err = os.Open(c.real(r.path)); err == nil {
-			err = f.Close()
-		}
+		err = checkPlace(p, r.path)
+	}
+	if err == nil && !r.info.IsDir() && !r.info.Mode().IsRegular() {
+		err = fmt.Errorf("path %q is no directory or regular file", p)
+	}
+	if err == nil {
+		err = unix.Access(c.real(r.path), unix.R_OK)
 	}
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		return requestedPath{}, fmt.Errorf("path %q is not readable by everybody", p)
-	case errors.Is(err, fs.ErrNotExist):
-		return requestedPath{}, fmt.Errorf("path %q does not exist", p)
-	case err != nil:
-		return requestedPath{}, fmt.Errorf("path %q: %w", p, err)
+		err = fmt.Errorf("path %q is not readable by everybody", p)
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR):
+		err = fmt.Errorf("path %q does not exist", p)
+	case errors.Is(err, unix.ELOOP):
+		err = fmt.Errorf("path %q is a chain of too many symbolic links", p)
 	}
-	return requestedPath{asked: p, resolved: r}, nil
+	return requestedPath{asked: p, resolved: r}, err
 }
 
 // gather adds everything. The order matters where one thing looks at what is
 // there already: alternatives and the loader's cache come last.
 func (c *collector) gather(roots []*pkg, paths []requestedPath) {
 	c.skeleton()
-	if c.db == nil {
-		c.commands()
-	} else {
-		c.packages(c.withBase(roots))
-	}
+	c.packages(c.withBase(roots))
 	for _, p := range paths {
 		o := origin{whole: true, scan: true}
 		c.passed(p.links, o)
@@ -88,6 +80,7 @@ func (c *collector) gather(roots []*pkg, paths []requestedPath) {
 		}
 	}
 	c.chain("/bin/sh", origin{scan: true})
+	c.chain("/etc/os-release", origin{})
 	c.certificates()
 	for before := -1; before != len(c.set) && c.err == nil; {
 		before = len(c.set)

@@ -108,14 +108,11 @@ func (c *collector) leave(p string, err error) {
 	}
 }
 
-// stays reports whether p must stay behind, and notes it.
+// stays reports whether p must stay behind, and notes that of credentials.
 func (c *collector) stays(p string) bool {
 	why, never := neverCopied(p)
-	switch {
-	case never && why == credentials:
+	if why == credentials {
 		c.left.add(leftSecret, p)
-	case never:
-		c.left.add(leftState, p)
 	}
 	return never
 }
@@ -132,8 +129,10 @@ func (c *collector) passed(links []string, o origin) {
 // add puts the thing at source, of which i was found out, at p in the image. A
 // directory comes without its content, a link without its target.
 func (c *collector) add(p, source string, i fs.FileInfo, o origin) {
-	switch {
-	case c.set[p] != nil:
+	switch e := c.set[p]; {
+	case e != nil && o.whole && e.file != nil && !e.file.config:
+		e.file = nil // a requested path is wanted as it is
+	case e != nil:
 	case i.IsDir():
 		c.dir(p)
 	case i.Mode().Type() == fs.ModeSymlink:
@@ -167,12 +166,10 @@ func (c *collector) file(p, source string, i fs.FileInfo, o origin) {
 	c.put(&entry{path: p, kind: tar.TypeReg, source: source, info: i, file: o.file})
 }
 
-// recurse adds all of directory dir, a path without links.
+// recurse adds all of directory dir, a path without links, that is on the same
+// file system.
 func (c *collector) recurse(dir string, o origin) {
-	if c.walked[dir] || c.stays(dir) {
-		return
-	}
-	device := uint64(0)
+	var device uint64
 	_ = filepath.WalkDir(c.real(dir), func(name string, d fs.DirEntry, err error) error {
 		p := path.Clean("/" + name[len(c.root):])
 		var i fs.FileInfo
@@ -193,12 +190,12 @@ func (c *collector) recurse(dir string, o origin) {
 		case c.walked[p] || c.stays(p):
 			return filepath.SkipDir
 		}
-		if here := i.Sys().(*syscall.Stat_t).Dev; here != device {
-			if c.isKernels(p) {
-				c.left.add(leftSpecial, p)
-				return filepath.SkipDir
-			}
+		here := i.Sys().(*syscall.Stat_t).Dev
+		if p == dir {
 			device = here
+		} else if here != device {
+			c.left.add(leftMount, p)
+			return filepath.SkipDir
 		}
 		c.walked[p] = true
 		c.dir(p)
@@ -206,20 +203,21 @@ func (c *collector) recurse(dir string, o origin) {
 	})
 }
 
-// chain adds where p leads and each link on the way there. A directory comes
-// without its content.
-func (c *collector) chain(p string, o origin) {
-	r, err := c.resolve(p)
-	if err == nil {
-		_, never := neverCopied(r.path)
-		// Below /etc only what a package or a certificate has brought is there already.
-		if !never && (!below(r.path, "/etc") || c.set[r.path] != nil) {
-			c.passed(r.links, o)
-			c.add(r.path, r.path, r.info, o)
-			return
-		}
+// take adds r and the links on the way there, unless it never comes.
+func (c *collector) take(r resolved, o origin) {
+	if _, never := neverCopied(r.path); !never {
+		c.passed(r.links, o)
+		c.add(r.path, r.path, r.info, o)
 	}
-	c.left.add(leftLinks, p)
+}
+
+// chain adds where p leads and each link on the way there. A directory comes
+// without its content. Below /etc only what is there already counts: a package or
+// a certificate has brought it.
+func (c *collector) chain(p string, o origin) {
+	if r, err := c.resolve(p); err == nil && (!below(r.path, "/etc") || c.set[r.path] != nil) {
+		c.take(r, o)
+	}
 }
 
 // follow adds what the links lead to that were added since it was called last.
@@ -230,14 +228,13 @@ func (c *collector) follow() {
 		o := origin{whole: e.whole, scan: true}
 		r, err := c.resolve(e.path)
 		switch {
+		case err != nil:
 		// A directory below /etc is never taken whole, even when it is there already:
 		// what packages and certificates brought is not all that lies in it.
-		case err == nil && r.info.IsDir() && e.whole && !isShared(r.path) && !below(r.path, "/etc"):
+		case e.whole && r.info.IsDir() && !isShared(r.path) && !below(r.path, "/etc"):
 			c.passed(r.links, o)
 			c.recurse(r.path, o)
-		case err == nil && isDocumentation(r.path) && !e.whole:
-			c.left.add(leftLinks, e.path)
-		default:
+		case e.whole || !isDocumentation(r.path):
 			c.chain(e.path, o)
 		}
 	}

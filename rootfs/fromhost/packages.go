@@ -2,8 +2,8 @@ package fromhost
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -214,18 +214,17 @@ func (x *index) closure(roots []*pkg) (all []*pkg, unmet []string) {
 	return all, unmet
 }
 
-// requested finds the packages that a request names, or says for each that it
+// requested finds the packages that a request names, and notes for each that it
 // cannot find why.
-func (x *index) requested(names []string) (found []*pkg, err error) {
-	var errs []error
+func (x *index) requested(names []string, reasons *sbxerr.Reasons) (found []*pkg) {
 	for _, n := range names {
 		if p := x.find(n); p != nil {
 			found = append(found, p)
 		} else {
-			errs = append(errs, x.missing(n))
+			reasons.Add(x.missing(n))
 		}
 	}
-	return found, errors.Join(errs...)
+	return found
 }
 
 func (x *index) missing(name string) error {
@@ -249,19 +248,15 @@ func (x *index) missing(name string) error {
 // near returns up to three installed names that look like name: the likely
 // misspelling first, then the shortest names that contain it or are part of it.
 func (x *index) near(name string) []string {
-	var all, found []string
-	for n := range x.byName {
-		all = append(all, n)
-	}
-	slices.Sort(all)
-	if n := sbxerr.Nearest(name, all); n != "" {
-		found = append(found, n)
-	}
-	slices.SortStableFunc(all, func(a, b string) int { return cmp.Compare(len(a), len(b)) })
+	all := slices.SortedFunc(maps.Keys(x.byName), func(a, b string) int { return cmp.Or(len(a)-len(b), cmp.Compare(a, b)) })
+	found := []string{sbxerr.Nearest(name, all)}
 	for _, n := range all {
-		if len(name) >= minContained && !slices.Contains(found, n) && (strings.Contains(n, name) || len(n) > 2 && strings.Contains(name, n)) {
+		if n != found[0] && len(name) >= minContained && (strings.Contains(n, name) || len(n) > 2 && strings.Contains(name, n)) {
 			found = append(found, n)
 		}
+	}
+	if found[0] == "" {
+		found = found[1:]
 	}
 	return found[:min(3, len(found))]
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/tests/need"
 )
 
@@ -141,8 +142,8 @@ func TestParsePackagesRefuses(t *testing.T) {
 
 func TestClosure(t *testing.T) {
 	_, x := fixtureDpkg(t)
-	roots, err := x.requested([]string{"app"})
-	must(t, err)
+	var reasons sbxerr.Reasons
+	roots := x.requested([]string{"app"}, &reasons)
 	all, unmet := x.closure(roots)
 	// plug may be too old, so other is taken as well; mta is provided; libc6 needs app back.
 	if got, want := names(all), "app:amd64 libc6:amd64 other:all plug:amd64 postmaster:amd64 tool:arm64"; got != want {
@@ -155,11 +156,11 @@ func TestClosure(t *testing.T) {
 	if got := names(c.withBase(roots)); got != "app:amd64 extra:all" {
 		t.Errorf("recommended of the requested only: %s", got)
 	}
-	i386, err := x.requested([]string{"libc6:i386"})
-	if err != nil || names(i386) != "libc6:i386" {
-		t.Errorf("qualified: %s, %v", names(i386), err)
+	if i386 := x.requested([]string{"libc6:i386"}, &reasons); names(i386) != "libc6:i386" {
+		t.Errorf("qualified: %s", names(i386))
 	}
-	x, err = parsePackages("P\tx\tall\tok installed\nr\ty (>= 2) | z\n")
+	must(t, reasons.Err())
+	x, err := parsePackages("P\tx\tall\tok installed\nr\ty (>= 2) | z\n")
 	must(t, err)
 	if _, unmet := x.closure(x.byName["x"]); !slices.Equal(unmet, []string{"x needs y | z"}) {
 		t.Errorf("unmet: %q", unmet)
@@ -168,7 +169,9 @@ func TestClosure(t *testing.T) {
 
 func TestMissingPackages(t *testing.T) {
 	_, x := fixtureDpkg(t)
-	_, err := x.requested([]string{"app", "mta", "broken", "postmastr", "zzzzzz", "app:arm64", "removed"})
+	var reasons sbxerr.Reasons
+	x.requested([]string{"app", "mta", "broken", "postmastr", "zzzzzz", "app:arm64", "removed"}, &reasons)
+	err := reasons.Err()
 	if err == nil {
 		t.Fatal("no error")
 	}

@@ -109,17 +109,3 @@ func (h *host) walk(p string) (resolved, error) {
 func split(p string) []string {
 	return strings.FieldsFunc(p, func(r rune) bool { return r == '/' })
 }
-
-// kernels are the file systems whose files are the kernel's answers, by their
-// magic numbers: they may be mounted anywhere.
-var kernels = []int64{
-	unix.PROC_SUPER_MAGIC, unix.SYSFS_MAGIC, unix.CGROUP_SUPER_MAGIC, unix.CGROUP2_SUPER_MAGIC,
-	unix.DEVPTS_SUPER_MAGIC, unix.DEBUGFS_MAGIC, unix.TRACEFS_MAGIC, unix.SECURITYFS_MAGIC,
-	unix.BPF_FS_MAGIC, unix.EFIVARFS_MAGIC, unix.SELINUX_MAGIC, unix.NSFS_MAGIC, unix.PSTOREFS_MAGIC,
-}
-
-// isKernels reports whether directory p is on one of these.
-func (h *host) isKernels(p string) bool {
-	var st unix.Statfs_t
-	return unix.Statfs(h.real(p), &st) == nil && slices.Contains(kernels, int64(st.Type))
-}

@@ -38,9 +38,6 @@ rpc: files
 `},
 }
 
-// hostFacts are files that tell programs which system they run on.
-var hostFacts = []string{"/etc/os-release", "/etc/debian_version"}
-
 // skeleton adds what every image has.
 func (c *collector) skeleton() {
 	for _, dir := range topLinks {
@@ -53,33 +50,6 @@ func (c *collector) skeleton() {
 	}
 	for _, f := range accounts {
 		c.put(&entry{path: f.path, kind: tar.TypeReg, content: []byte(f.content)})
-	}
-	for _, p := range hostFacts {
-		r, err := c.resolve(p)
-		if err != nil || !r.info.Mode().IsRegular() {
-			continue
-		}
-		if _, never := neverCopied(r.path); !never {
-			c.passed(r.links, origin{})
-			c.file(r.path, r.path, r.info, origin{})
-		}
-	}
-}
-
-// baseCommands stand for the base packages on a host without a known package
-// manager.
-var baseCommands = strings.Fields(`
-awk base64 basename bash cat chmod cmp cp cut date diff dirname du echo egrep env expr false fgrep find
-grep gunzip gzip head hostname id install ln ls mkdir mktemp mv nproc od paste printf ps pwd readlink
-realpath rm rmdir sed seq sha256sum sleep sort stat tail tar tee test timeout touch tr true uname uniq
-wc which xargs yes zcat`)
-
-// commands adds the base commands by name.
-func (c *collector) commands() {
-	for _, name := range baseCommands {
-		if at := c.command(name); at != "" { // not missed: hosts differ
-			c.chain(at, origin{scan: true})
-		}
 	}
 }
 

@@ -1,8 +1,7 @@
 package fromhost
 
 import (
-	"errors"
-	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"slices"
@@ -81,7 +80,6 @@ func (c *collector) packages(roots []*pkg) {
 // copied, took that name.
 func (c *collector) packageFile(f *packageFile) {
 	if isDocumentation(f.path) || isDocumentation(f.source) {
-		c.left.add(leftDocumentation, f.path)
 		return
 	}
 	source, err := c.place(f.source)
@@ -138,28 +136,21 @@ func aliases(p string) []string {
 // script of the package makes it, so no list holds it; without it, each start
 // in a read-only root compiles all modules again.
 func (c *collector) compiled() {
-	caches := map[string][]fs.DirEntry{} // by directory of modules
-	for _, p := range c.paths() {
-		module, ok := strings.CutSuffix(path.Base(p), ".py")
-		if !ok {
+	dirs := map[string]bool{}
+	for p := range c.set {
+		dirs[path.Dir(p)] = dirs[path.Dir(p)] || path.Ext(p) == ".py"
+	}
+	for _, dir := range slices.Sorted(maps.Keys(dirs)) {
+		if !dirs[dir] {
 			continue
 		}
-		dir := path.Join(path.Dir(p), "__pycache__")
-		names, read := caches[dir]
-		if !read {
-			var err error
-			if names, err = os.ReadDir(c.real(dir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				c.leave(dir, err)
-			}
-			caches[dir] = names
-		}
-		first, _ := slices.BinarySearchFunc(names, module+".", func(e fs.DirEntry, s string) int { return strings.Compare(e.Name(), s) })
-		for _, e := range names[first:] {
-			if !strings.HasPrefix(e.Name(), module+".") {
-				break
-			}
-			if i, err := e.Info(); err == nil && strings.HasSuffix(e.Name(), ".pyc") {
-				c.add(path.Join(dir, e.Name()), path.Join(dir, e.Name()), i, origin{})
+		caches, _ := os.ReadDir(c.real(path.Join(dir, "__pycache__"))) // not missed
+		for _, e := range caches {
+			module, _, _ := strings.Cut(e.Name(), ".")
+			i, err := e.Info()
+			if err == nil && path.Ext(e.Name()) == ".pyc" && c.set[path.Join(dir, module+".py")] != nil {
+				p := path.Join(dir, "__pycache__", e.Name())
+				c.add(p, p, i, origin{})
 			}
 		}
 	}
