@@ -72,6 +72,9 @@ func serve() (warnings []string, err error) {
 	if err := json.NewDecoder(os.Stdin).Decode(&r); err != nil {
 		return nil, err
 	}
+	if err := r.Validate(); err != nil {
+		return nil, err
+	}
 	c := newCollector(r)
 	paths, err := c.collect(r)
 	if err != nil {

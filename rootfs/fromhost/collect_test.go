@@ -16,10 +16,14 @@ import (
 	"maps"
 	"math/big"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/tests/need"
@@ -198,6 +202,44 @@ func TestOnlyWhatEverybodyMayRead(t *testing.T) {
 	}
 	if want := "not readable by everybody (4): /opt/a/blind, /opt/a/closed, /opt/a/notworld, /opt/a/secret"; got.content["/opt/a/file"] != "x" || got.warned(leftHidden) != want {
 		t.Errorf("got %q, want %q", got.warnings, want)
+	}
+}
+
+// The collector does nothing where it has rights that not everybody has.
+func TestCollectorRefusesRights(t *testing.T) {
+	need.Root(t, "it starts processes of other users")
+	for want, user := range map[string]syscall.Credential{
+		"runs as 0, not as":   {},
+		"has groups [0]":      {Uid: ID, Gid: ID, Groups: []uint32{0}},
+		"nothing is asked":    {Uid: ID, Gid: ID}, // it is past this check
+		"runs as 65534, not ": {Uid: ID, Gid: 65534},
+	} {
+		cmd := exec.Command("/proc/self/exe")
+		cmd.Args, cmd.SysProcAttr = []string{collectorName}, &syscall.SysProcAttr{Credential: &user}
+		cmd.Stdin = strings.NewReader("{}")
+		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), want) {
+			t.Errorf("%v prints %q, %v", user, out, err)
+		}
+	}
+}
+
+// What is mounted inside a requested directory was not asked for.
+func TestOtherFileSystems(t *testing.T) {
+	need.Root(t, "it mounts")
+	root := fakeRoot(t, map[string]node{"/bin/sh": prog("x"), "/opt/a/file": file("x"), "/opt/a/m": {}})
+	at := filepath.Join(root, "/opt/a/m")
+	must(t, unix.Mount("tmpfs", at, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "size=64k,mode=755"))
+	t.Cleanup(func() { must(t, unix.Unmount(at, unix.MNT_DETACH)) })
+	must(t, os.WriteFile(filepath.Join(at, "in"), []byte("in"), 0o644))
+	got, err := collect(t, root, Request{Paths: []string{"/opt/a"}})
+	must(t, err)
+	if got.headers["/opt/a/file"] == nil || got.headers["/opt/a/m/in"] != nil || got.warned(leftMount) != string(leftMount)+" (1): /opt/a/m" {
+		t.Errorf("got %q and %q", got.order, got.warnings)
+	}
+	got, err = collect(t, root, Request{Paths: []string{"/opt/a", "/opt/a/m"}})
+	must(t, err)
+	if got.content["/opt/a/m/in"] != "in" {
+		t.Errorf("got %q", got.order)
 	}
 }
 

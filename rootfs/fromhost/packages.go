@@ -95,17 +95,20 @@ func (p *pkg) anyArch() bool { return p.arch == "all" || p.arch == "noarch" }
 
 // add takes the words of a line "P": name, architecture, and dpkg's state.
 func (x *index) add(words []string) (*pkg, error) {
-	if len(words) == 3 && words[1] == "(none)" { // rpm's keys, gpg-pubkey
-		words[1] = "noarch"
-	}
-	if len(words) != 3 || !packageName.MatchString(words[0]) || !packageName.MatchString(words[1]) {
+	if len(words) != 3 || !packageName.MatchString(words[0]) {
 		return nil, fmt.Errorf("malformed package %.80q", words)
 	}
 	p := &pkg{name: words[0], arch: words[1], config: map[string]string{}}
+	if p.arch == "(none)" { // rpm's keys, gpg-pubkey
+		p.arch = "noarch"
+	}
 	switch words[2] {
-	case "ok installed", "ok triggers-awaited", "ok triggers-pending":
-		x.byName[p.name] = append(x.byName[p.name], p)
 	case "ok not-installed", "ok config-files":
+	case "ok installed", "ok triggers-awaited", "ok triggers-pending":
+		if !packageName.MatchString(p.arch) { // it becomes part of a file name
+			return nil, fmt.Errorf("malformed package %.80q", words)
+		}
+		x.byName[p.name] = append(x.byName[p.name], p)
 	default:
 		x.broken = append(x.broken, p.name)
 	}
