@@ -211,14 +211,12 @@ func (m *Manager) FromHost(ctx context.Context, r images.FromHostRequest, progre
 		return images.Imported{}, err
 	}
 	limits := fromhost.Limits{Bytes: m.settings().ImageLimits.Bytes, Entries: m.settings().ImageLimits.Entries}
-	software, err := fromhost.Collect(ctx, fromhost.Host{Root: "/", RPM: fromhost.QueryRPM},
-		fromhost.Request{Packages: r.Packages, Paths: r.Paths, Limits: limits})
+	software, err := fromhost.Collect(ctx, fromhost.Request{Root: "/", Packages: r.Packages, Paths: r.Paths, Limits: limits})
 	if err != nil {
 		return images.Imported{}, err
 	}
-	for _, line := range append([]string{software.Summary()}, software.Warnings...) {
-		progress(line)
-	}
+	defer software.Close()
+	progress(software.Summary)
 	done, err := m.imports.work(ctx)
 	if err != nil {
 		return images.Imported{}, err
@@ -228,7 +226,10 @@ func (m *Manager) FromHost(ctx context.Context, r images.FromHostRequest, progre
 	result, err := image.Build(ctx, image.BuildOptions{
 		Name: r.Name, Kind: image.KindFromHost, Config: v1.ImageConfig{Env: software.Env}, Limits: m.settings().ImageLimits, Progress: progress,
 	}, sink, func(w *image.Writer) error {
-		_, err := fromhost.Write(ctx, software, w)
+		warnings, err := software.Write(w)
+		for _, line := range warnings {
+			progress(line)
+		}
 		return err
 	})
 	return m.imported(ctx, sink, result, err)

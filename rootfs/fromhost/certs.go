@@ -6,6 +6,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"os"
 	"path"
 )
 
@@ -30,72 +31,35 @@ var certLinks = []string{"/usr/lib/ssl/certs", "/usr/lib/ssl/cert.pem"}
 // by scripts, so packages do not list them. Nothing but certificates is taken:
 // a private key in the wrong place stays behind, and so does the certificate of
 // the host itself (ssl-cert-snakeoil.pem), which is no authority.
-func (c *collector) certificates() error {
+func (c *collector) certificates() {
 	for _, p := range bundles {
-		if err := c.certificate(p, false); err != nil {
-			return err
-		}
+		c.certificate(p, false)
 	}
-	r, err := c.tree.resolve(certDir)
-	if err != nil || !r.info.isDir() {
-		return ignoreSkippable(err)
-	}
-	names, err := c.tree.list(r.path, maxNames)
+	r, err := c.resolve(certDir)
 	if err != nil {
-		return ignoreSkippable(err)
+		return
 	}
+	names, _ := os.ReadDir(c.real(r.path)) // not missed
 	for _, n := range names {
-		if err := c.certificate(path.Join(r.path, n), true); err != nil {
-			return err
-		}
+		c.certificate(path.Join(r.path, n.Name()), true)
 	}
-	if err := c.put(&Entry{Path: r.path, Kind: Dir, Mode: 0o755, For: "certificates"}); err != nil {
-		return err
-	}
-	return c.certificateLinks()
-}
-
-// certificateLinks adds the other names of what certificates has added.
-func (c *collector) certificateLinks() error {
+	c.dir(r.path)
 	for _, l := range certLinks {
-		at, err := c.tree.resolve(l)
-		if err != nil || c.set[at.path] == nil {
-			continue
-		}
-		if err := c.passed(at.links, origin{why: "certificates"}); err != nil {
-			return err
-		}
+		c.chain(l, origin{}) // what leads to another file below /etc stays behind
 	}
-	return nil
 }
 
 // certificate adds where p leads, and the links on the way, if it is a file of
-// certificates: of authorities, if single.
-func (c *collector) certificate(p string, single bool) error {
-	r, err := c.tree.resolve(p)
-	if err != nil {
-		return ignoreSkippable(err)
+// certificates: of authorities, if single. Any other file is not missed.
+func (c *collector) certificate(p string, single bool) {
+	r, err := c.resolve(p)
+	if err != nil || !r.info.Mode().IsRegular() || r.info.Size() > maxCertificates {
+		return
 	}
-	if _, never := neverCopied(r.path); never || !r.info.isRegular() {
-		return nil
+	content, err := os.ReadFile(c.real(r.path))
+	if err == nil && checkCertificates(content, single) == nil {
+		c.take(r, origin{})
 	}
-	if c.set[r.path] == nil {
-		content, err := c.tree.readFile(r.path, maxCertificates)
-		if err != nil {
-			return ignoreSkippable(err)
-		}
-		if err := checkCertificates(content, single); err != nil {
-			return nil // it is no certificate, so it is not copied
-		}
-		err = c.put(&Entry{
-			Path: r.path, Kind: File, Mode: 0o644, Size: int64(len(content)), ModTime: r.info.mtime.Sec,
-			Content: content, For: "certificates",
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return c.passed(r.links, origin{why: "certificates"})
 }
 
 // checkCertificates reports whether data is anything but certificates. With
@@ -126,12 +90,4 @@ func checkCertificates(data []byte, authorities bool) error {
 		return errors.New("it holds no certificate")
 	}
 	return nil
-}
-
-// ignoreSkippable drops an error that is about one path.
-func ignoreSkippable(err error) error {
-	if err == nil || skippable(err) || errors.Is(err, errTooBig) {
-		return nil
-	}
-	return err
 }

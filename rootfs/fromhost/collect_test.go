@@ -1,6 +1,7 @@
 package fromhost
 
 import (
+	"archive/tar"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -9,46 +10,24 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math/big"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/tests/need"
 )
-
-// find returns the entry of p at path.
-func find(p *Plan, path string) *Entry {
-	for i := range p.Entries {
-		if p.Entries[i].Path == path {
-			return &p.Entries[i]
-		}
-	}
-	return nil
-}
-
-func render(p *Plan) string {
-	var b strings.Builder
-	for _, e := range p.Entries {
-		fmt.Fprintf(&b, "%-8s %04o %s", e.Kind, e.Mode, e.Path)
-		if e.Link != "" {
-			fmt.Fprintf(&b, " -> %s", e.Link)
-		}
-		if e.Source != "" && e.Source != e.Path {
-			fmt.Fprintf(&b, " from %s", e.Source)
-		}
-		fmt.Fprintf(&b, "  (%s)\n", e.For)
-	}
-	fmt.Fprintf(&b, "packages: %s\n", names(p.Packages))
-	for _, w := range p.Warnings {
-		fmt.Fprintf(&b, "warning: %s\n", w)
-	}
-	fmt.Fprintf(&b, "left out: %v\nenv: %q\n", p.LeftOut, p.Env)
-	return b.String()
-}
 
 func stanza(name, more string) string {
 	return fmt.Sprintf("Package: %s\nStatus: install ok installed\nArchitecture: amd64\nVersion: 1\n%s\n\n", name, more)
@@ -76,16 +55,19 @@ const loader = "/lib64/ld-linux-x86-64.so.2"
 // debian is a small host with every kind of thing that matters.
 func debian(t testing.TB) map[string]node {
 	t.Helper()
+	need.Tools(t, "dpkg-query")
 	ca, key := certificate(t, true)
 	leaf, _ := certificate(t, false)
 	kept := "kept\n"
-	status := stanza("dash", "Depends: libc6\nProvides: shell") + stanza("libc6", "") +
+	status := stanza("dash", "Depends: libc6\nProvides: shell") + stanza("libc6", "Multi-Arch: same") +
 		stanza("tool", fmt.Sprintf("Pre-Depends: none | shell\nRecommends: extra\nConffiles:\n /etc/tool.conf %x\n /etc/tool.local %x\n /etc/shadow %x",
 			md5.Sum([]byte(kept)), md5.Sum([]byte("as it came")), md5.Sum([]byte("root:hash")))) +
 		stanza("extra", "Depends: gone") + stanza("python3-minimal", "") + stanza("python3", "Depends: python3-minimal")
 	return map[string]node{
 		"/bin": link("usr/bin"), "/lib": link("usr/lib"), "/lib64": link("usr/lib64"), "/sbin": link("usr/sbin"), "/usr/sbin": {},
+		"/usr/bin/dpkg-query":               prog("#!/bin/sh\nexec dpkg-query \"$@\"\n"),
 		"/var/lib/dpkg/status":              file(status),
+		"/var/lib/dpkg/info/format":         file("1\n"),
 		"/var/lib/dpkg/diversions":          file("/usr/bin/tool-x\n/usr/bin/tool-x.real\nwrapper\n"),
 		"/var/lib/dpkg/alternatives/editor": file("auto\n/usr/bin/editor\neditor.1\n/usr/share/man/man1/editor.1\n\n"),
 		"/var/lib/dpkg/alternatives/other":  file("auto\n/usr/bin/other\n\n"),
@@ -96,7 +78,7 @@ func debian(t testing.TB) map[string]node {
 			"/.", "/usr/bin/tool", "/usr/bin/tool-hard", "/usr/bin/tool-x", "/usr/bin/tool-suid", "/usr/bin/tool-secret", "/usr/bin/tool-gone",
 			"/usr/share/doc/tool/README", "/usr/share/man/man1/tool.1.gz", "/etc/tool.conf", "/etc/tool.local", "/etc/shadow",
 			"/var/lib/tool", "/var/lib/tool/state", "/usr/lib/tool", "/usr/lib/tool/empty", "/usr/lib/tool/home", "/usr/lib/tool/helper",
-			"/usr/lib/tool/conf", "/usr/lib/tool/pipe", "/usr/lib/tool/mod.py",
+			"/usr/lib/tool/conf", "/usr/lib/tool/pipe", "/usr/lib/tool/mod.py", "",
 		}, "\n")),
 		"/var/lib/dpkg/info/extra.list":           file("/usr/share/extra\n"),
 		"/var/lib/dpkg/info/python3-minimal.list": file("/usr/bin/python3\n"),
@@ -155,46 +137,109 @@ func debian(t testing.TB) map[string]node {
 func TestCollectGolden(t *testing.T) {
 	root := fakeRoot(t, debian(t))
 	fifo(t, filepath.Join(root, "/usr/lib/tool/pipe"))
-	r := Request{Packages: []string{"tool"}, Paths: []string{"/opt/current"}, Limits: ample}
-	p, err := Collect(t.Context(), Host{Root: root}, r)
+	r := Request{Packages: []string{"tool"}, Paths: []string{"/opt/current"}}
+	got, err := collect(t, root, r)
 	must(t, err)
-	golden(t, "debian.golden", render(p))
-	again, err := Collect(t.Context(), Host{Root: root}, r)
+	golden(t, "debian.golden", got.render())
+	again, err := collect(t, root, r)
 	must(t, err)
-	if render(again) != render(p) {
-		t.Error("the same host gives another plan")
+	if again.render() != got.render() || !maps.Equal(again.content, got.content) {
+		t.Error("the same host gives another image")
 	}
-	r.Minimal = true
-	r.Paths = nil
-	p, err = Collect(t.Context(), Host{Root: root}, r)
-	must(t, err)
-	golden(t, "minimal.golden", render(p))
+	for p, h := range got.headers {
+		if parent := got.headers[filepath.Dir(p)]; filepath.Dir(p) != "/" && (parent == nil || parent.Typeflag != tar.TypeDir) {
+			t.Errorf("%s lies in no directory", p)
+		}
+		if h.Uid != 0 || h.Gid != 0 || h.Mode&^0o777 != 0 || h.Typeflag != tar.TypeSymlink && h.Mode&0o022 != 0 {
+			t.Errorf("%s: %+v", p, h)
+		}
+	}
+	if time := got.headers["/usr/bin/dash"].ModTime; !time.Equal(fixedTime) || got.content["/usr/bin/tool-x"] != "real" {
+		t.Errorf("time %v, diverted file %q", time, got.content["/usr/bin/tool-x"])
+	}
 }
 
-// Whatever else changes, none of these may ever be in a plan.
+// Whatever else changes, none of these may ever be in an image.
 func TestNothingSecretIsCopied(t *testing.T) {
 	root := fakeRoot(t, debian(t))
-	r := Request{Packages: []string{"tool", "extra", "python3"}, Paths: []string{"/opt/app", "/opt/far", "/usr"}, Limits: ample}
-	p, err := Collect(t.Context(), Host{Root: root}, r)
+	got, err := collect(t, root, Request{Packages: []string{"tool", "extra", "python3"}, Paths: []string{"/opt/app", "/opt/far", "/usr"}})
 	must(t, err)
-	for _, e := range p.Entries {
-		content := string(e.Content)
-		if e.Source != "" {
-			data, err := os.ReadFile(filepath.Join(root, e.Source))
-			must(t, err)
-			content = string(data)
-		}
+	if got.content["/usr/bin/tool"] != "tool" {
+		t.Errorf("the tool is %q", got.content["/usr/bin/tool"])
+	}
+	for p, content := range got.content {
 		for _, secret := range []string{"root:hash", "ann", "password", "PRIVATE", "key", "state"} {
 			if strings.Contains(content, secret) {
-				t.Errorf("%s holds %q", e.Path, secret)
+				t.Errorf("%s holds %q", p, secret)
 			}
 		}
-		if content == "s" && e.Path != "/usr/bin/tool-suid" || content == "host" {
-			t.Errorf("%s is a secret", e.Path)
+		if content == "s" && p != "/usr/bin/tool-suid" || content == "host" {
+			t.Errorf("%s is a secret", p)
 		}
-		if e.Mode&^0o777 != 0 || e.Kind != Symlink && e.Mode&0o022 != 0 {
-			t.Errorf("%s has mode %o", e.Path, e.Mode)
+	}
+}
+
+// The kernel refuses the collector what it refuses everybody, whatever the path
+// to it, and without regard to what root could read.
+func TestOnlyWhatEverybodyMayRead(t *testing.T) {
+	closed := os.ModeDir | 0o700
+	root := fakeRoot(t, map[string]node{
+		"/bin/sh": prog("x"), "/opt/a/file": file("x"), "/opt/a/secret": {text: "s", mode: 0o600}, "/opt/a/notworld": {text: "s", mode: 0o660},
+		"/opt/a/closed/file": file("s"), "/opt/a/closed": {mode: closed}, "/opt/a/in": link("closed/file"), "/opt/a/out": link("/opt/b/deep/file"),
+		"/opt/b/deep/file": file("s"), "/opt/b": {mode: closed}, "/opt/a/blind/file": file("x"), "/opt/a/blind": {mode: os.ModeDir | 0o711},
+	})
+	for _, p := range []string{"/opt/a/secret", "/opt/b/deep/file"} {
+		if data, err := os.ReadFile(filepath.Join(root, p)); err != nil || string(data) != "s" {
+			t.Fatalf("root reads %q, %v", data, err)
 		}
+	}
+	got, err := collect(t, root, Request{Paths: []string{"/opt/a"}})
+	must(t, err)
+	for p, content := range got.content {
+		if content == "s" {
+			t.Errorf("%s was copied", p)
+		}
+	}
+	if want := "not readable by everybody (4): /opt/a/blind, /opt/a/closed, /opt/a/notworld, /opt/a/secret"; got.content["/opt/a/file"] != "x" || got.warned(leftHidden) != want {
+		t.Errorf("got %q, want %q", got.warnings, want)
+	}
+}
+
+// The collector does nothing where it has rights that not everybody has.
+func TestCollectorRefusesRights(t *testing.T) {
+	need.Root(t, "it starts processes of other users")
+	for want, user := range map[string]syscall.Credential{
+		"runs as 0, not as":   {},
+		"has groups [0]":      {Uid: ID, Gid: ID, Groups: []uint32{0}},
+		"nothing is asked":    {Uid: ID, Gid: ID}, // it is past this check
+		"runs as 65534, not ": {Uid: ID, Gid: 65534},
+	} {
+		cmd := exec.Command("/proc/self/exe")
+		cmd.Args, cmd.SysProcAttr = []string{collectorName}, &syscall.SysProcAttr{Credential: &user}
+		cmd.Stdin = strings.NewReader("{}")
+		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), want) {
+			t.Errorf("%v prints %q, %v", user, out, err)
+		}
+	}
+}
+
+// What is mounted inside a requested directory was not asked for.
+func TestOtherFileSystems(t *testing.T) {
+	need.Root(t, "it mounts")
+	root := fakeRoot(t, map[string]node{"/bin/sh": prog("x"), "/opt/a/file": file("x"), "/opt/a/m": {}})
+	at := filepath.Join(root, "/opt/a/m")
+	must(t, unix.Mount("tmpfs", at, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "size=64k,mode=755"))
+	t.Cleanup(func() { must(t, unix.Unmount(at, unix.MNT_DETACH)) })
+	must(t, os.WriteFile(filepath.Join(at, "in"), []byte("in"), 0o644))
+	got, err := collect(t, root, Request{Paths: []string{"/opt/a"}})
+	must(t, err)
+	if got.headers["/opt/a/file"] == nil || got.headers["/opt/a/m/in"] != nil || got.warned(leftMount) != string(leftMount)+" (1): /opt/a/m" {
+		t.Errorf("got %q and %q", got.order, got.warnings)
+	}
+	got, err = collect(t, root, Request{Paths: []string{"/opt/a", "/opt/a/m"}})
+	must(t, err)
+	if got.content["/opt/a/m/in"] != "in" {
+		t.Errorf("got %q", got.order)
 	}
 }
 
@@ -206,10 +251,10 @@ func TestCollectRefuses(t *testing.T) {
 	root := fakeRoot(t, nodes)
 	fifo(t, filepath.Join(root, "/opt/pipe"))
 	r := Request{
-		Packages: []string{"toool", "shell"}, Limits: ample,
-		Paths: []string{"/opt/to-home", "/opt/to-root", "/opt/to-etc", "/opt/none", "/opt/app/private", "/opt/app/private/x", "/opt/app/mine", "/opt/loop", "/opt/pipe"},
+		Packages: []string{"toool", "shell"},
+		Paths:    []string{"/opt/to-home", "/opt/to-root", "/opt/to-etc", "/opt/none", "/opt/app/private", "/opt/app/private/x", "/opt/app/mine", "/opt/loop", "/opt/pipe"},
 	}
-	_, err := Collect(t.Context(), Host{Root: root}, r)
+	_, err := collect(t, root, r)
 	if sbxerr.Of(err) != sbxerr.FromHost {
 		t.Fatalf("error %v", err)
 	}
@@ -223,57 +268,123 @@ func TestCollectRefuses(t *testing.T) {
 			t.Errorf("%v\ndoes not say %s", err, want)
 		}
 	}
-	if _, err := Collect(t.Context(), Host{Root: filepath.Join(root, "none")}, r); sbxerr.Of(err) != sbxerr.FromHost {
+	if _, err := collect(t, filepath.Join(root, "none"), r); sbxerr.Of(err) != sbxerr.FromHost {
 		t.Errorf("without a root: %v", err)
 	}
-	if _, err := Collect(t.Context(), Host{Root: root}, Request{Limits: ample}); sbxerr.Of(err) != sbxerr.Config {
+	if _, err := collect(t, root, Request{}); sbxerr.Of(err) != sbxerr.Config {
 		t.Errorf("nothing asked for: %v", err)
 	}
 }
 
 func TestCollectLimits(t *testing.T) {
 	root := fakeRoot(t, debian(t))
-	r := Request{Packages: []string{"tool"}, Limits: ample}
-	full, err := Collect(t.Context(), Host{Root: root}, r)
+	r := Request{Packages: []string{"tool"}}
+	full, err := collect(t, root, r)
 	must(t, err)
-	for _, l := range []Limits{{Bytes: 1 << 30, Entries: int64(len(full.Entries)) - 1}, {Bytes: full.Bytes - 1, Entries: 1000}} {
+	for _, l := range []Limits{{Bytes: 1 << 30, Entries: int64(len(full.order)) - 1}, {Bytes: 100, Entries: 1000}} {
 		r.Limits = l
-		if _, err := Collect(t.Context(), Host{Root: root}, r); sbxerr.Of(err) != sbxerr.ImageTooBig {
+		if _, err := collect(t, root, r); sbxerr.Of(err) != sbxerr.ImageTooBig {
 			t.Errorf("%+v: %v", l, err)
 		}
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	r.Limits = ample
-	if _, err := Collect(ctx, Host{Root: root}, r); sbxerr.Of(err) != sbxerr.Canceled {
-		t.Errorf("cancelled: %v", err)
-	}
 }
 
-// A host without a package manager gives its commands one by one.
+// A host without a package manager gives paths, with what they need.
 func TestCollectWithoutPackages(t *testing.T) {
 	root := fakeRoot(t, map[string]node{
-		"/bin/busybox": prog(elfSpec{interp: "/lib/ld-musl.so.1"}.build()), "/bin/sh": link("/bin/busybox"), "/bin/ls": link("/bin/busybox"),
+		"/bin/busybox": prog(elfSpec{interp: "/lib/ld-musl.so.1"}.build()), "/bin/sh": link("/bin/busybox"),
 		"/lib/ld-musl.so.1": prog(elfSpec{}.build()), "/usr/local/lib/libx.so": file(elfSpec{}.build()),
 		"/opt/x": prog(elfSpec{needed: []string{"libx.so"}}.build()),
 	})
-	p, err := Collect(t.Context(), Host{Root: root}, Request{Paths: []string{"/opt/x"}, Limits: ample})
+	got, err := collect(t, root, Request{Paths: []string{"/opt/x"}})
 	must(t, err)
-	for _, want := range []string{"/bin/sh", "/bin/ls", "/bin/busybox", "/lib/ld-musl.so.1", "/usr/local/lib/libx.so"} {
-		if find(p, want) == nil {
+	for _, want := range []string{"/bin/sh", "/bin/busybox", "/lib/ld-musl.so.1", "/usr/local/lib/libx.so"} {
+		if got.headers[want] == nil {
 			t.Errorf("%s is missing", want)
 		}
 	}
-	if len(p.Warnings) != 0 || p.Env[0] != "PATH=/opt:"+strings.Join(commandDirs, ":") {
-		t.Errorf("warnings %q, environment %q", p.Warnings, p.Env)
+	if len(got.warnings) != 0 || got.Env[0] != "PATH=/opt:"+strings.Join(commandDirs, ":") {
+		t.Errorf("warnings %q, environment %q", got.warnings, got.Env)
+	}
+	if _, err := collect(t, root, Request{Packages: []string{"x"}}); err == nil || !strings.Contains(err.Error(), "neither a dpkg nor an rpm") {
+		t.Errorf("without a database: %v", err)
 	}
 }
 
-func TestDescriptorsAfterCollect(t *testing.T) {
-	root := fakeRoot(t, debian(t))
-	before := openFDs(t)
-	_, err := Collect(t.Context(), Host{Root: root}, Request{Packages: []string{"tool"}, Paths: []string{"/opt/app"}, Limits: ample})
+// Files that are not as their package brought them are named: a program of the
+// package that somebody replaced, and a package that was upgraded outside dpkg.
+func TestChangedFilesAreNamed(t *testing.T) {
+	nodes := debian(t)
+	sum := func(s string) string { return fmt.Sprintf("%x", md5.Sum([]byte(s))) }
+	nodes["/var/lib/dpkg/info/tool.md5sums"] = file(sum("tool") + "  usr/bin/tool\n" + sum("old") + "  usr/lib/tool/mod.py\n")
+	nodes["/var/lib/dpkg/info/extra.md5sums"] = file(sum("x") + "  usr/share/extra\n")
+	root := fakeRoot(t, nodes)
+	got, err := collect(t, root, Request{Packages: []string{"tool"}})
 	must(t, err)
+	if w := got.warned(notAsItCame); !strings.HasSuffix(w, " (1): tool (/usr/lib/tool/mod.py)") {
+		t.Errorf("warnings %q", got.warnings)
+	}
+	got, err = collect(t, root, Request{Packages: []string{"tool"}, Paths: []string{"/usr/lib/tool"}})
+	must(t, err)
+	if w := got.warned(notAsItCame); w != "" || got.content["/usr/lib/tool/mod.py"] != "x" {
+		t.Errorf("of a requested path: %q", got.warnings)
+	}
+}
+
+// bigRoot holds one path with a file that does not fit into a pipe.
+func bigRoot(t *testing.T) string {
+	t.Helper()
+	return fakeRoot(t, map[string]node{"/bin/sh": prog("x"), "/opt/a/big": file(strings.Repeat("0123456789", 1<<20))})
+}
+
+// A file that changes while it is copied would be half old and half new.
+func TestChangesDuringTheCopy(t *testing.T) {
+	for what, change := range map[string]func(p string) error{
+		"cut short": func(p string) error { return os.Truncate(p, 3) },
+		"rewritten": func(p string) error { return os.Chtimes(p, time.Time{}, time.Now()) },
+	} {
+		root := bigRoot(t)
+		c, err := Collect(t.Context(), Request{Root: root, Paths: []string{"/opt/a"}, Limits: ample})
+		must(t, err)
+		m := memory{headers: map[string]*tar.Header{}, content: map[string]string{}}
+		m.hook = func(p string) error {
+			if p == "/opt/a/big" {
+				return change(filepath.Join(root, p))
+			}
+			return nil
+		}
+		_, err = c.Write(&m)
+		if sbxerr.Of(err) != sbxerr.FromHost || !strings.Contains(err.Error(), `copy "/opt/a/big": it changed while it was copied`) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func TestCollectEnds(t *testing.T) {
+	need.Root(t, "it starts a process of another user")
+	ctx, cancel := context.WithCancel(t.Context())
+	before := openFDs(t)
+	r := Request{Root: bigRoot(t), Paths: []string{"/opt/a"}, Limits: ample}
+	c, err := Collect(ctx, r)
+	must(t, err)
+	m := memory{headers: map[string]*tar.Header{}, content: map[string]string{}, hook: func(string) error { return io.ErrShortWrite }}
+	if _, err := c.Write(&m); !errors.Is(err, io.ErrShortWrite) {
+		t.Errorf("the sink's error is lost: %v", err)
+	}
+	m.hook = nil
+	if _, err := c.Write(&m); err != nil || len(m.content["/opt/a/big"]) != 10<<20 {
+		t.Errorf("the second time: %v", err)
+	}
+	c, err = Collect(ctx, r)
+	must(t, err)
+	m.hook = func(string) error { cancel(); return nil }
+	if _, err := c.Write(&m); sbxerr.Of(err) != sbxerr.Canceled {
+		t.Errorf("cancelled: %v", err)
+	}
+	if _, err := Collect(ctx, r); sbxerr.Of(err) != sbxerr.Canceled {
+		t.Errorf("cancelled before: %v", err)
+	}
+	c.Close()
 	if after := openFDs(t); after != before {
 		t.Errorf("%d descriptors before, %d after", before, after)
 	}

@@ -1,287 +1,241 @@
 package fromhost
 
 import (
+	"archive/tar"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path"
+	"path/filepath"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
-// maxNames bounds the names read from one directory.
-const maxNames = 1 << 20
-
-// collector gathers the entries of one plan. Its methods return an error only
-// for what ends the whole collection; what concerns one path is left out.
-type collector struct {
-	alive   func() error // the cause when the caller went away
-	tree    *tree
-	limits  Limits
-	set     map[string]*Entry // by path in the image
-	bytes   int64
-	walked  map[string]bool // directories that were added with their content
-	left    omissions
-	links   []*Entry // not yet followed
-	scans   []scan   // files not yet searched for needs
-	scanned map[string]bool
-	objects map[string]*object // ELF files by path; nil for other files
-	cache   *ldCache
-	soft    software
+// entry is one path of the image. All belong to uid and gid 0.
+type entry struct {
+	path    string
+	kind    byte // tar.TypeDir, tar.TypeReg or tar.TypeSymlink
+	link    string
+	source  string      // where the content is; empty: content
+	info    fs.FileInfo // of source, when it was found
+	content []byte
+	whole   bool         // part of a requested directory: links to directories are followed
+	file    *packageFile // nil where no package brought it
 }
 
 // origin says why an entry is wanted.
 type origin struct {
-	why   string
 	whole bool // all of it: also follow links to directories
 	scan  bool // look for what it needs; packages say so themselves
+	file  *packageFile
+}
+
+// collector gathers the entries of one image. What concerns one path is left
+// out and noted; an error ends the collection, and is kept.
+type collector struct {
+	*host
+	limits  Limits
+	err     error
+	set     map[string]*entry // by path in the image
+	bytes   int64
+	walked  map[string]bool // directories that were added with their content
+	left    omissions
+	links   []*entry // not yet followed
+	scans   []scan   // files not yet searched for needs
+	scanned map[string]bool
+	objects map[string]*object // ELF files by path; nil for other files
+	cache   *ldCache
+	db      database // nil where no package manager is known
+	index   *index
+	chosen  map[*pkg]bool
+	names   map[string]bool // of chosen
+}
+
+func newCollector(r Request) *collector {
+	h := &host{root: filepath.Clean(r.Root), dirs: map[string]resolved{}}
+	if h.root == "/" {
+		h.root = ""
+	}
+	c := &collector{
+		host: h, limits: r.Limits, left: omissions{}, set: map[string]*entry{}, walked: map[string]bool{},
+		scanned: map[string]bool{}, objects: map[string]*object{}, index: &index{}, chosen: map[*pkg]bool{},
+		names: map[string]bool{},
+	}
+	if data, err := os.ReadFile(c.real(ldCachePath)); err == nil { // other loaders than glibc's have none
+		c.cache, _ = parseLDCache(data) // nor one of another form
+	}
+	return c
 }
 
 // put adds e, within the limits.
-func (c *collector) put(e *Entry) error {
-	if err := c.alive(); err != nil {
-		return err
+func (c *collector) put(e *entry) {
+	if c.err != nil || c.set[e.path] != nil {
+		return
 	}
-	if c.set[e.Path] != nil {
-		return nil
+	size := int64(len(e.content))
+	if e.source != "" && e.kind == tar.TypeReg {
+		size = e.info.Size()
 	}
-	if int64(len(c.set)) >= c.limits.Entries {
-		return tooBig("entries", c.limits.Entries, e)
+	if int64(len(c.set)) >= c.limits.Entries || size > c.limits.Bytes-c.bytes {
+		c.err = sbxerr.New(sbxerr.ImageTooBig, "fromhost.collect",
+			"more than %d entries or %d bytes: the limit is met at %q", c.limits.Entries, c.limits.Bytes, e.path)
+		return
 	}
-	if e.Size > c.limits.Bytes-c.bytes {
-		return tooBig("bytes", c.limits.Bytes, e)
-	}
-	c.bytes += e.Size
-	c.set[e.Path] = e
-	if e.Kind == Symlink {
+	c.bytes += size
+	c.set[e.path] = e
+	if e.kind == tar.TypeSymlink {
 		c.links = append(c.links, e)
 	}
-	return nil
 }
 
-func tooBig(what string, limit int64, e *Entry) error {
-	return sbxerr.New(sbxerr.ImageTooBig, "fromhost.collect",
-		"more than %d %s: the limit is met at %q, wanted for %s", limit, what, e.Path, e.For)
-}
+func (c *collector) dir(p string) { c.put(&entry{path: p, kind: tar.TypeDir}) }
 
-// leave notes that p stays behind, because of err if that says more.
-func (c *collector) leave(r Reason, p string, err error) {
+// leave notes that p stays behind because of err.
+func (c *collector) leave(p string, err error) {
 	switch {
-	case errors.Is(err, errAbsent):
-		r = LeftAbsent
-	case errors.Is(err, errHidden):
-		r = LeftHidden
-	case errors.Is(err, errSpecial), errors.Is(err, errLoop), errors.Is(err, errDeep), errors.Is(err, errPseudo):
-		r = LeftSpecial
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR):
+		c.left.add(leftAbsent, p)
+	case errors.Is(err, fs.ErrPermission):
+		c.left.add(leftHidden, p)
+	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENXIO), errors.Is(err, unix.ENAMETOOLONG):
+		c.left.add(leftSpecial, p)
+	case c.err == nil:
+		c.err = fmt.Errorf("read %q: %w", p, err)
 	}
-	c.left.add(r, p)
 }
 
-// stays reports whether p must stay behind, and notes it.
+// stays reports whether p must stay behind, and notes that of credentials.
 func (c *collector) stays(p string) bool {
 	why, never := neverCopied(p)
-	switch {
-	case !never:
-		return false
-	case why == credentials:
-		c.leave(LeftSecret, p, nil)
-	default:
-		c.leave(LeftState, p, nil)
+	if why == credentials {
+		c.left.add(leftSecret, p)
 	}
-	return true
-}
-
-// place adds what is at p, which may be reached through links; those come too.
-// A directory comes without its content, a link without its target.
-func (c *collector) place(p string, o origin) error {
-	r, err := c.tree.place(p)
-	if err != nil {
-		if !skippable(err) {
-			return err
-		}
-		c.leave("", p, err)
-		return nil
-	}
-	if c.stays(r.path) {
-		return nil
-	}
-	if err := c.passed(r.links, o); err != nil {
-		return err
-	}
-	return c.add(r.path, r.path, r.info, o)
+	return never
 }
 
 // passed adds links that a path leads through.
-func (c *collector) passed(links []string, o origin) error {
+func (c *collector) passed(links []string, o origin) {
 	for _, l := range links {
-		if c.stays(l) {
-			continue
-		}
-		if err := c.symlink(l, l, o); err != nil {
-			return err
+		if !c.stays(l) {
+			c.symlink(l, l, o)
 		}
 	}
-	return nil
 }
 
-// add puts the thing at source, of which i was found out, at p in the image.
-func (c *collector) add(p, source string, i info, o origin) error {
-	if c.set[p] != nil {
-		return nil
+// add puts the thing at source, of which i was found out, at p in the image. A
+// directory comes without its content, a link without its target.
+func (c *collector) add(p, source string, i fs.FileInfo, o origin) {
+	switch e := c.set[p]; {
+	case e != nil && o.whole && e.file != nil && !e.file.config:
+		e.file = nil // a requested path is wanted as it is
+	case e != nil:
+	case i.IsDir():
+		c.dir(p)
+	case i.Mode().Type() == fs.ModeSymlink:
+		c.symlink(p, source, o)
+	case i.Mode().IsRegular():
+		c.file(p, source, i, o)
+	default:
+		c.left.add(leftSpecial, p)
 	}
-	switch {
-	case i.isDir():
-		return c.put(&Entry{Path: p, Kind: Dir, Mode: 0o755, For: o.why})
-	case i.isSymlink():
-		return c.symlink(p, source, o)
-	case i.isRegular():
-		return c.file(p, source, i, o)
-	}
-	c.leave(LeftSpecial, p, nil)
-	return nil
 }
 
-func (c *collector) symlink(p, source string, o origin) error {
+func (c *collector) symlink(p, source string, o origin) {
 	if c.set[p] != nil {
-		return nil
+		return
 	}
-	text, err := c.tree.readlink(source)
+	text, err := os.Readlink(c.real(source))
 	if err != nil {
-		if !skippable(err) {
-			return fmt.Errorf("read link %q: %w", source, err)
-		}
-		c.leave("", source, err)
-		return nil
+		c.leave(source, err)
+		return
 	}
-	return c.put(&Entry{Path: p, Kind: Symlink, Mode: 0o777, Link: text, For: o.why, whole: o.whole})
+	c.put(&entry{path: p, kind: tar.TypeSymlink, link: text, whole: o.whole})
 }
 
-func (c *collector) file(p, source string, i info, o origin) error {
-	if !i.readable() {
-		c.leave(LeftHidden, p, nil)
-		return nil
-	}
-	if i.mode&(unix.S_ISUID|unix.S_ISGID) != 0 {
-		c.leave(LeftSetID, p, nil)
-	}
-	e := &Entry{
-		Path: p, Kind: File, Mode: permissions(i.mode), Size: i.size, ModTime: i.mtime.Sec,
-		Source: source, For: o.why,
-	}
-	if i.nlink > 1 {
-		e.id = inode{i.dev, i.ino}
+func (c *collector) file(p, source string, i fs.FileInfo, o origin) {
+	if i.Mode()&(fs.ModeSetuid|fs.ModeSetgid) != 0 {
+		c.left.add(leftSetID, p)
 	}
 	if o.scan {
-		c.scans = append(c.scans, scan{path: source, found: source, mode: i.mode})
+		c.scans = append(c.scans, scan{path: source, found: source, mode: i.Mode()})
 	}
-	return c.put(e)
+	c.put(&entry{path: p, kind: tar.TypeReg, source: source, info: i, file: o.file})
 }
 
-// permissions keeps what everybody may do. The owner changes, so what is meant
-// for the owner's group means nothing any more.
-func permissions(mode uint32) uint32 {
-	if mode&searchBits == searchBits {
-		return 0o755
-	}
-	return 0o644
-}
-
-// directory adds all of directory dir, a path without links.
-func (c *collector) directory(dir string, o origin) error {
-	if c.walked[dir] || c.stays(dir) {
-		return nil
-	}
-	c.walked[dir] = true
-	names, err := c.tree.list(dir, maxNames)
-	if err != nil {
-		if !skippable(err) {
-			return fmt.Errorf("list %q: %w", dir, err)
+// recurse adds all of directory dir, a path without links, that is on the same
+// file system.
+func (c *collector) recurse(dir string, o origin) {
+	var device uint64
+	_ = filepath.WalkDir(c.real(dir), func(name string, d fs.DirEntry, err error) error {
+		p := path.Clean("/" + name[len(c.root):])
+		var i fs.FileInfo
+		if err == nil {
+			i, err = d.Info()
 		}
-		c.leave("", dir, err)
-		return nil
-	}
-	if err := c.put(&Entry{Path: dir, Kind: Dir, Mode: 0o755, For: o.why}); err != nil {
-		return err
-	}
-	for _, n := range names {
-		if err := c.member(path.Join(dir, n), o); err != nil {
-			return err
+		switch {
+		case c.err != nil:
+			return filepath.SkipAll
+		case err != nil:
+			c.leave(p, err)
+			return nil
+		case !d.IsDir():
+			if !c.stays(p) {
+				c.add(p, p, i, o)
+			}
+			return nil
+		case c.walked[p] || c.stays(p):
+			return filepath.SkipDir
 		}
-	}
-	return nil
+		here := i.Sys().(*syscall.Stat_t).Dev
+		if p == dir {
+			device = here
+		} else if here != device {
+			c.left.add(leftMount, p)
+			return filepath.SkipDir
+		}
+		c.walked[p] = true
+		c.dir(p)
+		return nil
+	})
 }
 
-func (c *collector) member(p string, o origin) error {
-	if c.stays(p) {
-		return nil
+// take adds r and the links on the way there, unless it never comes.
+func (c *collector) take(r resolved, o origin) {
+	if _, never := neverCopied(r.path); !never {
+		c.passed(r.links, o)
+		c.add(r.path, r.path, r.info, o)
 	}
-	i, err := c.tree.lstat(p)
-	switch {
-	case err != nil && !skippable(err):
-		return fmt.Errorf("stat %q: %w", p, err)
-	case err != nil:
-		c.leave("", p, err)
-		return nil
-	case i.isDir():
-		return c.directory(p, o)
-	}
-	return c.add(p, p, i, o)
 }
 
 // chain adds where p leads and each link on the way there. A directory comes
-// without its content.
-func (c *collector) chain(p string, o origin) error {
-	r, err := c.tree.resolve(p)
-	if err != nil {
-		if !skippable(err) {
-			return fmt.Errorf("follow %q: %w", p, err)
-		}
-		c.leave(LeftLinks, p, nil)
-		return nil
+// without its content. Below /etc only what is there already counts: a package or
+// a certificate has brought it.
+func (c *collector) chain(p string, o origin) {
+	if r, err := c.resolve(p); err == nil && (!below(r.path, "/etc") || c.set[r.path] != nil) {
+		c.take(r, o)
 	}
-	if _, never := neverCopied(r.path); never || c.isHostConfig(r.path) {
-		c.leave(LeftLinks, p, nil)
-		return nil
-	}
-	if err := c.passed(r.links, o); err != nil {
-		return err
-	}
-	return c.add(r.path, r.path, r.info, o)
-}
-
-// isHostConfig reports whether p is below /etc and no package that is copied
-// has brought it.
-func (c *collector) isHostConfig(p string) bool {
-	return below(p, "/etc") && c.set[p] == nil
 }
 
 // follow adds what the links lead to that were added since it was called last.
-func (c *collector) follow() error {
-	for len(c.links) > 0 {
+func (c *collector) follow() {
+	for len(c.links) > 0 && c.err == nil {
 		e := c.links[0]
 		c.links = c.links[1:]
-		if err := c.followLink(e); err != nil {
-			return err
+		o := origin{whole: e.whole, scan: true}
+		r, err := c.resolve(e.path)
+		switch {
+		case err != nil:
+		// A directory below /etc is never taken whole, even when it is there already:
+		// what packages and certificates brought is not all that lies in it.
+		case e.whole && r.info.IsDir() && !isShared(r.path) && !below(r.path, "/etc"):
+			c.passed(r.links, o)
+			c.recurse(r.path, o)
+		case e.whole || !isDocumentation(r.path):
+			c.chain(e.path, o)
 		}
 	}
-	return nil
-}
-
-func (c *collector) followLink(e *Entry) error {
-	o := origin{why: e.For, whole: e.whole, scan: true}
-	r, err := c.tree.resolve(e.Path)
-	// A directory below /etc is never taken whole, even when it is there already:
-	// what packages and certificates brought is not all that lies in it.
-	if err == nil && r.info.isDir() && e.whole && !isShared(r.path) && !below(r.path, "/etc") {
-		if err := c.passed(r.links, o); err != nil {
-			return err
-		}
-		return c.directory(r.path, o)
-	}
-	if err == nil && isDocumentation(r.path) && !e.whole {
-		c.leave(LeftLinks, e.Path, nil)
-		return nil
-	}
-	return c.chain(e.Path, o)
 }

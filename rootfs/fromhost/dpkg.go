@@ -2,39 +2,29 @@ package fromhost
 
 import (
 	"bytes"
-	"context"
 	"errors"
-	"fmt"
+	"io/fs"
+	"os"
 	"path"
 	"slices"
 	"strings"
-
-	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // The files of dpkg, which everybody may read (dpkg(1), FILES).
 const (
-	dpkgDir        = "/var/lib/dpkg"
-	dpkgStatus     = dpkgDir + "/status"
-	dpkgDiversions = dpkgDir + "/diversions"
-	dpkgInfo       = dpkgDir + "/info"
-
-	maxStatus = 256 << 20
-	maxList   = 64 << 20
+	dpkgQuery = "/usr/bin/dpkg-query"
+	dpkgDir   = "/var/lib/dpkg"
 )
 
-// dpkg reads the database of a Debian-like host without any of its programs.
-type dpkg struct {
-	tree      *tree
-	broken    []string
-	diversion map[string]diversion
-	lists     []fileList // what owner has read; nil before
-}
+// dpkgFormat makes dpkg-query print the lines of parsePackages, and the
+// configuration files: lines of "/path digest" that begin with a blank.
+const dpkgFormat = `P\t${Package}\t${Architecture}\t${db:Status-Eflag} ${db:Status-Status}\n` +
+	`r\t${Pre-Depends}\nr\t${Depends}\nm\t${Recommends}\np\t${Provides}\n${Conffiles}\n`
 
-// fileList is the content of one list, with a line break at either end.
-type fileList struct {
-	pkg  string
-	data []byte
+// dpkg is the database of a Debian-like host.
+type dpkg struct {
+	host      *host
+	diversion map[string]diversion
 }
 
 // diversion says that a file of all packages but one goes elsewhere.
@@ -43,122 +33,99 @@ type diversion struct {
 	by string // the package whose file keeps the place; ":" for the administrator
 }
 
-// openDpkg returns nil where there is no dpkg.
-func openDpkg(t *tree) (*dpkg, error) {
-	const op = "fromhost.dpkg"
-	if _, err := t.resolve(dpkgStatus); err != nil {
-		if errors.Is(err, errAbsent) {
-			return nil, nil
-		}
-		return nil, sbxerr.Wrap(sbxerr.FromHost, op, fmt.Errorf("read %q: %w", dpkgStatus, err))
-	}
-	data, err := t.readFile(dpkgDiversions, maxList)
-	if err != nil && !errors.Is(err, errAbsent) {
-		return nil, sbxerr.Wrap(sbxerr.FromHost, op, fmt.Errorf("read %q: %w", dpkgDiversions, err))
-	}
-	return &dpkg{tree: t, diversion: parseDiversions(data)}, nil
-}
-
-func (d *dpkg) load(context.Context) ([]*Package, error) {
-	data, err := d.tree.readFile(dpkgStatus, maxStatus)
+func openDpkg(h *host) (database, *index, error) {
+	d := &dpkg{host: h, diversion: map[string]diversion{}}
+	out, err := d.query("-W", "-f", dpkgFormat)
 	if err != nil {
-		return nil, fmt.Errorf("read %q: %w", dpkgStatus, err)
+		return nil, nil, err
 	}
-	all, broken, err := parseStatus(data)
-	if err != nil {
-		return nil, fmt.Errorf("read %q: %w", dpkgStatus, err)
+	data, err := os.ReadFile(h.real(dpkgDir + "/diversions"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, err
 	}
-	d.broken = broken
-	return all, nil
-}
-
-// parseDiversions reads groups of three lines: place, where it was diverted
-// to, and the package that did it.
-func parseDiversions(data []byte) map[string]diversion {
-	lines := strings.Split(strings.TrimSuffix(string(data), "\n"), "\n")
-	all := map[string]diversion{}
-	for group := range slices.Chunk(lines, 3) {
-		if len(group) == 3 && path.IsAbs(group[0]) && path.IsAbs(group[1]) {
-			all[group[0]] = diversion{to: path.Clean(group[1]), by: group[2]}
+	for group := range slices.Chunk(strings.Split(string(data), "\n"), 3) { // place, where to, and by which package
+		if len(group) == 3 && path.IsAbs(group[1]) {
+			d.diversion[group[0]] = diversion{to: group[1], by: group[2]}
 		}
 	}
-	return all
+	x, err := parsePackages(out)
+	return d, x, err
 }
 
-func (d *dpkg) files(p *Package, chosen []*Package) ([]packageFile, error) {
-	data, err := d.list(p)
+func (d *dpkg) query(args ...string) (string, error) {
+	return output(d.host.real(dpkgQuery), append([]string{"--admindir=" + d.host.real(dpkgDir)}, args...)...)
+}
+
+// conffile reads a line of the field Conffiles: "/path digest [obsolete]".
+func (p *pkg) conffile(line string) bool {
+	words := strings.Fields(line)
+	if len(words) < 2 || line[0] != ' ' || words[0][0] != '/' {
+		return false
+	}
+	p.config[words[0]] = words[1]
+	return true
+}
+
+func (d *dpkg) files(p *pkg, chosen func(string) bool) ([]packageFile, error) {
+	list, err := d.info(p, ".list")
 	if err != nil {
-		return nil, fmt.Errorf("read the file list of %s: %w", p.Name, err)
+		return nil, err
+	}
+	sums, err := d.info(p, ".md5sums")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	digests := map[string]string{}
+	for line := range strings.Lines(string(sums)) { // "digest  usr/bin/x"
+		if digest, name, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "  "); ok {
+			digests["/"+name] = digest
+		}
 	}
 	var files []packageFile
-	for _, name := range parseList(data) {
-		files = append(files, d.locate(name, p, chosen))
+	for line := range bytes.Lines(list) {
+		name := strings.TrimSuffix(string(line), "\n")
+		if !path.IsAbs(name) || name == "/." {
+			continue
+		}
+		f := d.locate(path.Clean(name), p, chosen)
+		if f.digest, f.config = p.config[name]; !f.config {
+			f.digest = digests[name]
+		}
+		files = append(files, f)
 	}
 	return files, nil
 }
 
 // locate says where a file of p is. A diverted one has its own name again in
 // the image when what diverted it is not copied.
-func (d *dpkg) locate(name string, p *Package, chosen []*Package) packageFile {
+func (d *dpkg) locate(name string, p *pkg, chosen func(string) bool) packageFile {
 	v, diverted := d.diversion[name]
-	if !diverted || v.by == p.Name {
+	switch {
+	case !diverted || v.by == p.name:
 		return packageFile{path: name, source: name}
-	}
-	if slices.ContainsFunc(chosen, func(c *Package) bool { return c.Name == v.by }) {
+	case chosen(v.by):
 		return packageFile{path: v.to, source: v.to}
 	}
 	return packageFile{path: name, source: v.to}
 }
 
-func (d *dpkg) list(p *Package) ([]byte, error) {
-	data, err := d.tree.readFile(path.Join(dpkgInfo, p.Name+":"+p.Arch+".list"), maxList)
-	if errors.Is(err, errAbsent) {
-		data, err = d.tree.readFile(path.Join(dpkgInfo, p.Name+".list"), maxList)
+func (d *dpkg) info(p *pkg, suffix string) ([]byte, error) {
+	file := d.host.real(dpkgDir + "/info/" + p.name)
+	data, err := os.ReadFile(file + ":" + p.arch + suffix)
+	if errors.Is(err, fs.ErrNotExist) {
+		data, err = os.ReadFile(file + suffix)
 	}
 	return data, err
 }
 
-// parseList reads one path per line.
-func parseList(data []byte) []string {
-	var names []string
-	for line := range strings.Lines(string(data)) {
-		line = strings.TrimSuffix(line, "\n")
-		if path.IsAbs(line) && line != "/." {
-			names = append(names, path.Clean(line))
+func (d *dpkg) owner(paths ...string) string {
+	out, _ := d.query(append([]string{"-S", "--"}, paths...)...) // it fails if one of paths has none
+	for line := range strings.Lines(out) {
+		owners, name, ok := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
+		if ok && slices.Contains(paths, name) { // paths were read as patterns
+			owner, _, _ := strings.Cut(owners, ", ")
+			return owner
 		}
 	}
-	return names
-}
-
-func (d *dpkg) owner(paths ...string) (string, bool) {
-	if d.lists == nil {
-		d.readLists()
-	}
-	for _, p := range paths {
-		line := []byte("\n" + p + "\n")
-		for _, l := range d.lists {
-			if bytes.Contains(l.data, line) {
-				return l.pkg, true
-			}
-		}
-	}
-	return "", false
-}
-
-// readLists reads all lists. One that cannot be read owns nothing.
-func (d *dpkg) readLists() {
-	d.lists = []fileList{}
-	names, err := d.tree.names(dpkgInfo, maxNames)
-	if err != nil {
-		return
-	}
-	for _, n := range names {
-		pkg, ok := strings.CutSuffix(n, ".list")
-		if !ok {
-			continue
-		}
-		if data, err := d.tree.readFile(path.Join(dpkgInfo, n), maxList); err == nil {
-			d.lists = append(d.lists, fileList{pkg, slices.Concat([]byte("\n"), data, []byte("\n"))})
-		}
-	}
+	return ""
 }

@@ -1,25 +1,111 @@
 package fromhost
 
 import (
+	"archive/tar"
 	"bytes"
 	"debug/elf"
 	"encoding/binary"
 	"flag"
+	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/tests/need"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
+
+var fixedTime = time.Unix(1_700_000_000, 0)
 
 // TestMain fixes the modes of what the tests make: modes are what they are about.
 func TestMain(m *testing.M) {
 	unix.Umask(0o022)
 	os.Exit(m.Run())
+}
+
+// memory is a sink that keeps everything, and calls hook before each entry.
+type memory struct {
+	headers map[string]*tar.Header // by absolute path
+	content map[string]string
+	order   []string
+	hook    func(p string) error
+}
+
+// Entry implements Sink.
+func (m *memory) Entry(hdr *tar.Header, content io.Reader) error {
+	p := "/" + strings.TrimSuffix(hdr.Name, "/")
+	if m.hook != nil {
+		if err := m.hook(p); err != nil {
+			return err
+		}
+	}
+	m.headers[p] = hdr
+	m.order = append(m.order, p)
+	if content == nil {
+		return nil
+	}
+	data, err := io.ReadAll(content)
+	m.content[p] = string(data)
+	return err
+}
+
+// collected is what a request gives.
+type collected struct {
+	memory
+	*Collection
+	warnings []string
+}
+
+func collect(t testing.TB, root string, r Request) (collected, error) {
+	t.Helper()
+	need.Root(t, "it starts a process of another user")
+	r.Root = root
+	if r.Limits == (Limits{}) {
+		r.Limits = ample
+	}
+	got := collected{memory: memory{headers: map[string]*tar.Header{}, content: map[string]string{}}}
+	var err error
+	if got.Collection, err = Collect(t.Context(), r); err != nil {
+		return got, err
+	}
+	t.Cleanup(got.Close)
+	got.warnings, err = got.Write(&got.memory)
+	return got, err
+}
+
+// warned returns the line of warning for why, or "".
+func (c collected) warned(why reason) string {
+	i := slices.IndexFunc(c.warnings, func(w string) bool { return strings.HasPrefix(w, string(why)) })
+	if i < 0 {
+		return ""
+	}
+	return c.warnings[i]
+}
+
+func (c collected) render() string {
+	var b strings.Builder
+	kinds := map[byte]string{tar.TypeDir: "dir", tar.TypeReg: "file", tar.TypeSymlink: "symlink", tar.TypeLink: "hardlink"}
+	for _, p := range c.order {
+		h := c.headers[p]
+		fmt.Fprintf(&b, "%-8s %04o %s", kinds[h.Typeflag], h.Mode, p)
+		if h.Linkname != "" {
+			fmt.Fprintf(&b, " -> %s", h.Linkname)
+		}
+		b.WriteString("\n")
+	}
+	for _, w := range c.warnings {
+		fmt.Fprintf(&b, "warning: %s\n", w)
+	}
+	fmt.Fprintf(&b, "%s\nenv: %q\n", c.Summary, c.Env)
+	return b.String()
 }
 
 // golden compares got with a file of testdata.
@@ -56,6 +142,7 @@ func link(to string) node   { return node{link: to} }
 func fakeRoot(t testing.TB, nodes map[string]node) string {
 	t.Helper()
 	root := t.TempDir()
+	must(t, os.Chmod(filepath.Dir(root), 0o755)) // the collector's user comes in
 	for _, p := range slices.Sorted(maps.Keys(nodes)) {
 		put(t, root, p, nodes[p])
 	}
@@ -92,14 +179,6 @@ func must(t testing.TB, err error) {
 	}
 }
 
-func open(t testing.TB, root string) *tree {
-	t.Helper()
-	tr, err := openTree(root)
-	must(t, err)
-	t.Cleanup(func() { must(t, tr.Close()) })
-	return tr
-}
-
 // ample is more than any fixture holds, and than the tools that some tests copy.
 var ample = Limits{Bytes: 8 << 30, Entries: 500_000}
 
@@ -119,112 +198,63 @@ func fifo(t testing.TB, p string) {
 
 // elfSpec is an ELF file with nothing but what a loader reads first.
 type elfSpec struct {
-	class   elf.Class // 0 is 64 bit
-	order   binary.ByteOrder
-	machine elf.Machine // 0 is x86-64
-	typ     elf.Type    // 0 is ET_DYN
 	interp  string
 	needed  []string
 	rpath   string
 	runpath string
 }
 
-// build lays the file out as header, program headers, interpreter, strings,
-// dynamic section, with virtual addresses 0x10000 above the offsets.
+// build lays the file out as header, program header, interpreter, strings,
+// dynamic section, section headers.
 func (s elfSpec) build() string {
-	if s.class == 0 {
-		s.class = elf.ELFCLASS64
+	const headerSize, progSize = 64, 56
+	strtab := []byte{0}
+	var tags []elf.Dyn64
+	add := func(tag elf.DynTag, texts ...string) {
+		for _, text := range texts {
+			if text != "" {
+				tags = append(tags, elf.Dyn64{Tag: int64(tag), Val: uint64(len(strtab))})
+				strtab = append(strtab, text+"\x00"...)
+			}
+		}
 	}
-	if s.order == nil {
-		s.order = binary.LittleEndian
+	add(elf.DT_NEEDED, s.needed...)
+	add(elf.DT_RPATH, s.rpath)
+	add(elf.DT_RUNPATH, s.runpath)
+	tags = append(tags, elf.Dyn64{})
+	interp := s.interp + "\x00"
+	strAt := uint64(headerSize + progSize + len(interp))
+	dynAt, dynSize := strAt+uint64(len(strtab)), uint64(binary.Size(tags))
+	prog := elf.Prog64{Type: uint32(elf.PT_INTERP), Off: headerSize + progSize, Filesz: uint64(len(interp))}
+	if s.interp == "" {
+		prog.Type = uint32(elf.PT_NULL)
 	}
-	if s.machine == 0 {
-		s.machine = elf.EM_X86_64
-	}
-	if s.typ == 0 {
-		s.typ = elf.ET_DYN
-	}
-	const base = 0x10000
-	headers, interpAt := s.sizes()
-	strtabAt := interpAt + uint64(len(s.interp)) + 1
-	strtab, tags := s.strings(strtabAt + base)
-	dynAt := strtabAt + uint64(len(strtab))
-	dyn := s.words(tags)
-	total := dynAt + uint64(len(dyn))
-
 	var b bytes.Buffer
-	b.Write(headers)
-	b.Write(s.segment(elf.PT_LOAD, 0, base, total))
-	b.Write(s.segment(elf.PT_DYNAMIC, dynAt, dynAt+base, uint64(len(dyn))))
-	if s.interp != "" {
-		b.Write(s.segment(elf.PT_INTERP, interpAt, interpAt+base, uint64(len(s.interp))+1))
-	} else {
-		b.Write(s.segment(elf.PT_NULL, 0, 0, 0))
+	for _, part := range []any{
+		elf.Header64{
+			Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
+			Type:  uint16(elf.ET_DYN), Machine: uint16(elf.EM_X86_64), Version: uint32(elf.EV_CURRENT),
+			Phoff: headerSize, Ehsize: headerSize, Phentsize: progSize, Phnum: 1,
+			Shoff: dynAt + dynSize, Shentsize: 64, Shnum: 3, Shstrndx: 1,
+		},
+		prog, []byte(interp), strtab, tags,
+		[]elf.Section64{
+			{},
+			{Type: uint32(elf.SHT_STRTAB), Off: strAt, Size: uint64(len(strtab))},
+			{Type: uint32(elf.SHT_DYNAMIC), Off: dynAt, Size: dynSize, Link: 1, Entsize: 16},
+		},
+	} {
+		_ = binary.Write(&b, binary.LittleEndian, part) // a buffer takes all
 	}
-	b.WriteString(s.interp + "\x00")
-	b.Write(strtab)
-	b.Write(dyn)
 	return b.String()
 }
 
-func (s elfSpec) sizes() (header []byte, end uint64) {
+// elf32 is a file of another architecture.
+func elf32() string {
 	var b bytes.Buffer
-	ident := [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(s.class), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)}
-	if s.order == binary.BigEndian {
-		ident[elf.EI_DATA] = byte(elf.ELFDATA2MSB)
-	}
-	if s.class == elf.ELFCLASS64 {
-		_ = binary.Write(&b, s.order, elf.Header64{
-			Ident: ident, Type: uint16(s.typ), Machine: uint16(s.machine), Version: 1,
-			Phoff: 64, Ehsize: 64, Phentsize: 56, Phnum: 3,
-		})
-		return b.Bytes(), 64 + 3*56
-	}
-	_ = binary.Write(&b, s.order, elf.Header32{
-		Ident: ident, Type: uint16(s.typ), Machine: uint16(s.machine), Version: 1,
-		Phoff: 52, Ehsize: 52, Phentsize: 32, Phnum: 3,
+	_ = binary.Write(&b, binary.LittleEndian, elf.Header32{
+		Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS32), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
+		Type:  uint16(elf.ET_DYN), Machine: uint16(elf.EM_386), Version: uint32(elf.EV_CURRENT), Ehsize: 52,
 	})
-	return b.Bytes(), 52 + 3*32
-}
-
-func (s elfSpec) segment(kind elf.ProgType, off, addr, size uint64) []byte {
-	var b bytes.Buffer
-	if s.class == elf.ELFCLASS64 {
-		_ = binary.Write(&b, s.order, elf.Prog64{Type: uint32(kind), Off: off, Vaddr: addr, Filesz: size, Memsz: size})
-	} else {
-		_ = binary.Write(&b, s.order, elf.Prog32{
-			Type: uint32(kind), Off: uint32(off), Vaddr: uint32(addr), Filesz: uint32(size), Memsz: uint32(size),
-		})
-	}
-	return b.Bytes()
-}
-
-func (s elfSpec) strings(strtab uint64) (table []byte, tags [][2]uint64) {
-	table = []byte{0}
-	add := func(tag elf.DynTag, text string) {
-		tags = append(tags, [2]uint64{uint64(tag), uint64(len(table))})
-		table = append(table, text+"\x00"...)
-	}
-	for _, n := range s.needed {
-		add(elf.DT_NEEDED, n)
-	}
-	if s.rpath != "" {
-		add(elf.DT_RPATH, s.rpath)
-	}
-	if s.runpath != "" {
-		add(elf.DT_RUNPATH, s.runpath)
-	}
-	return table, append(tags, [2]uint64{uint64(elf.DT_STRTAB), strtab}, [2]uint64{})
-}
-
-func (s elfSpec) words(tags [][2]uint64) []byte {
-	var b bytes.Buffer
-	for _, t := range tags {
-		if s.class == elf.ELFCLASS64 {
-			_ = binary.Write(&b, s.order, t[:])
-		} else {
-			_ = binary.Write(&b, s.order, []uint32{uint32(t[0]), uint32(t[1])})
-		}
-	}
-	return b.Bytes()
+	return b.String()
 }

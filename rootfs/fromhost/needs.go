@@ -4,219 +4,181 @@ import (
 	"bytes"
 	"debug/elf"
 	"errors"
-	"fmt"
 	"io"
-	"os"
+	"io/fs"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
 // commandDirs are where programs are looked for, in the order of a usual PATH.
 var commandDirs = []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"}
 
-// multiarch are the directories of Debian-like systems that the loader has
-// built in, below /lib and /usr/lib.
-var multiarch = map[elf.Machine][]string{
-	elf.EM_X86_64:  {"x86_64-linux-gnu", "x86_64-linux-gnux32"},
-	elf.EM_386:     {"i386-linux-gnu"},
-	elf.EM_AARCH64: {"aarch64-linux-gnu"},
-	elf.EM_ARM:     {"arm-linux-gnueabihf", "arm-linux-gnueabi"},
-	elf.EM_RISCV:   {"riscv64-linux-gnu"},
-	elf.EM_PPC64:   {"powerpc64le-linux-gnu"},
-	elf.EM_S390:    {"s390x-linux-gnu"},
-}
+// libraryDirs are the directories that loaders search by themselves: glibc's of
+// Debian and Red Hat, and musl's. Each library is for one architecture.
+var libraryDirs = []string{"/lib/*-linux-*", "/usr/lib/*-linux-*", "/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/local/lib"}
 
 // scan is a file that may need others.
 type scan struct {
 	path  string // without links
 	found string // the name it was found by, from which $ORIGIN is made
-	mode  uint32
+	mode  fs.FileMode
 	rpath []string // of what loads it
 }
 
+// object is what the dynamic loader reads of an ELF file (elf(5), ld.so(8)).
+type object struct {
+	class   elf.Class
+	machine elf.Machine
+	interp  string // the loader; empty for a library or a static program
+	needed  []string
+	rpath   []string // DT_RPATH, empty when there is a DT_RUNPATH
+	runpath []string // DT_RUNPATH
+}
+
 // needs searches the files that were added since it was called last.
-func (c *collector) needs() error {
-	for len(c.scans) > 0 {
+func (c *collector) needs() {
+	for len(c.scans) > 0 && c.err == nil {
 		s := c.scans[len(c.scans)-1]
 		c.scans = c.scans[:len(c.scans)-1]
 		if c.scanned[s.path] {
 			continue
 		}
 		c.scanned[s.path] = true
-		if err := c.scanFile(s); err != nil {
-			return err
+		head, o := c.inspect(s.path)
+		switch {
+		case o != nil:
+			c.objectNeeds(s, o)
+		case s.mode&0o001 != 0 && bytes.HasPrefix(head, []byte("#!")):
+			c.scriptNeeds(s.path, head)
 		}
 	}
-	return nil
-}
-
-func (c *collector) scanFile(s scan) error {
-	head, o, err := c.inspect(s.path)
-	switch {
-	case err != nil:
-		return err
-	case o != nil:
-		return c.objectNeeds(s, o)
-	case s.mode&unix.S_IXOTH != 0 && bytes.HasPrefix(head, []byte("#!")):
-		return c.scriptNeeds(s.path, head)
-	}
-	return nil
 }
 
 // inspect reads the start of file p, and what it needs if it is an ELF file.
 // What cannot be read or followed needs nothing: reading it for the image will
 // say so.
-func (c *collector) inspect(p string) (head []byte, o *object, err error) {
+func (c *collector) inspect(p string) (head []byte, o *object) {
 	if o, ok := c.objects[p]; ok {
-		return nil, o, nil
+		return nil, o
 	}
-	f, _, err := c.tree.open(p)
+	f, err := openFile(c.real(p))
 	if err != nil {
-		if skippable(err) {
-			return nil, nil, nil
-		}
-		return nil, nil, fmt.Errorf("open %q: %w", p, err)
+		return nil, nil
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	return c.inspectFile(p, f)
-}
-
-func (c *collector) inspectFile(p string, f *os.File) ([]byte, *object, error) {
-	head := make([]byte, maxInterpreterLine)
+	defer func() { _ = f.Close() }()
+	head = make([]byte, maxInterpreterLine)
 	n, err := f.ReadAt(head, 0)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, nil, fmt.Errorf("read %q: %w", p, err)
+		return nil, nil
 	}
-	head = head[:n]
-	if !bytes.HasPrefix(head, []byte(elf.ELFMAG)) {
-		return head, nil, nil
+	if head = head[:n]; bytes.HasPrefix(head, []byte(elf.ELFMAG)) {
+		c.objects[p] = readELF(f)
 	}
-	o, err := readELF(f)
-	if errors.Is(err, errBadELF) || errors.Is(err, errNotELF) {
-		return head, nil, nil
-	}
+	return head, c.objects[p]
+}
+
+// readELF returns nil for a file that it cannot follow. The standard library is
+// not made for hostile files: one that breaks it ends this process.
+func readELF(r io.ReaderAt) *object {
+	f, err := elf.NewFile(r)
 	if err != nil {
-		return nil, nil, fmt.Errorf("read %q: %w", p, err)
+		return nil
 	}
-	c.objects[p] = o
-	return head, o, nil
+	o := &object{class: f.Class, machine: f.Machine}
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP {
+			interp, err := io.ReadAll(p.Open())
+			if err != nil {
+				return nil
+			}
+			o.interp = string(bytes.TrimRight(interp, "\x00"))
+		}
+	}
+	list := func(tag elf.DynTag) []string {
+		s, _ := f.DynString(tag) // none in an object file, a core, or a static program
+		return s
+	}
+	dirs := func(tag elf.DynTag) []string { return filepath.SplitList(strings.Join(list(tag), ":")) }
+	o.needed, o.rpath, o.runpath = list(elf.DT_NEEDED), dirs(elf.DT_RPATH), dirs(elf.DT_RUNPATH)
+	if len(o.runpath) > 0 {
+		o.rpath = nil
+	}
+	return o
 }
 
 // objectNeeds adds the loader and the libraries of an ELF file.
-func (c *collector) objectNeeds(s scan, o *object) error {
-	why := origin{why: "needed by " + s.path, scan: true}
-	if o.interp != "" && path.IsAbs(o.interp) {
-		if err := c.chain(o.interp, why); err != nil {
-			return err
-		}
+func (c *collector) objectNeeds(s scan, o *object) {
+	if path.IsAbs(o.interp) {
+		c.chain(o.interp, origin{scan: true})
 	}
 	var chain []string // the paths that count for what this object loads
 	if len(o.runpath) == 0 {
-		chain = append(c.expand(o.rpath, s, o), s.rpath...)
+		chain = append(expand(o.rpath, s), s.rpath...)
+		chain = chain[:min(len(chain), maxSearch)]
 	}
-	search := append(slices.Clone(chain), c.expand(o.runpath, s, o)...)
+	search := slices.Concat(chain, expand(o.runpath, s))
 	for _, name := range o.needed {
-		if err := c.libraryNeeded(name, s, o, search, chain, why); err != nil {
-			return err
+		found, r := c.library(name, s, o, search)
+		if found == "" {
+			c.left.add(leftLibrary, name+" for "+s.path)
+			continue
 		}
+		// Queued here and not by chain, which does not know what loads it.
+		c.scans = append(c.scans, scan{path: r.path, found: found, mode: r.info.Mode(), rpath: chain})
+		c.chain(found, origin{})
 	}
-	return nil
-}
-
-func (c *collector) libraryNeeded(name string, s scan, o *object, search, chain []string, why origin) error {
-	found, r, err := c.library(name, s, o, search)
-	if err != nil {
-		return err
-	}
-	if found == "" {
-		c.leave(LeftLibrary, name+" for "+s.path, nil)
-		return nil
-	}
-	if len(chain) > maxSearch {
-		chain = chain[:maxSearch]
-	}
-	// Queued here and not by chain, which does not know what loads it.
-	c.scans = append(c.scans, scan{path: r.path, found: found, mode: r.info.mode, rpath: chain})
-	return c.chain(found, origin{why: why.why})
 }
 
 // maxSearch bounds the search path that libraries hand down.
 const maxSearch = 64
 
 // library finds name as ld.so(8) does, short of the environment.
-func (c *collector) library(name string, s scan, o *object, search []string) (string, resolved, error) {
-	for _, p := range c.candidates(name, s, o, search) {
-		r, err := c.tree.resolve(p)
-		if err != nil {
-			if skippable(err) {
-				continue
-			}
-			return "", resolved{}, fmt.Errorf("look for library %q: %w", p, err)
-		}
-		if !r.info.isRegular() {
+func (c *collector) library(name string, s scan, o *object, search []string) (string, resolved) {
+	for _, p := range c.candidates(name, s, search) {
+		r, err := c.resolve(p)
+		if err != nil || !r.info.Mode().IsRegular() {
 			continue
 		}
-		_, lib, err := c.inspect(r.path)
-		if err != nil {
-			return "", resolved{}, err
-		}
-		if lib != nil && lib.class == o.class && lib.machine == o.machine {
-			return p, r, nil
+		if _, lib := c.inspect(r.path); lib != nil && lib.class == o.class && lib.machine == o.machine {
+			return p, r
 		}
 	}
-	return "", resolved{}, nil
+	return "", resolved{}
 }
 
-func (c *collector) candidates(name string, s scan, o *object, search []string) []string {
+func (c *collector) candidates(name string, s scan, search []string) []string {
 	if strings.Contains(name, "/") {
-		return slices.DeleteFunc(c.expand([]string{name}, s, o), func(p string) bool { return !path.IsAbs(p) })
+		return expand([]string{name}, s)
 	}
 	var all []string
 	for _, dir := range search {
 		all = append(all, dir+"/"+name)
 	}
-	all = append(all, c.cache.paths(name)...)
-	for _, dir := range c.builtin(o.machine) {
-		all = append(all, dir+"/"+name)
+	if c.cache != nil {
+		for _, e := range c.cache.entries {
+			if e.name == name {
+				all = append(all, e.path)
+			}
+		}
+	}
+	for _, pattern := range libraryDirs {
+		dirs, _ := filepath.Glob(c.real(pattern)) // the patterns are well-formed
+		for _, dir := range dirs {
+			all = append(all, dir[len(c.root):]+"/"+name)
+		}
 	}
 	return all
 }
 
-// builtin are the directories that loaders search by themselves: glibc's of
-// Debian and Red Hat, and without a cache, which is glibc's, also musl's.
-func (c *collector) builtin(m elf.Machine) []string {
-	var dirs []string
-	for _, a := range multiarch[m] {
-		dirs = append(dirs, "/lib/"+a, "/usr/lib/"+a)
-	}
-	dirs = append(dirs, "/lib64", "/usr/lib64", "/lib", "/usr/lib")
-	if c.cache == nil {
-		dirs = append(dirs, "/usr/local/lib")
-	}
-	return dirs
-}
-
-// expand replaces the tokens of ld.so(8) in dirs. $LIB and $PLATFORM depend on
-// how the loader was built, so all usual values are tried for $LIB, and a
-// directory with $PLATFORM is dropped: it is for libraries that have a twin.
-func (c *collector) expand(dirs []string, s scan, o *object) []string {
-	libs := []string{"lib64", "lib"}
-	for _, a := range multiarch[o.machine] {
-		libs = append(libs, "lib/"+a)
-	}
+// expand replaces $ORIGIN of ld.so(8). A directory with another token depends on
+// how the loader was built, or has a twin without, and is dropped.
+func expand(dirs []string, s scan) []string {
+	origin := strings.NewReplacer("${ORIGIN}", path.Dir(s.found), "$ORIGIN", path.Dir(s.found))
 	var all []string
 	for _, d := range dirs {
-		d = strings.NewReplacer("${ORIGIN}", path.Dir(s.found), "$ORIGIN", path.Dir(s.found)).Replace(d)
-		switch {
-		case strings.Contains(d, "$LIB"), strings.Contains(d, "${LIB}"):
-			for _, l := range libs {
-				all = append(all, strings.NewReplacer("${LIB}", l, "$LIB", l).Replace(d))
-			}
-		case strings.Contains(d, "$"):
-		case path.IsAbs(d):
+		if d = origin.Replace(d); path.IsAbs(d) && !strings.Contains(d, "$") {
 			all = append(all, d)
 		}
 	}
@@ -248,58 +210,44 @@ func interpreter(head []byte) (program, command string) {
 }
 
 // scriptNeeds adds what runs script p.
-func (c *collector) scriptNeeds(p string, head []byte) error {
+func (c *collector) scriptNeeds(p string, head []byte) {
 	program, command := interpreter(head)
 	if program == "" {
-		return nil
+		return
 	}
-	if err := c.program(program, p); err != nil || command == "" {
-		return err
+	c.program(program, p)
+	switch at := c.command(command); {
+	case command == "":
+	case path.IsAbs(command):
+		c.program(command, p)
+	case at == "":
+		c.left.add(leftInterpreter, command+" for "+p)
+	default:
+		c.program(at, p)
 	}
-	if path.IsAbs(command) {
-		return c.program(command, p)
-	}
-	at, ok, err := c.command(command)
-	if err != nil {
-		return err
-	}
-	if !ok {
-		c.leave(LeftInterpreter, command+" for "+p, nil)
-		return nil
-	}
-	return c.program(at, p)
 }
 
-// command finds a program by its name.
-func (c *collector) command(name string) (string, bool, error) {
+// command finds a program by its name, and returns "" where there is none.
+func (c *collector) command(name string) string {
 	for _, dir := range commandDirs {
 		p := path.Join(dir, name)
-		r, err := c.tree.resolve(p)
-		if err != nil && !skippable(err) {
-			return "", false, fmt.Errorf("look for command %q: %w", p, err)
-		}
-		if err == nil && r.info.isRegular() && r.info.mode&unix.S_IXOTH != 0 {
-			return p, true, nil
+		if r, err := c.resolve(p); err == nil && r.info.Mode().IsRegular() && r.info.Mode()&0o001 != 0 {
+			return p
 		}
 	}
-	return "", false, nil
+	return ""
 }
 
 // program adds the program at p with its libraries and, since an interpreter is
 // little without its modules, the package that it comes from.
-func (c *collector) program(p, by string) error {
-	r, err := c.tree.resolve(p)
-	if err != nil || !r.info.isRegular() {
-		if err != nil && !skippable(err) {
-			return fmt.Errorf("look for interpreter %q: %w", p, err)
-		}
-		c.leave(LeftInterpreter, p+" for "+by, nil)
-		return nil
+func (c *collector) program(p, by string) {
+	r, err := c.resolve(p)
+	if err != nil || !r.info.Mode().IsRegular() {
+		c.left.add(leftInterpreter, p+" for "+by)
+		return
 	}
 	if c.set[r.path] == nil {
-		if err := c.ownerOf(r.path); err != nil {
-			return err
-		}
+		c.ownerOf(r.path)
 	}
-	return c.chain(p, origin{why: "interpreter of " + by, scan: true})
+	c.chain(p, origin{scan: true})
 }

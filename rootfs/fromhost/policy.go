@@ -9,51 +9,31 @@ import (
 	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
-// place is a part of the host that is never copied.
-type place struct {
-	path string // absolute; all below it is meant too
-	why  string
-}
-
 // refused are the places that no request may name and that nothing is copied
-// from, however a path leads there.
-var refused = []place{
-	{"/proc", "the kernel's view of processes"},
-	{"/sys", "the kernel's view of devices"},
-	{"/dev", "devices"},
-	{"/run", "state and sockets of running programs"},
-	{"/tmp", "files of everybody's running programs"},
-	{"/var", "state and data of the host"},
-	{"/home", "files of people"},
-	{"/root", "files of the administrator"},
-	{"/boot", "the kernel and the boot loader's configuration"},
-	{"/lost+found", "remains of a file system check"},
+// from, however a path leads there. All below them is meant too.
+var refused = map[string]string{
+	"/proc":       "the kernel's view of processes",
+	"/sys":        "the kernel's view of devices",
+	"/dev":        "devices",
+	"/run":        "state and sockets of running programs",
+	"/tmp":        "files of everybody's running programs",
+	"/var":        "state and data of the host",
+	"/home":       "files of people",
+	"/root":       "files of the administrator",
+	"/boot":       "the kernel and the boot loader's configuration",
+	"/lost+found": "remains of a file system check",
 }
 
 // hostState are files below /etc that are not copied even when a package
 // lists them. Other files there come from package lists only.
-var hostState = []place{
-	{"/etc/passwd", "accounts"}, {"/etc/passwd-", "accounts"},
-	{"/etc/group", "accounts"}, {"/etc/group-", "accounts"},
-	{"/etc/shadow", "password hashes"}, {"/etc/shadow-", "password hashes"},
-	{"/etc/gshadow", "password hashes"}, {"/etc/gshadow-", "password hashes"},
-	{"/etc/security/opasswd", "password hashes"},
-	{"/etc/subuid", "accounts"}, {"/etc/subgid", "accounts"},
-	{"/etc/sudoers", "rights on the host"}, {"/etc/sudoers.d", "rights on the host"},
-	{"/etc/machine-id", "identity of the host"},
-	{"/etc/hostname", "identity of the host"},
-	{"/etc/hosts", "the host's network"}, {"/etc/resolv.conf", "the host's network"},
-	{"/etc/nsswitch.conf", "the host's name service"},
-	{"/etc/fstab", "the host's disks"}, {"/etc/mtab", "the host's disks"},
-	{"/etc/crypttab", "keys of the host's disks"},
-	{"/etc/krb5.keytab", "keys of the host"},
-	{"/etc/ssl/private", "private keys"}, {"/etc/pki/tls/private", "private keys"},
-	{"/etc/ld.so.cache", "it names all of the host's libraries; a new one is made"},
-}
+var hostState = strings.Fields(`/etc/passwd /etc/passwd- /etc/group /etc/group- /etc/shadow /etc/shadow-
+/etc/gshadow /etc/gshadow- /etc/security/opasswd /etc/subuid /etc/subgid /etc/sudoers /etc/sudoers.d
+/etc/machine-id /etc/hostname /etc/hosts /etc/resolv.conf /etc/nsswitch.conf /etc/fstab /etc/mtab
+/etc/crypttab /etc/krb5.keytab /etc/ssl/private /etc/pki/tls/private /etc/ld.so.cache`)
 
-// secretNames are names that hold credentials by convention, wherever they lie.
 const credentials = "credentials"
 
+// secretNames are names that hold credentials by convention, wherever they lie.
 var secretNames = []string{
 	".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".netrc", ".pgpass", ".my.cnf",
 	".git-credentials", ".npmrc", ".pypirc", ".vault-token",
@@ -81,15 +61,14 @@ func below(p, dir string) bool {
 
 // neverCopied says why p, a path without symbolic links, stays behind.
 func neverCopied(p string) (why string, never bool) {
-	for _, places := range [][]place{refused, hostState} {
-		for _, r := range places {
-			if below(p, r.path) {
-				return r.why, true
-			}
+	for dir := p; dir != "/"; dir = path.Dir(dir) {
+		if why, never := refused[dir]; never {
+			return why, true
 		}
-	}
-	for _, name := range split(p) {
-		if slices.Contains(secretNames, name) {
+		if slices.Contains(hostState, dir) {
+			return "state of the host", true
+		}
+		if slices.Contains(secretNames, path.Base(dir)) {
 			return credentials, true
 		}
 	}
@@ -131,9 +110,9 @@ func checkPath(p string) error {
 		return fmt.Errorf("path %q is relative: give an absolute one", sbxerr.Clip(p))
 	case strings.ContainsRune(p, 0):
 		return fmt.Errorf("path %q holds a NUL byte", sbxerr.Clip(p))
-	case path.Clean(p) != trimSlashes(p):
+	case path.Clean(p) != strings.TrimRight(p, "/") && p != "/":
 		return fmt.Errorf("path %q is not clean: give %q", sbxerr.Clip(p), sbxerr.Clip(path.Clean(p)))
-	case path.Clean(p) == "/":
+	case p == "/":
 		return fmt.Errorf("path %q is the whole host: name the software in it", sbxerr.Clip(p))
 	}
 	return checkPlace(p, path.Clean(p))
@@ -152,10 +131,8 @@ func checkPlace(asked, at string) error {
 	if why, never := neverCopied(at); never {
 		return fmt.Errorf("%s is refused: it holds %s", name, why)
 	}
-	for _, r := range refused {
-		if below(r.path, at) {
-			return fmt.Errorf("%s is refused: it contains %s", name, r.path)
-		}
+	if at == "/" {
+		return fmt.Errorf("%s is refused: it is the whole host", name)
 	}
 	return nil
 }

@@ -95,22 +95,3 @@ func TestValidate(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-func TestCompareVersions(t *testing.T) {
-	ascending := []string{
-		"0~~", "0~~a", "0~", "0", "0.0", "1.0~beta1~svn1245", "1.0~beta1", "1.0", "1.0-0.1", "1.0-1", "1.0-1ubuntu1", "1.0-1+b1",
-		"1.0-1.1", "1.0-2", "1.0-10", "1.0a", "1.0+dfsg", "1.0.0", "1.1", "1.9", "1.10", "1:0.1", "1:1", "2:0",
-	}
-	for i, a := range ascending {
-		for j, b := range ascending {
-			if got, want := compareVersions(a, b), sign(i-j); got != want {
-				t.Errorf("compareVersions(%q, %q) = %d, want %d", a, b, got, want)
-			}
-		}
-	}
-	for _, same := range [][2]string{{"1.0", "1.0-0"}, {"0:1", "1"}, {"1.00", "1.0"}, {"", ""}} {
-		if got := compareVersions(same[0], same[1]); got != 0 {
-			t.Errorf("compareVersions(%q, %q) = %d, want 0", same[0], same[1], got)
-		}
-	}
-}

@@ -1,7 +1,6 @@
 package fromhost
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"regexp"
@@ -11,19 +10,17 @@ import (
 
 // Request names the software to collect.
 type Request struct {
-	Packages []string // installed packages, each NAME or NAME:ARCH
-	Paths    []string // absolute paths of programs or directories
-	// Minimal leaves out the base set of command line tools and the packages
-	// that requested ones recommend. A shell is always included.
-	Minimal bool
-	Limits  Limits
+	Root     string   `json:"root"`     // the host's root directory, normally "/"
+	Packages []string `json:"packages"` // installed packages, each NAME or NAME:ARCH
+	Paths    []string `json:"paths"`    // absolute paths of programs or directories
+	Limits   Limits   `json:"limits"`
 }
 
 // Limits bounds what is collected. Every field is required: zero is an error
 // and never means unlimited.
 type Limits struct {
-	Bytes   int64 // of the content of all files
-	Entries int64 // files, directories and links
+	Bytes   int64 `json:"bytes"`   // of the content of all files
+	Entries int64 `json:"entries"` // files, directories and links
 }
 
 // packageName is what dpkg and rpm allow: no blanks, slashes or leading dash.
@@ -52,25 +49,8 @@ func (r Request) Validate() error {
 	if err := reasons.Err(); err != nil {
 		return sbxerr.Wrap(sbxerr.Config, "fromhost.request", err)
 	}
-	return r.Limits.validate()
-}
-
-func (l Limits) validate() error {
-	var errs []error
-	if l.Bytes <= 0 {
-		errs = append(errs, fmt.Errorf("limit of bytes is %d: must be above 0", l.Bytes))
+	if r.Limits.Bytes <= 0 || r.Limits.Entries <= 0 {
+		return sbxerr.New(sbxerr.Limits, "fromhost.limits", "limits are %d bytes and %d entries: both must be above 0", r.Limits.Bytes, r.Limits.Entries)
 	}
-	if l.Entries <= 0 {
-		errs = append(errs, fmt.Errorf("limit of entries is %d: must be above 0", l.Entries))
-	}
-	return sbxerr.Wrap(sbxerr.Limits, "fromhost.limits", errors.Join(errs...))
+	return nil
 }
-
-// Host says where software is collected from.
-type Host struct {
-	Root string   // the host's root directory, normally "/"
-	RPM  RPMQuery // asks rpm where the host has no dpkg; nil knows no packages there
-}
-
-// RPMQuery returns the output of rpm -qa with the given query format.
-type RPMQuery func(ctx context.Context, format string) ([]byte, error)

@@ -1,6 +1,8 @@
 package fromhost
 
 import (
+	"archive/tar"
+	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -36,143 +38,52 @@ rpc: files
 `},
 }
 
-// hostFacts are files that tell programs which system they run on.
-var hostFacts = []string{"/etc/os-release", "/etc/debian_version"}
-
 // skeleton adds what every image has.
-func (c *collector) skeleton() error {
-	o := origin{why: "every image"}
+func (c *collector) skeleton() {
 	for _, dir := range topLinks {
-		if err := c.topLink(dir, o); err != nil {
-			return err
+		if i, err := c.lstat(dir); err == nil && i.Mode().Type() == fs.ModeSymlink {
+			c.chain(dir, origin{})
 		}
 	}
 	for _, dir := range emptyDirs {
-		if err := c.put(&Entry{Path: dir, Kind: Dir, Mode: 0o755, For: o.why}); err != nil {
-			return err
-		}
+		c.dir(dir)
 	}
 	for _, f := range accounts {
-		e := &Entry{Path: f.path, Kind: File, Mode: 0o644, Size: int64(len(f.content)), Content: []byte(f.content), For: o.why}
-		if err := c.put(e); err != nil {
-			return err
-		}
+		c.put(&entry{path: f.path, kind: tar.TypeReg, content: []byte(f.content)})
 	}
-	return nil
-}
-
-// topLink adds dir with the directory that it leads to, if it is a link.
-func (c *collector) topLink(dir string, o origin) error {
-	i, err := c.tree.lstat(dir)
-	if err != nil || !i.isSymlink() {
-		if err != nil && !skippable(err) {
-			return err
-		}
-		return nil
-	}
-	return c.chain(dir, o)
-}
-
-// facts adds the files that name the system. They are the same on all hosts of
-// one release.
-func (c *collector) facts() error {
-	for _, p := range hostFacts {
-		r, err := c.tree.resolve(p)
-		if err != nil || !r.info.isRegular() {
-			if err != nil && !skippable(err) {
-				return err
-			}
-			continue
-		}
-		if _, never := neverCopied(r.path); never {
-			continue
-		}
-		if err := c.passed(r.links, origin{why: "every image"}); err != nil {
-			return err
-		}
-		if err := c.file(r.path, r.path, r.info, origin{why: "every image"}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// shell adds /bin/sh with its libraries.
-func (c *collector) shell() error {
-	return c.chain("/bin/sh", origin{why: "every image", scan: true})
-}
-
-// commands adds the base commands by name.
-func (c *collector) commands() error {
-	for _, name := range baseCommands {
-		at, ok, err := c.command(name)
-		if err != nil {
-			return err
-		}
-		if !ok {
-			continue // not missed: hosts differ
-		}
-		if err := c.chain(at, origin{why: "base command " + name, scan: true}); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // loaderCache adds a cache of the dynamic loader that names the collected
 // libraries only. Without one, libraries outside the built-in directories are
 // not found.
-func (c *collector) loaderCache() error {
+func (c *collector) loaderCache() {
 	if c.cache == nil {
-		return nil
+		return
 	}
-	kept := c.cache.filter(func(p string) bool {
-		r, err := c.tree.resolve(p)
-		return err == nil && c.set[r.path] != nil
+	c.cache.entries = slices.DeleteFunc(c.cache.entries, func(e ldEntry) bool {
+		r, err := c.resolve(e.path)
+		return err != nil || c.set[r.path] == nil
 	})
-	if len(kept.entries) == 0 {
-		return nil
+	if len(c.cache.entries) > 0 {
+		c.put(&entry{path: ldCachePath, kind: tar.TypeReg, content: c.cache.marshal()})
 	}
-	content := kept.marshal()
-	return c.put(&Entry{
-		Path: ldCachePath, Kind: File, Mode: 0o644, Size: int64(len(content)), Content: content,
-		For: "the dynamic loader",
-	})
-}
-
-// readLoaderCache returns nil where there is none in a known form: loaders
-// other than glibc's have none.
-func readLoaderCache(t *tree) *ldCache {
-	data, err := t.readFile(ldCachePath, maxCache)
-	if err != nil {
-		return nil
-	}
-	cache, err := parseLDCache(data)
-	if err != nil {
-		return nil
-	}
-	return cache
 }
 
 // environment suggests a PATH with the directories that hold requested
 // programs first, and the one locale that is there.
-func environment(requested []requestedPath, set map[string]*Entry) []string {
-	search := ""
+func (c *collector) environment(requested []requestedPath) []string {
+	var search []string
 	for _, r := range requested {
 		dir := path.Dir(r.asked)
-		if r.info.isDir() {
+		if r.info.IsDir() {
 			dir = path.Join(r.asked, "bin")
-			if e := set[path.Join(r.path, "bin")]; e == nil || e.Kind != Dir {
+			if e := c.set[path.Join(r.path, "bin")]; e == nil || e.kind != tar.TypeDir {
 				continue
 			}
 		}
-		if !slices.Contains(commandDirs, dir) && !containsDir(search, dir) {
-			search += dir + ":"
+		if !slices.Contains(commandDirs, dir) && !slices.Contains(search, dir) {
+			search = append(search, dir)
 		}
 	}
-	return []string{"PATH=" + search + strings.Join(commandDirs, ":"), "LANG=C.UTF-8"}
-}
-
-func containsDir(search, dir string) bool {
-	return slices.Contains(strings.Split(search, ":"), dir)
+	return []string{"PATH=" + strings.Join(append(search, commandDirs...), ":"), "LANG=C.UTF-8"}
 }

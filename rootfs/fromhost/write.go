@@ -2,154 +2,193 @@ package fromhost
 
 import (
 	"archive/tar"
-	"context"
-	"errors"
+	"bytes"
+	"crypto/md5" // it is what dpkg records; it finds changes, it protects nothing
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"hash"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
-	"github.com/caisson-run/caisson/api/sbxerr"
+	"golang.org/x/sys/unix"
 )
 
-// Sink takes the entries of an image: package image's Writer is one.
-type Sink interface {
-	// Entry adds one entry. content is nil unless hdr is that of a file.
-	Entry(hdr *tar.Header, content io.Reader) error
-}
+// maxConfig bounds one configuration file of a package.
+const maxConfig = 4 << 20
 
-// Copied says what Write gave to its sink.
-type Copied struct {
-	Entries int64
-	Bytes   int64
-}
+// inode tells hard links from equal files.
+type inode struct{ dev, ino uint64 }
 
-// Write copies what p names into sink, in the order of the plan. Each file is
-// opened once and checked again as it is opened; the limits hold for what is
-// copied, whatever the plan expected. A file that vanished, is no longer for
-// everybody to read, or changes while it is copied ends the copy.
-func Write(ctx context.Context, p *Plan, sink Sink) (_ Copied, err error) {
-	const op = "fromhost.write"
-	t, err := openTree(p.Root)
-	if err != nil {
-		return Copied{}, sbxerr.Wrap(sbxerr.FromHost, op, err)
-	}
-	defer func() { err = errors.Join(err, t.Close()) }()
-	w := writer{tree: t, sink: sink, limits: p.limits}
-	for i := range p.Entries {
-		if cause := context.Cause(ctx); cause != nil {
-			return w.done, sbxerr.Wrap(sbxerr.Canceled, op, cause)
-		}
-		e := &p.Entries[i]
-		if err := w.entry(e); err != nil {
-			err = fmt.Errorf("copy %q: %w", e.Path, err)
-			if sbxerr.Of(err) != sbxerr.Unknown {
-				return w.done, err
-			}
-			return w.done, sbxerr.Wrap(sbxerr.FromHost, op, err)
-		}
-	}
-	return w.done, nil
-}
-
+// writer copies what was collected into a tar.
 type writer struct {
-	tree   *tree
-	sink   Sink
-	limits Limits
-	done   Copied
+	*collector
+	tar     *tar.Writer
+	first   map[inode]string // paths of files with several names
+	changed map[string][]string
+	buf     []byte
 }
 
-func (w *writer) entry(e *Entry) error {
-	if w.done.Entries >= w.limits.Entries {
-		return sbxerr.New(sbxerr.ImageTooBig, "fromhost.write", "more than %d entries", w.limits.Entries)
+// write copies all entries, sorted by path. A file that vanished or is for
+// nobody to read is left out; one that changes while it is copied ends the copy.
+func (c *collector) write(out io.Writer) error {
+	w := writer{
+		collector: c, tar: tar.NewWriter(out), first: map[inode]string{}, changed: map[string][]string{},
+		buf: make([]byte, 256<<10),
 	}
-	w.done.Entries++
-	hdr, err := header(e)
-	if err != nil {
-		return err
+	for _, p := range c.paths() {
+		if err := w.entry(c.set[p]); err != nil {
+			return fmt.Errorf("copy %q: %w", p, err)
+		}
 	}
+	for name, files := range w.changed {
+		what := name + " (" + files[0]
+		if more := len(files) - 1; more > 0 {
+			what += fmt.Sprintf(" and %d more", more)
+		}
+		c.left.add(notAsItCame, what+")")
+	}
+	return w.tar.Close()
+}
+
+// entry writes e. Names in an archive are relative; the owner is root.
+func (w *writer) entry(e *entry) error {
+	hdr := &tar.Header{Typeflag: e.kind, Name: strings.TrimPrefix(e.path, "/"), Linkname: e.link, Mode: 0o755}
 	switch {
-	case e.Kind != File:
-		return w.sink.Entry(hdr, nil)
-	case e.Source == "":
-		return w.file(hdr, strings.NewReader(string(e.Content)), int64(len(e.Content)))
+	case e.kind == tar.TypeDir:
+		hdr.Name += "/"
+		return w.tar.WriteHeader(hdr)
+	case e.kind == tar.TypeSymlink:
+		return w.tar.WriteHeader(hdr)
+	case e.source != "":
+		return w.copy(hdr, e)
 	}
-	return w.copy(hdr, e.Source)
+	hdr.Mode = 0o644
+	if e.info != nil {
+		hdr.ModTime = e.info.ModTime().Truncate(time.Second)
+	}
+	return w.content(hdr, e.content)
 }
 
-// header renders e. Names in an archive are relative; the owner is root.
-func header(e *Entry) (*tar.Header, error) {
-	hdr := &tar.Header{Name: strings.TrimPrefix(e.Path, "/"), Mode: int64(e.Mode), ModTime: time.Unix(e.ModTime, 0).UTC()}
-	switch e.Kind {
-	case Dir:
-		hdr.Typeflag, hdr.Name = tar.TypeDir, hdr.Name+"/"
-	case File:
-		hdr.Typeflag = tar.TypeReg
-	case Symlink:
-		hdr.Typeflag, hdr.Linkname = tar.TypeSymlink, e.Link
-	case Hardlink:
-		hdr.Typeflag, hdr.Linkname = tar.TypeLink, strings.TrimPrefix(e.Link, "/")
-	default:
-		return nil, fmt.Errorf("unknown kind %q", e.Kind)
-	}
-	return hdr, nil
-}
-
-func (w *writer) copy(hdr *tar.Header, source string) (err error) {
-	f, before, err := w.tree.open(source)
-	if err != nil {
-		return fmt.Errorf("%q %w", source, err)
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	hdr.ModTime = time.Unix(before.mtime.Sec, 0).UTC()
-	if err := w.file(hdr, &exact{r: f, left: before.size}, before.size); err != nil {
+func (w *writer) content(hdr *tar.Header, content []byte) error {
+	hdr.Size = int64(len(content))
+	if err := w.tar.WriteHeader(hdr); err != nil {
 		return err
 	}
-	return unchanged(f, before)
+	_, err := w.tar.Write(content)
+	return err
 }
 
-func (w *writer) file(hdr *tar.Header, content io.Reader, size int64) error {
-	if size > w.limits.Bytes-w.done.Bytes {
-		return sbxerr.New(sbxerr.ImageTooBig, "fromhost.write", "more than %d bytes", w.limits.Bytes)
+// openFile opens p for reading if it is a regular file, and never blocks on a
+// pipe or a lease.
+func openFile(p string) (*os.File, error) {
+	return os.OpenFile(p, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+}
+
+func (w *writer) copy(hdr *tar.Header, e *entry) (err error) {
+	f, err := openFile(w.real(e.source))
+	if err != nil {
+		w.leave(e.path, err)
+		return w.err
 	}
-	w.done.Bytes += size
-	hdr.Size = size
-	return w.sink.Entry(hdr, content)
-}
-
-var errChanged = errors.New("it changed while it was copied: try again")
-
-// unchanged reports whether the open file f is still what it was. Half of an
-// old and half of a new file would be neither.
-func unchanged(f *os.File, before info) error {
-	after, err := statFile(f)
+	defer func() { _ = f.Close() }() // it was only read
+	before, err := f.Stat()
 	if err != nil {
 		return err
 	}
-	if after.size != before.size || after.mtime != before.mtime {
-		return errChanged
+	if !before.Mode().IsRegular() {
+		w.left.add(leftSpecial, e.path)
+		return nil
+	}
+	hdr.Mode, hdr.ModTime = permissions(before.Mode()), before.ModTime().Truncate(time.Second)
+	if e.file != nil && e.file.config {
+		return w.config(hdr, e, f)
+	}
+	if st := before.Sys().(*syscall.Stat_t); st.Nlink > 1 {
+		id := inode{st.Dev, st.Ino}
+		if first, ok := w.first[id]; ok {
+			hdr.Typeflag, hdr.Linkname = tar.TypeLink, first
+			return w.tar.WriteHeader(hdr)
+		}
+		w.first[id] = hdr.Name
+	}
+	return w.file(hdr, e, f, before)
+}
+
+// permissions keeps what everybody may do. The owner changes, so what is meant
+// for the owner's group means nothing any more.
+func permissions(mode fs.FileMode) int64 {
+	if mode&0o011 == 0o011 {
+		return 0o755
+	}
+	return 0o644
+}
+
+// config writes a configuration file as its package brought it. One that was
+// changed on this host belongs to the host: it may hold passwords, addresses
+// or names.
+func (w *writer) config(hdr *tar.Header, e *entry, f *os.File) error {
+	content, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
+	if err != nil {
+		return err
+	}
+	sum := newHash(e.file.digest)
+	if sum != nil {
+		_, _ = sum.Write(content) // a hash takes all
+	}
+	if len(content) > maxConfig || sum == nil || !matches(sum, e.file.digest) {
+		w.left.add(leftConfig, e.path)
+		return nil
+	}
+	return w.content(hdr, content)
+}
+
+// file copies f. Half of an old and half of a new file would be neither.
+func (w *writer) file(hdr *tar.Header, e *entry, f *os.File, before fs.FileInfo) error {
+	hdr.Size = before.Size()
+	if err := w.tar.WriteHeader(hdr); err != nil {
+		return err
+	}
+	out := io.Writer(w.tar)
+	var sum hash.Hash
+	if e.file != nil {
+		if sum = newHash(e.file.digest); sum != nil {
+			out = io.MultiWriter(w.tar, sum)
+		}
+	}
+	n, err := io.CopyBuffer(struct{ io.Writer }{out}, struct{ io.Reader }{io.LimitReader(f, hdr.Size)}, w.buf)
+	if err != nil {
+		return err
+	}
+	after, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if n != hdr.Size || after.Size() != hdr.Size || !after.ModTime().Equal(before.ModTime()) {
+		return fmt.Errorf("it changed while it was copied: try again")
+	}
+	if sum != nil && !matches(sum, e.file.digest) {
+		w.changed[e.file.of] = append(w.changed[e.file.of], e.path)
 	}
 	return nil
 }
 
-// exact reads left bytes, no more; fewer are an error and not the end.
-type exact struct {
-	r    io.Reader
-	left int64
+// newHash is of the kind of digest; nil for none.
+func newHash(digest string) hash.Hash {
+	switch len(digest) {
+	case hex.EncodedLen(md5.Size):
+		return md5.New()
+	case hex.EncodedLen(sha256.Size):
+		return sha256.New()
+	}
+	return nil
 }
 
-func (e *exact) Read(p []byte) (int, error) {
-	if e.left == 0 {
-		return 0, io.EOF
-	}
-	if int64(len(p)) > e.left {
-		p = p[:e.left]
-	}
-	n, err := e.r.Read(p)
-	e.left -= int64(n)
-	if errors.Is(err, io.EOF) && e.left > 0 {
-		return n, errChanged
-	}
-	return n, err
+func matches(sum hash.Hash, digest string) bool {
+	want, err := hex.DecodeString(digest)
+	return err == nil && bytes.Equal(sum.Sum(nil), want)
 }
