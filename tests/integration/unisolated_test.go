@@ -192,9 +192,10 @@ func sleepers(t *testing.T, argument string) (pids []string) {
 }
 
 // A session without isolation survives a killed daemon, and everything tells of it.
+//
+//caisson:kernel
 func TestUnisolatedSession(t *testing.T) {
 	t.Parallel()
-	need.Tools(t, "bash", "cat")
 	d := harness.StartWith(t, unisolated)
 	dir := workspace(t, worker, worker)
 	other := filepath.Join(t.TempDir(), "other")
@@ -219,7 +220,7 @@ func TestUnisolatedSession(t *testing.T) {
 	if out := d.Run(t, "exec", "s", "--", "cat", "/proc/self/mountinfo").Stdout; !strings.Contains(out, " "+other+" ") {
 		t.Errorf("a file system of the host is not there: %s", out)
 	}
-	if r := d.Run(t, "exec", "s", "--", "bash", "-c", "pwd; echo $A; echo written > file; cat /proc/sys/kernel/hostname"); r.Stdout != dir+"\nb\n"+hostname(t)+"\n" || !strings.Contains(r.Stderr, unisolatedWarning) {
+	if r := d.Run(t, "exec", "s", "--", "sh", "-c", "pwd; echo $A; echo written > file; cat /proc/sys/kernel/hostname"); r.Stdout != dir+"\nb\n"+hostname(t)+"\n" || !strings.Contains(r.Stderr, unisolatedWarning) {
 		t.Errorf("exec: %+v", r)
 	}
 	for line := range strings.Lines(d.Run(t, "exec", "s", "--", "cat", "/proc/self/mountinfo").Stdout) {
@@ -235,7 +236,7 @@ func TestUnisolatedSession(t *testing.T) {
 	if err := errors.Join(syscall.Unmount(other, 0), os.Remove(other)); err != nil {
 		t.Error(err)
 	}
-	number := start(t, d, "s", "bash", "-c", "while [ ! -e end ]; do sleep 0.05; done; echo ended; exit 9")
+	number := start(t, d, "s", "sh", "-c", "while [ ! -e end ]; do sleep 0.05; done; echo ended; exit 9")
 	d.Kill(t)
 	d.Launch(t)
 	if err := os.WriteFile(filepath.Join(dir, "end"), nil, 0o644); err != nil {
