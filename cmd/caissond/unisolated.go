@@ -11,12 +11,9 @@ import (
 
 	"github.com/caisson-run/caisson/config"
 	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/egress"
 	"github.com/caisson-run/caisson/runtime/plan"
 )
-
-// firstSandboxID is the lowest id that the gateway or a sandbox can have where the operator
-// names no range.
-const firstSandboxID = 1879048191
 
 // hostUser looks up the user of the host as whom commands run without isolation. Nil is none.
 // A number without an account has the group of the same number, and no home.
@@ -39,8 +36,8 @@ func hostUser(u config.Unisolated) (*plan.HostUser, error) {
 		return nil, fmt.Errorf("unisolated.user: %q: %w", u.User, err)
 	}
 	for _, id := range []uint64{uid, gid} {
-		if id == 0 || id >= firstSandboxID || id == 65534 || id == 65535 {
-			return nil, fmt.Errorf("unisolated.user: %q is %d:%d: neither may be root's, nobody's, or in the ids of sandboxes", u.User, uid, gid)
+		if id == 0 || id == egress.DefaultID || id > 1<<31-1 || id == 65534 || id == 65535 {
+			return nil, fmt.Errorf("unisolated.user: %q is %d:%d: neither may be root's, nobody's or the gateway's", u.User, uid, gid)
 		}
 	}
 	return &plan.HostUser{UID: uint32(uid), GID: uint32(gid), Name: found.Username, Home: found.HomeDir}, nil

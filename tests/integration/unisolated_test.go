@@ -352,7 +352,7 @@ func TestUnisolatedRefuses(t *testing.T) {
 		"profiles: {h: {isolation: none, timeout: 1s}}\nunisolated: {profiles: [h], user: root}\n":            "root is not possible",
 		"profiles: {h: {isolation: none, timeout: 1s}}\nunisolated: {profiles: [h], user: nobody}\n":          "nobody's",
 		"profiles: {h: {isolation: none, timeout: 1s}}\nunisolated: {profiles: [h], user: no-such-user}\n":    "no user",
-		"profiles: {h: {isolation: none, timeout: 1s}}\nunisolated: {profiles: [h], user: 1879048192}\n":      "ids of sandboxes",
+		"profiles: {h: {isolation: none, timeout: 1s}}\nunisolated: {profiles: [h], user: 1879048191}\n":      "the gateway's",
 		"profiles: {strict: {isolation: none, timeout: 1s}}\nunisolated: {profiles: [strict], user: 43210}\n": "built-in profile keeps its isolation",
 		"profiles: {h: {}}\nunisolated: {profiles: [h], user: 43210}\n":                                       "no profile with isolation: none",
 		"unisolated: {user: 43210}\n": "no profile is named",
@@ -364,6 +364,14 @@ func TestUnisolatedRefuses(t *testing.T) {
 			t.Errorf("%q: code %d, %s", config, r.Code, r.Stdout)
 		}
 	}
+	var strict struct {
+		Base int `json:"host_id_base"`
+	}
+	box(t, d, "strict")
+	d.Run(t, "inspect", "strict").JSON(t, &strict)
+	d.Configure(t, strings.Replace(unisolated, "43210", strconv.Itoa(strict.Base+1000), 1))
+	d.Run(t, "config", "reload")
+	d.Refused(t, "SBX-105", "run", "--json", "--profile", "host", "--", "true")
 	d.Configure(t, unisolated)
 }
 
