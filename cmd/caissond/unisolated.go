@@ -5,13 +5,16 @@ import (
 	"fmt"
 	"maps"
 	"os/user"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/config"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/egress"
+	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/plan"
 )
 
@@ -41,6 +44,21 @@ func hostUser(u config.Unisolated) (*plan.HostUser, error) {
 		}
 	}
 	return &plan.HostUser{UID: uint32(uid), GID: uint32(gid), Name: found.Username, Home: found.HomeDir}, nil
+}
+
+// checkSocket refuses a socket on which commands without isolation could call as their user,
+// and so as a peer. In the directory state they find none: it is covered there.
+func checkSocket(c config.Config, known map[string]plan.Profile, peers peer.Policy) error {
+	names, user := unisolated(known)
+	if len(names) == 0 || peers.Admit(peer.User(user.UID, user.GID, nil, 1)) != nil {
+		return nil
+	}
+	dir, err := filepath.EvalSymlinks(filepath.Dir(c.Socket))
+	if err == nil && (dir == c.State || strings.HasPrefix(dir, c.State+"/")) {
+		return nil
+	}
+	return sbxerr.New(sbxerr.DaemonConf, "caissond.unisolated", "socket: %q lies outside of state, and %s is one of the peers: commands of the profiles %s could call as that user",
+		c.Socket, user.Name, strings.Join(names, ", "))
 }
 
 // unisolated lists the profiles without isolation, and their user.

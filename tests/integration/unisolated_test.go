@@ -68,7 +68,7 @@ func greeter(t *testing.T) (port string) {
 func TestUnisolatedIsAUserOfTheHost(t *testing.T) {
 	t.Parallel()
 	need.Tools(t, "bash", "id", "sleep", "cp")
-	d := harness.StartWith(t, unisolated)
+	d := harness.StartWith(t, strings.Replace(unisolated, "[54321]", "[54321, 43210]", 1))
 	dir := workspace(t, worker, worker)
 	must := func(err error) {
 		t.Helper()
@@ -100,6 +100,12 @@ func TestUnisolatedIsAUserOfTheHost(t *testing.T) {
 	if out, err := as(t, worker, raised, "-u"); err != nil || out != "0\n" {
 		t.Fatalf("the set-id program, without a sandbox: %q, %v", out, err)
 	}
+	client := filepath.Join(dir, "caisson")
+	must(exec.Command("cp", harness.Bin(t, "caisson"), client).Run())
+	call := "CAISSON_SOCKET=" + d.Socket + " " + client + " ls"
+	if out, err := as(t, worker, "bash", "-c", call); err != nil || !strings.HasPrefix(out, "ID ") {
+		t.Fatalf("a call of the user, without a sandbox: %q, %v", out, err)
+	}
 	other := exec.Command("sleep", "1000")
 	other.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: worker + 1, Gid: worker + 1}, Pdeathsig: syscall.SIGKILL}
 	must(other.Start())
@@ -117,6 +123,7 @@ func TestUnisolatedIsAUserOfTheHost(t *testing.T) {
 		{"rm -f /etc/hostname || echo refused", "refused\n"},
 		{raised + " -u; " + raised + " -G", "43210\n43210\n"},
 		{"kill -0 " + pid + " || echo refused", "refused\n"},
+		{call + " 2>/dev/null || echo refused", "refused\n"},
 		{"hostname", hostname(t) + "\n"},
 		{"cat " + d.State + "/sandboxes/*/record.json " + d.Socket + " || echo refused", "refused\n"},
 		{"ls /sys /proc/fs | wc -w; echo $$ > /proc/sys/kernel/ns_last_pid || echo refused", "2\nrefused\n"},
