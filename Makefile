@@ -241,7 +241,7 @@ demo: ## build everything, then show real work and real attacks in sandboxes (ro
 	scripts/demo.sh
 
 .PHONY: bench
-bench: build ## measure, against ctr and whatever else this host has (root)
+bench: build registry ## measure, against ctr and whatever else this host has (root)
 	$(GO) run ./tests/bench
 
 # --- install -------------------------------------------------------------------

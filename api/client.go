@@ -45,6 +45,7 @@ type Client struct {
 	sandboxes func() caissonv1connect.SandboxServiceClient
 	execs     func() caissonv1connect.ExecServiceClient
 	images    func() caissonv1connect.ImageServiceClient
+	volumes   func() caissonv1connect.VolumeServiceClient
 	system    func() caissonv1connect.SystemServiceClient
 	network   func() caissonv1connect.NetworkServiceClient
 	files     func() caissonv1connect.FileServiceClient
@@ -83,6 +84,7 @@ func New(o Options) *Client {
 		sandboxes: lazily(caissonv1connect.NewSandboxServiceClient, httpClient, options),
 		execs:     lazily(caissonv1connect.NewExecServiceClient, httpClient, options),
 		images:    lazily(caissonv1connect.NewImageServiceClient, httpClient, options),
+		volumes:   lazily(caissonv1connect.NewVolumeServiceClient, httpClient, options),
 		system:    lazily(caissonv1connect.NewSystemServiceClient, httpClient, options),
 		network:   lazily(caissonv1connect.NewNetworkServiceClient, httpClient, options),
 		files:     lazily(caissonv1connect.NewFileServiceClient, httpClient, options),

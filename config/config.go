@@ -131,6 +131,7 @@ type Profile struct {
 	PIDs      int64          `yaml:"pids" json:"pids"`
 	Files     int64          `yaml:"open_files" json:"open_files"`
 	Tmpfs     string         `yaml:"tmpfs" json:"tmpfs" jsonschema:"example=64M"`
+	ShmSize   string         `yaml:"shm_size" json:"shm_size" jsonschema:"description=Size of /dev/shm; empty is that of each tmpfs,example=64M"`
 	Network   ProfileNetwork `yaml:"network" json:"network"`
 	Mounts    []Mount        `yaml:"mounts" json:"mounts" jsonschema:"description=Mounts of each sandbox\\, as if each request named them; one of the request on the same target replaces it"`
 	Alerts    Alerts         `yaml:"alerts" json:"alerts"`
@@ -141,10 +142,10 @@ type Profile struct {
 
 // Mount is a mount of a sandbox.
 type Mount struct {
-	Type     string `yaml:"type" json:"type" jsonschema:"enum=bind,enum=tmpfs"`
-	Source   string `yaml:"source" json:"source" jsonschema:"description=Of a bind: directory of the host"`
+	Type     string `yaml:"type" json:"type" jsonschema:"enum=bind,enum=volume,enum=tmpfs"`
+	Source   string `yaml:"source" json:"source" jsonschema:"description=Of a bind: directory of the host; of a volume: its name"`
 	Target   string `yaml:"target" json:"target" jsonschema:"description=Absolute path inside"`
-	ReadOnly bool   `yaml:"readonly" json:"readonly" jsonschema:"description=Of a bind"`
+	ReadOnly bool   `yaml:"readonly" json:"readonly" jsonschema:"description=Of a bind or volume"`
 	Size     string `yaml:"size" json:"size" jsonschema:"description=Of a tmpfs; empty is the profile's tmpfs,example=64M"`
 }
 

@@ -9,10 +9,12 @@ import (
 
 // Network is how names are resolved for the sandboxes that have a network.
 type Network struct {
-	DNS    []string          `yaml:"dns" json:"dns" jsonschema:"description=Resolvers to ask\\, ADDRESS or ADDRESS:PORT; absent are those of the host"`
-	Map    map[string]string `yaml:"map" json:"map" jsonschema:"description=Names that lead to an address of the operator's choice in all sandboxes with a network: NAME to ADDRESS[:PORT]"`
-	Bridge Bridge            `yaml:"bridge" json:"bridge"`
-	Proxy  UpstreamProxy     `yaml:"upstream_proxy" json:"upstream_proxy"`
+	DNS []string `yaml:"dns" json:"dns" jsonschema:"description=Resolvers to ask\\, ADDRESS or ADDRESS:PORT; absent are those of the host"`
+	// DNSAllowed is what --dns may name.
+	DNSAllowed []string          `yaml:"dns_allowed" json:"dns_allowed" jsonschema:"description=Resolvers that a request may choose instead\\, ADDRESS or ADDRESS:PORT"`
+	Map        map[string]string `yaml:"map" json:"map" jsonschema:"description=Names that lead to an address of the operator's choice in all sandboxes with a network: NAME to ADDRESS[:PORT]"`
+	Bridge     Bridge            `yaml:"bridge" json:"bridge"`
+	Proxy      UpstreamProxy     `yaml:"upstream_proxy" json:"upstream_proxy"`
 }
 
 // UpstreamProxy is the proxy through which this host has to leave its network.
@@ -94,13 +96,20 @@ type ProfileNetwork struct {
 }
 
 // Servers returns the resolvers to ask, none for those of the host.
-func (n Network) Servers() ([]netip.AddrPort, error) {
+func (n Network) Servers() ([]netip.AddrPort, error) { return servers("network.dns", n.DNS) }
+
+// Choices returns the resolvers that a request may choose.
+func (n Network) Choices() ([]netip.AddrPort, error) {
+	return servers("network.dns_allowed", n.DNSAllowed)
+}
+
+func servers(key string, texts []string) ([]netip.AddrPort, error) {
 	var servers []netip.AddrPort
 	var errs []error
-	for i, text := range n.DNS {
+	for i, text := range texts {
 		server, err := parseServer(text)
 		if err != nil || server.Port() == 0 {
-			errs = append(errs, fmt.Errorf("network.dns[%d]: %q is no ADDRESS or ADDRESS:PORT, give one such as 192.0.2.53 or 192.0.2.53:53", i, text))
+			errs = append(errs, fmt.Errorf("%s[%d]: %q is no ADDRESS or ADDRESS:PORT, give one such as 192.0.2.53 or 192.0.2.53:53", key, i, text))
 			continue
 		}
 		servers = append(servers, server)

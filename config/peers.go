@@ -20,6 +20,7 @@ type Peer struct {
 	Quota      PeerQuota  `yaml:"quota" json:"quota"`
 	Network    bool       `yaml:"network" json:"network" jsonschema:"description=May name network modes and destinations\\, and publish ports on addresses that are not loopback; otherwise the profile says what a sandbox reaches"`
 	Images     bool       `yaml:"images" json:"images" jsonschema:"description=May import and remove images"`
+	Volumes    bool       `yaml:"volumes" json:"volumes" jsonschema:"description=May have volumes\\, whose size caisson does not bound"`
 }
 
 // PeerLimits are ceilings of one sandbox.

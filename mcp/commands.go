@@ -38,15 +38,13 @@ type command struct {
 	stdout, stderr *window
 	stdin          *io.PipeWriter // nil: it has none
 	cancel         context.CancelFunc
-	started        chan *caissonv1.Exec // one, when it runs
+	started        chan struct{} // closed when it runs
 	done           chan struct{}
 	killed         atomic.Bool // by bash_kill
 
-	result *caissonv1.Result // once done, as is
+	result *caissonv1.Result // these are set once it is done
 	err    error
-
-	mu   sync.Mutex
-	exec *caissonv1.Exec
+	exec   *caissonv1.Exec // nil: it never ran
 }
 
 // start executes a command. It goes on when the call that started it has returned.
@@ -54,13 +52,11 @@ func (s *Server) start(ref, script string, spec *caissonv1.ExecSpec, interactive
 	ctx, cancel := context.WithCancel(s.commands.end)
 	c := &command{
 		ref: ref, script: script, began: time.Now(), cancel: cancel, stdout: newWindow(shown), stderr: newWindow(shown),
-		started: make(chan *caissonv1.Exec, 1), done: make(chan struct{}),
+		started: make(chan struct{}), done: make(chan struct{}),
 	}
 	rio := api.IO{Stdout: c.stdout, Stderr: c.stderr, Started: func(e *caissonv1.Exec) {
-		c.mu.Lock()
 		c.exec = e
-		c.mu.Unlock()
-		c.started <- e
+		close(c.started)
 	}}
 	if interactive {
 		var r *io.PipeReader

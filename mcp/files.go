@@ -115,24 +115,20 @@ func (s *Server) readFile(ctx context.Context, _ *sdk.CallToolRequest, in readIn
 	case in.Offset < 0 || in.Limit < 0:
 		return nil, readOutput{}, refused("offset and limit count lines, from 1")
 	}
-	lines := &lineReader{first: max(in.Offset, 1), limit: in.Limit}
-	info, err := s.client.ReadFile(ctx, &caissonv1.ReadFileRequest{Ref: ref, Path: name}, lines)
-	if lines.full { // the rest was not read, and so the answer is an error
-		info, err = s.client.Stat(ctx, &caissonv1.StatRequest{Ref: ref, Path: name, Follow: true})
-	}
-	if err != nil {
-		return nil, readOutput{}, failure(err)
-	}
+	first := max(in.Offset, 1)
+	l, info, err := s.readLines(ctx, ref, name, first, in.Limit)
 	switch {
-	case lines.line == 0 && in.Offset > 1:
-		return nil, readOutput{}, refused("%s has %d lines, and offset is %d", name, lines.seen(), in.Offset)
-	case !utf8.Valid(lines.content):
+	case err != nil:
+		return nil, readOutput{}, failure(err)
+	case l.seen < first && first > 1:
+		return nil, readOutput{}, refused("%s has %d lines, and offset is %d", name, l.seen, in.Offset)
+	case !utf8.Valid(l.content):
 		return nil, readOutput{}, refused("%s is not a text file (%d bytes): read it with a command, such as od or file", name, info.GetSizeBytes())
 	}
-	out := readOutput{Path: name, Content: string(lines.content), FirstLine: lines.first, Lines: lines.lines(), SizeBytes: info.GetSizeBytes()}
+	out := readOutput{Path: name, Content: string(l.content), FirstLine: first, Lines: l.count(), SizeBytes: info.GetSizeBytes()}
 	shown := out.Content
-	if lines.more {
-		out.NextLine = lines.first + out.Lines
+	if l.more {
+		out.NextLine = first + out.Lines
 		shown += fmt.Sprintf("[the file has more; go on with offset %d]", out.NextLine)
 	}
 	return text("%s", shown), out, nil
@@ -164,8 +160,11 @@ func (s *Server) editFile(ctx context.Context, _ *sdk.CallToolRequest, in editIn
 		return nil, editOutput{}, refused("old and new are the same")
 	}
 	var content bytes.Buffer
-	if _, err := s.client.ReadFile(ctx, &caissonv1.ReadFileRequest{Ref: ref, Path: name}, &bounded{&content, maxEdit}); err != nil {
+	if _, err := s.client.ReadFile(ctx, &caissonv1.ReadFileRequest{Ref: ref, Path: name, Length: maxEdit + 1}, &content); err != nil {
 		return nil, editOutput{}, failure(err)
+	}
+	if content.Len() > maxEdit {
+		return nil, editOutput{}, refused("the file has more than %d bytes: edit it with a command", maxEdit)
 	}
 	n := strings.Count(content.String(), in.Old)
 	switch {

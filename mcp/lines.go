@@ -1,96 +1,76 @@
 package mcp
 
 import (
+	"bufio"
 	"bytes"
+	"context"
 	"errors"
+	"io"
+
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 )
 
-// errEnough ends a transfer of which all that is needed has come.
-var errEnough = errors.New("enough of the file was read")
-
-// lineReader takes the lines of a file from the first on, as many as limit says or fit.
-type lineReader struct {
-	first, limit int
-	line         int // lines of the file that were passed before content
-	passed       int
-	partial      bool
-	content      []byte
-	more, full   bool
+// lines are some of a file's.
+type lines struct {
+	content []byte
+	seen    int  // the last line of the file that was read
+	more    bool // the file goes on
 }
 
-// Write implements io.Writer. It fails once it has enough.
-func (l *lineReader) Write(p []byte) (int, error) {
-	n := len(p)
-	for l.passed < l.first-1 && len(p) > 0 {
-		i := bytes.IndexByte(p, '\n')
-		if i < 0 {
-			l.partial = true
-			return n, nil
+// readLines reads a file from the line first on: as many lines as limit says, or as fit.
+func (s *Server) readLines(ctx context.Context, ref, name string, first, limit int) (lines, *caissonv1.FileInfo, error) {
+	r, w := io.Pipe()
+	read := make(chan *caissonv1.FileInfo, 1)
+	go func() {
+		info, err := s.client.ReadFile(ctx, &caissonv1.ReadFileRequest{Ref: ref, Path: name}, w)
+		_ = w.CloseWithError(err) // never fails
+		read <- info
+	}()
+	l, err := takeLines(bufio.NewReaderSize(r, 64<<10), first, limit)
+	_ = r.Close() // never fails
+	info := <-read
+	if info == nil && err == nil { // the rest was not read
+		info, err = s.client.Stat(ctx, &caissonv1.StatRequest{Ref: ref, Path: name, Follow: true})
+	}
+	return l, info, err
+}
+
+// takeLines ends at the end of a line, but in a line that is longer than all that fits.
+func takeLines(r *bufio.Reader, first, limit int) (l lines, err error) {
+	for line := 1; ; {
+		part, err := r.ReadSlice('\n')
+		if len(part) > 0 {
+			l.seen = line
 		}
-		l.passed, l.partial, p = l.passed+1, false, p[i+1:]
-	}
-	if len(p) == 0 {
-		return n, nil
-	}
-	l.line = l.first
-	l.content = append(l.content, p...)
-	if end := l.end(); end < len(l.content) {
-		l.content, l.more, l.full = l.content[:end], true, true
-		return 0, errEnough
-	}
-	return n, nil
-}
-
-// end is where the content ends that is returned: at a line, but for a line that is
-// longer than all that is returned.
-func (l *lineReader) end() int {
-	end := len(l.content)
-	if l.limit > 0 {
-		at := 0
-		for range l.limit {
-			i := bytes.IndexByte(l.content[at:], '\n')
-			if i < 0 {
-				at = end
-				break
+		switch fits := len(l.content)+len(part) <= maxRead && (limit == 0 || line < first+limit); {
+		case line < first || len(part) == 0:
+		case fits:
+			l.content = append(l.content, part...)
+		default:
+			l.more = true
+			if i := bytes.LastIndexByte(l.content, '\n'); i >= 0 {
+				l.content = l.content[:i+1]
+			} else {
+				l.content = append(l.content, part[:maxRead-len(l.content)]...)
 			}
-			at += i + 1
+			return l, nil
 		}
-		end = at
-	}
-	if end > maxRead {
-		end = maxRead
-		if i := bytes.LastIndexByte(l.content[:end], '\n'); i >= 0 {
-			end = i + 1
+		switch {
+		case err == nil:
+			line++
+		case errors.Is(err, io.EOF):
+			return l, nil
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return l, err
 		}
 	}
-	return end
 }
 
-func (l *lineReader) lines() int {
+// count is how many lines the content has; the last may have no end.
+func (l lines) count() int {
 	n := bytes.Count(l.content, []byte{'\n'})
 	if len(l.content) > 0 && l.content[len(l.content)-1] != '\n' {
 		n++
 	}
 	return n
-}
-
-// seen is how many lines the file has, of one that ends before the first.
-func (l *lineReader) seen() int {
-	if l.partial {
-		return l.passed + 1
-	}
-	return l.passed
-}
-
-// bounded refuses a file that is too large.
-type bounded struct {
-	b    *bytes.Buffer
-	most int
-}
-
-func (w *bounded) Write(p []byte) (int, error) {
-	if w.b.Len()+len(p) > w.most {
-		return 0, refused("the file has more than %d bytes: edit it with a command", w.most)
-	}
-	return w.b.Write(p)
 }

@@ -101,9 +101,7 @@ func (c *command) cut() bool {
 // keepOutput writes what the daemon keeps of the output into a file of the sandbox. It
 // returns a remark for the place where bytes are left out.
 func (s *Server) keepOutput(ctx context.Context, c *command, out *bashOutput) string {
-	c.mu.Lock()
 	exec := c.exec
-	c.mu.Unlock()
 	if exec == nil {
 		return ""
 	}

@@ -21,13 +21,16 @@ type Redirect struct {
 	Prefixes []netip.Prefix
 }
 
-// The ports of the gateway's sockets on 127.0.0.1 inside. Both are below
-// net.ipv4.ip_unprivileged_port_start, so nothing in the sandbox can take
-// them, also while there is no gateway.
+// The ports of the gateway's sockets on 127.0.0.1 inside. Both are below LowestPort, so
+// nothing in the sandbox can take them, also while there is no gateway.
 const (
 	GatePort = 1
 	DNSPort  = 53
 	Resolver = "127.0.0.1" // the address that DNSPort is on
+
+	// LowestPort is net.ipv4.ip_unprivileged_port_start inside: servers take 80 and 443,
+	// as they do in other containers.
+	LowestPort = DNSPort + 1
 )
 
 var (

@@ -425,8 +425,10 @@ func TestTheGatewaysPortsCannotBeTaken(t *testing.T) {
 			t.Errorf("bind port %d as a user = %v; want %v", port, err, unix.EACCES)
 		}
 	}
-	if err := bind(true, 1024); err != nil {
-		t.Errorf("control: bind port 1024 as a user = %v", err)
+	for _, port := range []int{LowestPort, 80, 443} {
+		if err := bind(true, port); err != nil {
+			t.Errorf("bind port %d as a user = %v", port, err)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -38,7 +39,7 @@ type Sysctl struct {
 var sysctls = []Sysctl{
 	{Key: "net.ipv4.ip_forward", Value: "0", Why: "a sandbox routes for nobody"},
 	{Key: "net.ipv4.ping_group_range", Value: "1 0", Why: "no group may open ICMP sockets"},
-	{Key: "net.ipv4.ip_unprivileged_port_start", Value: "1024", Why: "the usual meaning of low ports, whatever the host's is"},
+	{Key: "net.ipv4.ip_unprivileged_port_start", Value: strconv.Itoa(LowestPort), Why: "programs serve on 80 and 443, and never on the gateway's ports"},
 	{Key: "net.ipv4.conf.all.route_localnet", Value: "0", Why: "127.0.0.0/8 never leaves lo"},
 	{Key: "net.ipv4.conf.default.route_localnet", Value: "0", Why: "127.0.0.0/8 never leaves lo"},
 	{Key: "net.ipv4.conf.lo.route_localnet", Value: "0", Why: "127.0.0.0/8 never leaves lo"},

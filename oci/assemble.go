@@ -1,6 +1,7 @@
 package oci
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -80,7 +81,7 @@ func assemble(c Config) *specs.Spec {
 	mask := umask
 	return &specs.Spec{
 		Version:  specs.Version,
-		Hostname: c.ID,
+		Hostname: cmp.Or(c.Hostname, c.ID),
 		Process: &specs.Process{
 			Args: slices.Clone(c.Process.Args),
 			Env:  slices.Clone(c.Process.Env),

@@ -1,10 +1,12 @@
 package oci
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -31,11 +33,18 @@ const (
 var AnnotationKeys = []string{"caisson.managed", "caisson.profile", "caisson.session", "caisson.task"}
 
 func checkID(c Config) error {
-	if validID(c.ID) {
-		return nil
+	var errs []error
+	if !validID(c.ID) {
+		errs = append(errs, fmt.Errorf("id %q is not %d characters of a-z and 2-7", c.ID, idLen))
 	}
-	return fmt.Errorf("id %q is not %d characters of a-z and 2-7", c.ID, idLen)
+	if c.Hostname != "" && !hostForm.MatchString(c.Hostname) {
+		errs = append(errs, fmt.Errorf("host name %q is not a label of RFC 1123", c.Hostname))
+	}
+	return errors.Join(errs...)
 }
+
+// hostForm is the form of a label in RFC 1123.
+var hostForm = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?$`)
 
 func validID(id string) bool {
 	notInAlphabet := func(r rune) bool { return (r < 'a' || r > 'z') && (r < '2' || r > '7') }
@@ -236,8 +245,10 @@ func checkBounds(c Config) error {
 	if c.OOMScoreAdj < 1 || c.OOMScoreAdj > 1000 {
 		errs = append(errs, fmt.Errorf("oom score adjustment %d is outside 1 to 1000", c.OOMScoreAdj))
 	}
-	if c.TmpfsBytes < minTmpfsBytes {
-		errs = append(errs, fmt.Errorf("tmpfs size %d is below %d bytes", c.TmpfsBytes, minTmpfsBytes))
+	for _, size := range []int64{c.TmpfsBytes, cmp.Or(c.ShmBytes, c.TmpfsBytes)} {
+		if size < minTmpfsBytes {
+			errs = append(errs, fmt.Errorf("tmpfs size %d is below %d bytes", size, minTmpfsBytes))
+		}
 	}
 	if c.TmpfsInodes < minTmpfsNodes {
 		errs = append(errs, fmt.Errorf("tmpfs has %d inodes, fewer than %d", c.TmpfsInodes, minTmpfsNodes))

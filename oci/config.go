@@ -19,10 +19,12 @@ const IDBlockSize = 65536
 // any system call. Every field is required unless it says otherwise; a zero
 // value never means "the host's" or "unlimited".
 type Config struct {
-	// ID is the sandbox's: 26 characters of a-z and 2-7. It is also the host
-	// name inside, the last element of StateDir and of CgroupsPath.
-	ID      string
-	Process Process
+	// ID is the sandbox's: 26 characters of a-z and 2-7. It is also the last element of
+	// StateDir and of CgroupsPath.
+	ID string
+	// Hostname, optional, is a label of RFC 1123. Empty is ID.
+	Hostname string
+	Process  Process
 	// Build, optional, makes a sandbox in which one step of an image is built: its root
 	// can be written, there is no tmpfs on /home, and PID 1 may be root inside. Root then
 	// has BuildCapabilities in the sandbox's user namespace.
@@ -56,7 +58,9 @@ type Config struct {
 	// sandbox ends before the host's own processes (proc(5)).
 	OOMScoreAdj int
 	// TmpfsBytes and TmpfsInodes bound each tmpfs of the sandbox.
-	TmpfsBytes  int64
+	TmpfsBytes int64
+	// ShmBytes, optional, is the size of /dev/shm instead. 0 is TmpfsBytes.
+	ShmBytes    int64
 	TmpfsInodes int64
 	// Mounts, optional, come on top of the base set: binds from below
 	// StateDir, and tmpfs with the one option size=BYTES. Of the options of a bind only rw, ro, rro, exec and noexec change

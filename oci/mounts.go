@@ -1,6 +1,7 @@
 package oci
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -19,8 +20,10 @@ type baseMount struct {
 	why                 string
 }
 
-// homeMount holds the home directories of users.
-const homeMount = "/home"
+const (
+	homeMount = "/home" // holds the home directories of users
+	shmMount  = "/dev/shm"
+)
 
 // baseMounts in the order in which they are made. There is no /sys and no
 // cgroup mount. /proc has neither subset=pid, which would hide meminfo and
@@ -35,7 +38,7 @@ var baseMounts = []baseMount{
 		why: "null, zero, full, random, urandom, tty of the sandbox's own and links; nothing can be added"},
 	{destination: "/dev/pts", fstype: "devpts", options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5", "max=64"},
 		why: "terminals of the sandbox's own; max keeps them from using up the host's"},
-	{destination: "/dev/shm", fstype: "tmpfs", options: []string{"nosuid", "noexec", "nodev", "mode=1777"}, sized: true,
+	{destination: shmMount, fstype: "tmpfs", options: []string{"nosuid", "noexec", "nodev", "mode=1777"}, sized: true,
 		why: "POSIX shared memory"},
 	{destination: "/dev/mqueue", fstype: "mqueue", options: []string{"nosuid", "noexec", "nodev"},
 		why: "the ipc namespace's own queues; the rlimit allows none"},
@@ -98,7 +101,11 @@ func callers(m specs.Mount) bool {
 func (b baseMount) mount(c Config) specs.Mount {
 	options := slices.Clone(b.options)
 	if b.sized {
-		options = append(options, "size="+strconv.FormatInt(c.TmpfsBytes, 10))
+		size := c.TmpfsBytes
+		if b.destination == shmMount {
+			size = cmp.Or(c.ShmBytes, size)
+		}
+		options = append(options, "size="+strconv.FormatInt(size, 10))
 	}
 	if b.fstype == "tmpfs" {
 		options = append(options, "nr_inodes="+strconv.FormatInt(c.TmpfsInodes, 10))

@@ -375,7 +375,7 @@ func TestAnnotationKeysAreOurs(t *testing.T) {
 func TestConfigFieldsAreChecked(t *testing.T) {
 	// A field that is added later must be looked at here: each zero value but
 	// the optional ones has to be refused.
-	optional := []string{"Build", "Mounts", "Annotations"}
+	optional := []string{"Hostname", "Build", "ShmBytes", "Mounts", "Annotations"}
 	for i := range reflect.TypeFor[Config]().NumField() {
 		name := reflect.TypeFor[Config]().Field(i).Name
 		c := good()

@@ -156,10 +156,18 @@ func ruleRoot(s *specs.Spec) error {
 	if !path.IsAbs(s.Root.Path) || path.Clean(s.Root.Path) != s.Root.Path || path.Dir(s.Root.Path) == "/" {
 		errs = append(errs, fmt.Errorf("root %q is not a clean path inside a directory of the sandbox", s.Root.Path))
 	}
-	if s.Hostname == "" || path.Base(sandboxDir(s)) != s.Hostname {
-		errs = append(errs, fmt.Errorf("host name %q is not the sandbox's id", s.Hostname))
+	if !isLabel(s.Hostname) {
+		errs = append(errs, fmt.Errorf("host name %q is no label", s.Hostname))
 	}
 	return errors.Join(errs...)
+}
+
+// isLabel reports whether name can be a line of /etc/hosts, and nothing more (RFC 1123).
+func isLabel(name string) bool {
+	odd := func(r rune) bool {
+		return r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+	}
+	return name != "" && len(name) <= 63 && !strings.ContainsFunc(name, odd) && strings.Trim(name, "-") == name
 }
 
 func rulePropagation(s *specs.Spec) error {

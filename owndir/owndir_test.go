@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -133,6 +134,54 @@ func TestRemoveTreeFollowsNothing(t *testing.T) {
 	if err := RemoveTree(dir); err != nil || there(t, dir) || !there(t, file) {
 		t.Errorf("%v", err)
 	}
+}
+
+// TestRemoveTreeOfAnyDepth: a sandbox can nest directories far deeper than a path is long
+// or a process may open files, and can take the names that RemoveTree uses.
+func TestRemoveTreeOfAnyDepth(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "tree")
+	if err := os.MkdirAll(filepath.Join(dir, ".moved-2", "kept"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, ".moved-1"))
+	for i := range 2500 { // more than a batch
+		write(t, filepath.Join(dir, strconv.Itoa(i)))
+	}
+	if err := nest(dir, 3000); err != nil {
+		t.Fatal(err)
+	}
+	var files unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 256, Max: files.Max}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := RemoveTree(dir); err != nil || there(t, dir) {
+		t.Errorf("%v", err)
+	}
+}
+
+// nest makes directories below dir, each in the one before.
+func nest(dir string, depth int) error {
+	at, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
+	for ; err == nil && depth > 0; depth-- {
+		next := -1
+		if err = unix.Mkdirat(at, "d", 0o700); err == nil {
+			next, err = unix.Openat(at, "d", unix.O_PATH|unix.O_DIRECTORY, 0)
+		}
+		err = errors.Join(err, unix.Close(at))
+		at = next
+	}
+	if err == nil {
+		err = unix.Close(at)
+	}
+	return err
 }
 
 // TestNothingIsRemovedBehindAMount: os.RemoveAll empties what is mounted.

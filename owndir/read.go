@@ -48,3 +48,15 @@ func Open(path string) (f *os.File, err error) {
 	}
 	return f, nil
 }
+
+// OpenDir opens a directory with O_PATH.
+func OpenDir(path string) (f *os.File, err error) {
+	err = inParent(path, func(parent int, name string) error {
+		fd, err := openAt(parent, name, unix.O_PATH|unix.O_DIRECTORY)
+		if err == nil {
+			f = os.NewFile(uintptr(fd), path)
+		}
+		return err
+	})
+	return f, err
+}

@@ -3,6 +3,7 @@ package owndir
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -50,38 +51,85 @@ func removeFlat(parent int, name string) (left []string, err error) {
 	return nil, unix.Unlinkat(parent, name, unix.AT_REMOVEDIR)
 }
 
+const (
+	maxDepth  = 32   // of directories that are open at once
+	batchSize = 1024 // names that are read at once
+)
+
 // RemoveTree removes dir with all that is in it, of whatever kind. Where dir is no
 // directory, or a mount is below it, it fails and removes nothing behind that.
 // Absent is success.
+//
+// A sandbox may have made the tree, with millions of files and of any depth. So names are
+// read in batches, and what lies too deep is moved up into dir first.
 func RemoveTree(dir string) error {
-	err := inParent(dir, removeTree)
+	err := inParent(dir, func(parent int, name string) error { return (&tree{}).remove(parent, name, 0) })
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	return err
 }
 
-func removeTree(parent int, name string) error {
+// tree is one that is being removed.
+type tree struct {
+	top   int // descriptor of the first directory
+	moved int // directories that were moved up into it
+}
+
+// remove removes the directory name in parent, which is depth directories below the first.
+func (t *tree) remove(parent int, name string, depth int) error {
 	d, err := openDir(parent, name)
 	if err != nil {
 		return err
 	}
-	entries, err := d.ReadDir(-1)
-	errs := []error{err}
-	for _, e := range entries {
-		if e.IsDir() {
-			err = removeTree(int(d.Fd()), e.Name())
-		} else {
-			err = unix.Unlinkat(int(d.Fd()), e.Name(), 0)
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%q: %w", e.Name(), err))
-		}
+	if depth == 0 {
+		t.top = int(d.Fd())
 	}
-	if err := errors.Join(append(errs, d.Close())...); err != nil {
+	if err := errors.Join(t.empty(d, depth), d.Close()); err != nil {
 		return err
 	}
 	return unix.Unlinkat(parent, name, unix.AT_REMOVEDIR)
+}
+
+// empty removes the entries of d. It goes on after an error, as long as anything goes.
+func (t *tree) empty(d *os.File, depth int) error {
+	for {
+		if _, err := d.Seek(0, io.SeekStart); err != nil {
+			return err
+		}
+		entries, err := d.ReadDir(batchSize)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		errs := []error{err}
+		gone := 0
+		for _, e := range entries {
+			if err := t.removeEntry(int(d.Fd()), e, depth); err != nil {
+				errs = append(errs, fmt.Errorf("%q: %w", e.Name(), err))
+				continue
+			}
+			gone++
+		}
+		if gone == 0 {
+			return errors.Join(errs...)
+		}
+	}
+}
+
+func (t *tree) removeEntry(parent int, e fs.DirEntry, depth int) error {
+	switch {
+	case !e.IsDir():
+		return unix.Unlinkat(parent, e.Name(), 0)
+	case depth < maxDepth:
+		return t.remove(parent, e.Name(), depth+1)
+	}
+	for {
+		t.moved++
+		err := unix.Renameat(parent, e.Name(), t.top, fmt.Sprintf(".moved-%d", t.moved))
+		if !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, unix.EEXIST) && !errors.Is(err, unix.ENOTDIR) {
+			return err
+		}
+	}
 }
 
 func openDir(parent int, name string) (*os.File, error) {

@@ -50,7 +50,7 @@ func (m *Manager) beginPool(k kind, p *plan.Sandbox) []*pool {
 	a := &m.adaptive
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.max == 0 || a.filling == nil || p.Image.Owner != 0 || p.Network == netns.ModeBridge || k.mountPoint != "" || k.build || p.Profile.Unisolated != nil {
+	if a.max == 0 || a.filling == nil || p.Image.Owner != 0 || p.Network == netns.ModeBridge || k.mountPoint != "" || k.hostname != "" || k.build || p.Profile.Unisolated != nil {
 		return nil
 	}
 	r := p.Request

@@ -15,6 +15,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/runtime/pid1"
 	"github.com/caisson-run/caisson/runtime/plan"
+	"github.com/caisson-run/caisson/runtime/volumes"
 )
 
 // next is the daemon that comes after f.
@@ -24,7 +25,7 @@ func (f *fixture) next(t testing.TB) *fixture {
 	n.Manager = &Manager{
 		engine: f.engine, images: f.images, log: f.log, paths: f.paths, blocks: f.blocks, host: f.host, opts: f.opts,
 		sandboxes: map[string]*sandbox{}, userns: map[idblock.Block]*mount.UserNS{}, lastUse: time.Now(),
-		boot: f.boot, making: newGate(0, 0), owners: f.owners, shims: newShims(1),
+		boot: f.boot, making: newGate(0, 0), owners: f.owners, shims: newShims(1), volumes: volumes.New(f.paths.volumes()),
 	}
 	n.leaving, n.handOver = context.WithCancel(context.Background())
 	n.Manager.stages = n.allStages()

@@ -216,8 +216,5 @@ func (b *build) dropContext(ctx context.Context) error {
 		return nil
 	}
 	ctx = context.WithoutCancel(ctx)
-	if err := b.m.images.RemoveImage(ctx, b.sink().key(b.request.Context)); err != nil {
-		return err
-	}
-	return b.m.releaseViews(ctx)
+	return b.m.removeImages(ctx, b.sink().key(b.request.Context))
 }

@@ -27,12 +27,11 @@ func (m *Manager) trimCache(ctx context.Context, g peer.Grant) error {
 	if len(list) <= cachedSteps {
 		return nil
 	}
+	var old []string
 	for _, i := range list[cachedSteps:] {
-		if err := m.images.RemoveImage(ctx, i.Key()); err != nil {
-			return err
-		}
+		old = append(old, i.Key())
 	}
-	return m.releaseViews(ctx)
+	return m.removeImages(ctx, old...)
 }
 
 // sweepBuilds removes what builds of an earlier daemon left: contexts, whose clients lost
@@ -43,15 +42,11 @@ func (m *Manager) sweepBuilds(ctx context.Context) error {
 	m.viewing.Unlock()
 	list, err := m.images.ListImages(ctx)
 	errs = append(errs, err)
-	swept := false
+	var left []string
 	for _, i := range list {
 		if strings.HasPrefix(i.Name, images.ContextPrefix) && i.CreatedAt.Before(m.began) {
-			swept = true
-			errs = append(errs, m.images.RemoveImage(ctx, i.Key()))
+			left = append(left, i.Key())
 		}
 	}
-	if swept {
-		errs = append(errs, m.releaseViews(ctx))
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, m.removeImages(ctx, left...))...)
 }

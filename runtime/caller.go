@@ -163,7 +163,7 @@ func (m *Manager) planFor(ctx context.Context, r plan.CreateRequest) (*plan.Sand
 			return nil, err
 		}
 	}
-	if err := g.CheckDestinations(len(r.Allow)+len(r.Deny)+len(r.Links) > 0 || r.AllowECH); err != nil {
+	if err := g.CheckDestinations(len(r.Allow)+len(r.Deny)+len(r.Links)+len(r.DNS) > 0 || r.AllowECH); err != nil {
 		return nil, err
 	}
 	asked := r
@@ -184,9 +184,14 @@ func (m *Manager) planFor(ctx context.Context, r plan.CreateRequest) (*plan.Sand
 			return nil, err
 		}
 	}
+	if slices.ContainsFunc(p.Mounts, func(b plan.Mount) bool { return b.Volume }) {
+		if err := g.CheckVolumes(); err != nil {
+			return nil, err
+		}
+	}
 	limits := p.Limits.Peer()
 	limits.TmpfsBytes = p.LargestTmpfs()
-	if err := errors.Join(g.CheckLimits(limits, r.TTL), g.CheckNetwork(string(p.Network), r.Network != "" || len(r.Allow)+len(r.Links) > 0 || r.AllowECH), checkPublish(g, p.Ports)); err != nil {
+	if err := errors.Join(g.CheckLimits(limits, r.TTL), g.CheckNetwork(string(p.Network), r.Network != "" || len(r.Allow)+len(r.Links)+len(r.DNS) > 0 || r.AllowECH), checkPublish(g, p.Ports)); err != nil {
 		return nil, err
 	}
 	if r.Nested != nil {

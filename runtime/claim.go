@@ -3,6 +3,7 @@ package runtime
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -80,7 +81,7 @@ func (m *Manager) claim(pool *pool, p *plan.Sandbox) (s *sandbox, was record, er
 	p.Become(s.id)
 	s.update(func() {
 		s.record.Name, s.record.Key, s.record.Limits, s.record.Pooled = p.Name, r.Key, r.Limits, false
-		s.record.OwnerUID, s.record.OwnerSystem, s.record.Parent = r.OwnerUID, r.OwnerSystem, r.Parent
+		s.record.OwnerUID, s.record.OwnerSystem, s.record.Parent, s.record.Mounts = r.OwnerUID, r.OwnerSystem, r.Parent, r.Mounts
 	})
 	return s, was, nil
 }
@@ -118,10 +119,11 @@ func (m *Manager) outfit(ctx context.Context, s *sandbox, have record, p *plan.S
 	if err := errors.Join(m.setLimits(s, have.Limits, p.Limits), failpoint("assign/limits")); err != nil {
 		return err
 	}
+	sizes := plan.TmpfsSizes(s.spec)
 	if err := m.declare(s, p, have); err != nil {
 		return err
 	}
-	if err := errors.Join(resizeTmpfs(s, p, have.Limits, p.Limits), failpoint("assign/tmpfs")); err != nil {
+	if err := errors.Join(resizeTmpfs(s, sizes), failpoint("assign/tmpfs")); err != nil {
 		return err
 	}
 	if err := m.openPorts(s, p); err != nil {
@@ -176,14 +178,16 @@ func (m *Manager) declare(s *sandbox, p *plan.Sandbox, have record) error {
 	return writeRecord(m.paths.spec(s.id), spec)
 }
 
-// resizeTmpfs gives every tmpfs of s the size that its spec declares. No command has run
-// there, so there is room for what they hold.
-func resizeTmpfs(s *sandbox, p *plan.Sandbox, from, to plan.Limits) error {
-	if from.TmpfsBytes == to.TmpfsBytes {
+// resizeTmpfs gives every tmpfs of s the size that its spec declares, where the spec had
+// another. No command has run there, so there is room for what they hold.
+func resizeTmpfs(s *sandbox, had map[string]int64) error {
+	sizes := plan.TmpfsSizes(s.spec)
+	maps.DeleteFunc(sizes, func(point string, size int64) bool {
+		old, there := had[point]
+		return !there || old == size // those of the request are not there yet
+	})
+	if len(sizes) == 0 {
 		return nil
 	}
-	points := slices.DeleteFunc(plan.SizedMounts(s.spec), func(point string) bool { // those of the request are not there yet
-		return slices.ContainsFunc(p.Mounts, func(m plan.Mount) bool { return m.Target == point })
-	})
-	return mount.ResizeTmpfs(s.process.file, points, to.TmpfsBytes)
+	return mount.ResizeTmpfs(s.process.file, sizes)
 }

@@ -119,6 +119,9 @@ func (m *Manager) adoptEgress(ctx context.Context, s *sandbox) error {
 	if refused != nil {
 		m.log.Warn("leave out rules that are no longer taken", "sandbox", r.ID, "err", refused)
 	}
+	if len(spec.Resolvers) < len(r.Policy.Resolvers) {
+		m.log.Warn("leave out resolvers that the operator no longer allows", "sandbox", r.ID, "had", r.Policy.Resolvers, "has", spec.Resolvers)
+	}
 	s.update(func() { s.record.Network, s.record.Policy, s.digest = netns.Mode(spec.Mode), spec, "" })
 	redirect, err := m.redirectFor(s)
 	if err != nil || redirect == nil {

@@ -52,6 +52,7 @@ type UpdateRequest struct {
 	MemoryBytes *int64
 	MilliCPU    *int64
 	PIDs        *int64
+	CPUShares   *int64            // see [cgroups.Limits]
 	TTL         *time.Duration    // from now; 0 is never
 	IdleTimeout *time.Duration    // 0 is never
 	Labels      map[string]string // merged; an empty value removes the label

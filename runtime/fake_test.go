@@ -28,6 +28,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/pid1"
 	"github.com/caisson-run/caisson/runtime/plan"
+	"github.com/caisson-run/caisson/runtime/volumes"
 )
 
 // soon bounds what must happen, and is never waited for in a test that passes.
@@ -48,7 +49,7 @@ func newFixture(t testing.TB) *fixture {
 	f := &fixture{dir: t.TempDir(), images: &fakeImages{images: []images.Stored{baseImage(t)}}}
 	p := paths{root: filepath.Join(f.dir, "root"), state: filepath.Join(f.dir, "state")}
 	unified := filepath.Join(f.dir, "cgroup")
-	for _, dir := range []string{p.sandboxes(), p.outputs(), p.spool(), p.uses(), filepath.Join(unified, "caisson-test")} {
+	for _, dir := range []string{p.sandboxes(), p.outputs(), p.spool(), p.uses(), p.volumes(), filepath.Join(unified, "caisson-test")} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -65,7 +66,7 @@ func newFixture(t testing.TB) *fixture {
 			StopGrace: time.Hour, AttachGrace: time.Hour, KeptExecs: 10, KeptOutput: 1 << 20,
 		},
 		sandboxes: map[string]*sandbox{}, userns: map[idblock.Block]*mount.UserNS{}, lastUse: time.Now(),
-		boot: "boot", making: newGate(0, 0), owners: mount.NewUserNSCache(1), shims: newShims(1), imports: newImports(),
+		boot: "boot", making: newGate(0, 0), owners: mount.NewUserNSCache(1), shims: newShims(1), imports: newImports(), volumes: volumes.New(p.volumes()),
 	}
 	f.leaving, f.handOver = context.WithCancel(context.Background())
 	f.hasBase.Store(true)
@@ -338,10 +339,10 @@ func (s *fakeImages) GetImage(_ context.Context, ref string) (images.Stored, err
 	return images.Stored{}, sbxerr.New(sbxerr.ImageNotFound, "fake.image", "no image %q", ref)
 }
 
-func (s *fakeImages) RemoveImage(_ context.Context, name string) error {
+func (s *fakeImages) RemoveImages(_ context.Context, names ...string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.images = slices.DeleteFunc(s.images, func(img images.Stored) bool { return img.Key() == name })
+	s.images = slices.DeleteFunc(s.images, func(img images.Stored) bool { return slices.Contains(names, img.Key()) })
 	return s.fail["remove"]
 }
 

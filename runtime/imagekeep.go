@@ -82,7 +82,7 @@ func (m *Manager) PruneImages(ctx context.Context, r images.PruneRequest) (image
 		return images.Pruned{}, err
 	}
 	needed := m.neededImages()
-	var left []images.Stored
+	var left, drop []images.Stored
 	var done images.Pruned
 	for _, i := range list {
 		old := r.Until == 0 || time.Since(i.CreatedAt) >= r.Until
@@ -90,15 +90,13 @@ func (m *Manager) PruneImages(ctx context.Context, r images.PruneRequest) (image
 			left = append(left, i)
 			continue
 		}
-		if !r.DryRun {
-			if err := m.RemoveImage(ctx, i.Key()); err != nil {
-				return done, err
-			}
-		}
-		done.Images = append(done.Images, i.Image)
+		drop, done.Images = append(drop, i), append(done.Images, i.Image)
 	}
 	done.FreedBytes = freed(list, left)
-	return done, nil
+	if r.DryRun || len(drop) == 0 {
+		return done, nil
+	}
+	return done, m.dropImages(ctx, g, drop)
 }
 
 // neededImages are the keys of the images that sandboxes, profiles, pools and languages

@@ -110,27 +110,58 @@ func (m *Manager) RemoveImage(ctx context.Context, name string) error {
 	if err != nil && img.Name == "" {
 		return err
 	}
-	if err := g.CheckOwnImage(img.Owner, img.Name); err != nil {
+	return m.dropImages(ctx, g, []images.Stored{img})
+}
+
+// dropImages removes images that no sandbox needs, all or none.
+func (m *Manager) dropImages(ctx context.Context, g peer.Grant, list []images.Stored) error {
+	var keys []string
+	for _, img := range list {
+		if err := g.CheckOwnImage(img.Owner, img.Name); err != nil {
+			return err
+		}
+		if err := m.awaitUnused(ctx, g, img); err != nil {
+			return err
+		}
+		keys = append(keys, img.Key())
+	}
+	errs := []error{m.removeImages(ctx, keys...)}
+	if errs[0] == nil {
+		for _, img := range list {
+			errs = append(errs, m.confirmImage(ctx, events.ImageRemoved, img.Image))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// removeImages removes images, and the unpacked layers that nobody needs any more.
+func (m *Manager) removeImages(ctx context.Context, keys ...string) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	if err := m.images.RemoveImages(ctx, keys...); err != nil {
 		return err
 	}
-	if err := m.awaitUnused(ctx, g, img); err != nil {
-		return err
-	}
-	if err := m.images.RemoveImage(ctx, img.Key()); err != nil {
-		return err
-	}
-	return cmp.Or(m.confirmImage(ctx, events.ImageRemoved, img.Image), m.releaseViews(ctx))
+	return m.releaseViews(ctx)
 }
 
 // awaitUnused refuses while a sandbox runs on img, and waits for those that
 // have ended and are being removed. Another image may have the same layers: they
 // stay for as long as a sandbox needs them.
 func (m *Manager) awaitUnused(ctx context.Context, g peer.Grant, img images.Stored) error {
-	var users []string
-	var going []*sandbox
+	users, going := m.usersOf(g, func(r record) bool { return r.Image == img.Key() && r.ImageDigest == img.Digest })
+	if len(users) > 0 {
+		return sbxerr.New(sbxerr.ImageInUse, "runtime.image", "image %q is needed by %s", img.Name, strings.Join(users, ", "))
+	}
+	return awaitGone(ctx, going)
+}
+
+// usersOf names the sandboxes that live and use something, as far as g may know of them.
+// Those that are being removed are returned, too; what waits in a pool is removed.
+func (m *Manager) usersOf(g peer.Grant, uses func(record) bool) (users []string, going []*sandbox) {
 	for _, s := range m.all() {
 		switch r, state := s.kept(), s.info().State; {
-		case r.Image != img.Key() || r.ImageDigest != img.Digest || state == StateExited:
+		case !uses(r) || state == StateExited:
 		case state == StateRemoving || state == StateStopping:
 			going = append(going, s)
 		case r.Pooled:
@@ -142,11 +173,12 @@ func (m *Manager) awaitUnused(ctx context.Context, g peer.Grant, img images.Stor
 			users = append(users, "a sandbox of another user")
 		}
 	}
-	if len(users) > 0 {
-		slices.Sort(users)
-		users = slices.Compact(users)
-		return sbxerr.New(sbxerr.ImageInUse, "runtime.image", "image %q is needed by %s", img.Name, strings.Join(users, ", "))
-	}
+	slices.Sort(users)
+	return slices.Compact(users), going
+}
+
+// awaitGone waits until sandboxes are removed.
+func awaitGone(ctx context.Context, going []*sandbox) error {
 	for _, s := range going {
 		if err := wait(ctx, s.gone); err != nil {
 			return err

@@ -3,6 +3,8 @@ package runtime
 import (
 	"bytes"
 	"context"
+	"maps"
+	"slices"
 
 	"github.com/caisson-run/caisson/oci"
 	"github.com/caisson-run/caisson/rootfs/mount"
@@ -38,7 +40,7 @@ func (m *Manager) usedTmpfs(s *sandbox) []mount.TmpfsUse {
 	}
 	own := *spec
 	own.Mounts = oci.RuntimeMounts(spec)
-	used, err := mount.UsedTmpfs(process.file, plan.SizedMounts(&own))
+	used, err := mount.UsedTmpfs(process.file, slices.Sorted(maps.Keys(plan.TmpfsSizes(&own))))
 	if err != nil { // it has ended meanwhile, or has no mount namespace to enter
 		m.log.Debug("look at the tmpfs of a sandbox", "sandbox", s.id, "err", err)
 	}

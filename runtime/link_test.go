@@ -84,8 +84,8 @@ func TestLinkedNetwork(t *testing.T) {
 	}
 	_, err = f.Create(ctx, plan.CreateRequest{Links: []string{"db=db:5432"}})
 	errtest.Want(t, err, sbxerr.Peer, "not granted")
-	_, err = f.Create(ctx, plan.CreateRequest{Expose: []uint32{80, 70000}})
-	errtest.Want(t, err, sbxerr.Config, "expose 80", "expose 70000")
+	_, err = f.Create(ctx, plan.CreateRequest{Expose: []uint32{53, 70000}})
+	errtest.Want(t, err, sbxerr.Config, "expose 53", "expose 70000")
 }
 
 // Rules may change; links stay.

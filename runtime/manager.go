@@ -27,6 +27,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/runtime/ports"
 	"github.com/caisson-run/caisson/runtime/traffic"
+	"github.com/caisson-run/caisson/runtime/volumes"
 )
 
 // past is a deadline that has been passed: it wakes whoever waits.
@@ -116,6 +117,7 @@ type Manager struct {
 	viewing  sync.Mutex // held while an image is opened: one directory serves all
 	began    time.Time
 	imports  *imports
+	volumes  *volumes.Store
 	spare    *output.Room // of output that the disk takes nothing of
 	hasBase  atomic.Bool  // EnsureBase has succeeded once
 
@@ -130,7 +132,7 @@ type Manager struct {
 func New(engine Engine, images images.Store, log *slog.Logger, o Options) (*Manager, error) {
 	const op = "runtime.new"
 	p := paths{root: o.Root, state: o.State}
-	for dir, mode := range map[string]os.FileMode{p.state: 0o711, p.root: 0o711, p.outputs(): 0o700, p.spool(): 0o700, p.uses(): 0o700} {
+	for dir, mode := range map[string]os.FileMode{p.state: 0o711, p.root: 0o711, p.outputs(): 0o700, p.spool(): 0o700, p.uses(): 0o700, p.volumes(): 0o700} {
 		if err := os.MkdirAll(dir, mode); err != nil {
 			return nil, sbxerr.Wrap(sbxerr.StateDir, op, err)
 		}
@@ -175,7 +177,7 @@ func New(engine Engine, images images.Store, log *slog.Logger, o Options) (*Mana
 		engine: engine, images: images, opts: o, log: log, paths: p, blocks: blocks, host: host, rlimit: rlimits, oomScore: oomScore, init: program,
 		sandboxes: map[string]*sandbox{}, first: make(chan struct{}, 1), stored: make(chan struct{}, 1), userns: map[idblock.Block]*mount.UserNS{}, lastUse: time.Now(), began: time.Now(),
 		boot: boot, making: newGate(o.MaxCreating, o.Queue), pools: newPools(o.Pools), owners: mount.NewUserNSCache(maxOwners), shims: newShims(o.PerShim),
-		imports: newImports(), spare: output.NewRoom(spareRoom),
+		imports: newImports(), volumes: volumes.New(p.volumes()), spare: output.NewRoom(spareRoom),
 	}
 	m.leaving, m.handOver = context.WithCancel(context.Background())
 	m.keep.Store(o.KeepOnExit)

@@ -66,6 +66,9 @@ func (m *Manager) withBind(ctx context.Context, s *sandbox, p *plan.Sandbox, b p
 // openBind opens the directory of b as the caller of p, who must have the rights that the
 // sandbox is to get.
 func (m *Manager) openBind(ctx context.Context, p *plan.Sandbox, b plan.Mount) (*mount.Workspace, error) {
+	if b.Volume {
+		return m.openVolume(ctx, p.Grant, b.Source)
+	}
 	dir, err := p.Grant.CheckWorkspace(ctx, b.Source, !b.ReadOnly)
 	if err != nil {
 		return nil, err

@@ -33,6 +33,7 @@ func (p paths) ids() string       { return filepath.Join(p.state, "ids") }
 func (p paths) outputs() string   { return filepath.Join(p.root, "output") }
 func (p paths) spool() string     { return filepath.Join(p.root, "spool") }
 func (p paths) uses() string      { return filepath.Join(p.root, "uses") }
+func (p paths) volumes() string   { return filepath.Join(p.root, "volumes") }
 
 // view is for the time in which the daemon opens an image for itself.
 func (p paths) view() string { return filepath.Join(p.state, "view") }

@@ -52,7 +52,7 @@ type kind struct {
 	profile, seccomp, image, network string
 	user                             string
 	openFiles, pids                  int64
-	mountPoint                       string // that no other sandbox has
+	mountPoint, hostname             string // that no other sandbox has
 	build                            bool
 }
 
@@ -62,7 +62,7 @@ func kindOf(p *plan.Sandbox) kind {
 	return kind{
 		profile: p.ProfileName, seccomp: p.Seccomp.Name, image: p.Image.Digest, network: string(p.Network), user: p.User.String(),
 		openFiles: p.Limits.OpenFiles, pids: p.Limits.PIDs,
-		mountPoint: strings.Join(p.MountPoints(), ""), build: p.Request.Build,
+		mountPoint: strings.Join(p.MountPoints(), ""), hostname: p.Request.Hostname, build: p.Request.Build,
 	}
 }
 

@@ -186,8 +186,8 @@ func TestPublishIsPlanned(t *testing.T) {
 	f.opts.Network.AirGapped = true
 	_, err := f.Create(ctx, plan.CreateRequest{Publish: []string{"0.0.0.0:0:3000"}})
 	errtest.Want(t, err, sbxerr.NetPolicy, "air_gapped", "0.0.0.0:0")
-	_, err = f.Create(ctx, plan.CreateRequest{Publish: []string{"8080:80", "x"}})
-	errtest.Want(t, err, sbxerr.Config, "below 1024", `"x"`)
+	_, err = f.Create(ctx, plan.CreateRequest{Publish: []string{"8080:53", "x"}})
+	errtest.Want(t, err, sbxerr.Config, "below 54", `"x"`)
 	if _, err := f.Create(ctx, plan.CreateRequest{Publish: []string{"0:3000"}}); err != nil {
 		t.Errorf("on loopback: %v", err)
 	}

@@ -66,6 +66,10 @@ func (m *Manager) cleanup(ctx context.Context, dryRun bool) (found []Leftover, f
 		m.log.Warn("remove what killed builds left", "err", e)
 		errs = append(errs, e)
 	}
+	if e := m.volumes.Sweep(); e != nil {
+		m.log.Warn("remove what killed changes of volumes left", "err", e)
+		errs = append(errs, e)
+	}
 	return append(found, foreign...), errors.Join(errs...), err
 }
 

@@ -138,7 +138,7 @@ func (m *Manager) createRootfs(ctx context.Context, s *sandbox) error {
 			return err
 		}
 	}
-	if err := mount.WritePrivate(m.paths.private(id), s.block.Base, s.plan.MountPoints(), mount.HostFiles(id, s.plan.Resolvers...)); err != nil {
+	if err := mount.WritePrivate(m.paths.private(id), s.block.Base, s.plan.MountPoints(), mount.HostFiles(s.plan.Hostname(), s.plan.Resolvers...)); err != nil {
 		return err
 	}
 	root := mount.Root{

@@ -111,7 +111,8 @@ func (r UpdateRequest) apply(rec record) (record, error) {
 	plan.Override(&rec.Limits.MemoryBytes, r.MemoryBytes)
 	plan.Override(&rec.Limits.MilliCPU, r.MilliCPU)
 	plan.Override(&rec.Limits.PIDs, r.PIDs)
-	errs := []error{rec.Limits.Validate()}
+	plan.Override(&rec.Limits.CPUShares, r.CPUShares)
+	errs := []error{plan.CheckCPUShares(r.CPUShares), rec.Limits.Validate()}
 	for name, d := range map[string]*time.Duration{"ttl": r.TTL, "idle timeout": r.IdleTimeout} {
 		if d != nil && (*d < 0 || *d > plan.MaxTimeout) {
 			errs = append(errs, plan.Invalid("%s %s: give %s, such as 30m, or 0 for never", name, *d, plan.AtMostTimeout))

@@ -29,7 +29,7 @@ func mountPB(m plan.MountRequest) *caissonv1.Mount {
 func limitsPB(l plan.Limits) *caissonv1.Limits {
 	return &caissonv1.Limits{
 		MemoryBytes: &l.MemoryBytes, MilliCpu: &l.MilliCPU, Pids: &l.PIDs,
-		OpenFiles: &l.OpenFiles, TmpfsBytes: &l.TmpfsBytes, CpuShares: &l.CPUShares,
+		OpenFiles: &l.OpenFiles, TmpfsBytes: &l.TmpfsBytes, CpuShares: &l.CPUShares, ShmBytes: &l.ShmBytes,
 	}
 }
 

@@ -134,7 +134,8 @@ func TestStreamsRefuse(t *testing.T) {
 		"input of nobody":     {"SandboxService/Run", `{"spec":{"exec":{"args":["x"]},"detach":true},"stdin":"eA=="}`, `a detached run has no standard input`},
 		"a misspelt field":    {"SandboxService/Run", `{"spek":{}}`, `did you mean \"spec\"?`},
 		"one in the details":  {"SandboxService/Run", `{"spek":{}}`, `"type":"caisson.v1.ErrorDetail"`},
-		"a misplaced field":   {"SandboxService/Run", `{"spec":{"name":"x"}}`, `it belongs into another object`},
+		"a misplaced field":   {"SandboxService/Run", `{"spec":{"name":"x"}}`, `it belongs into \"spec.sandbox\"`},
+		"one too deep":        {"SandboxService/Run", `{"spec":{"sandbox":{"stdin":"eA=="}}}`, `it belongs to the outermost object`},
 		"one in an exec":      {"SandboxService/Run", `{"spec":{"exec":{"argz":["x"]}}}`, `did you mean \"args\"?`},
 	} {
 		f := &servertest.Fake{OnExec: func(context.Context, string, plan.ExecRequest, runtime.IO) (*runtime.Result, error) {

@@ -56,7 +56,7 @@ func createOf(s *caissonv1.SandboxSpec) (plan.CreateRequest, error) {
 	env, err := envOf(s.Env)
 	errs = append(errs, err)
 	return plan.CreateRequest{
-		Name: s.Name, Image: s.Image, Language: s.Language, LanguageReason: s.LanguageReason, Profile: s.Profile, User: s.User, Env: env, Network: s.Network, Allow: s.Allow, Deny: s.Deny, AllowECH: s.AllowEch, Publish: s.Publish,
+		Name: s.Name, Hostname: s.Hostname, Image: s.Image, Language: s.Language, LanguageReason: s.LanguageReason, Profile: s.Profile, User: s.User, Env: env, Network: s.Network, Allow: s.Allow, Deny: s.Deny, DNS: s.Dns, AllowECH: s.AllowEch, Publish: s.Publish,
 		Expose: s.Expose, Links: s.Links,
 		Workspace: workspaceOf(s.Workspace), Mounts: mountsOf(s.Mounts), Limits: limitsRequestOf(s.Limits),
 		Labels: s.Labels, Session: s.Session, Task: s.Task, TTL: ttl, IdleTimeout: idle,
@@ -155,12 +155,13 @@ func updateOf(m *caissonv1.UpdateRequest) (runtime.UpdateRequest, error) {
 	ttl, errTTL := notNegative("ttl", m.Ttl)
 	idle, errIdle := notNegative("idle_timeout", m.IdleTimeout)
 	req := runtime.UpdateRequest{
-		MemoryBytes: m.MemoryBytes, MilliCPU: m.MilliCpu, PIDs: m.Pids, TTL: ttl, IdleTimeout: idle, Labels: m.Labels,
+		MemoryBytes: m.MemoryBytes, MilliCPU: m.MilliCpu, PIDs: m.Pids, CPUShares: m.CpuShares, TTL: ttl, IdleTimeout: idle, Labels: m.Labels,
 		Network: m.Network, Allow: rulesOf(m.Allow), Deny: rulesOf(m.Deny),
 	}
 	err := errors.Join(errTTL, errIdle)
 	network := m.Network != nil || m.Allow != nil || m.Deny != nil
-	if err == nil && !network && m.MemoryBytes == nil && m.MilliCpu == nil && m.Pids == nil && ttl == nil && idle == nil && len(m.Labels) == 0 {
+	limits := m.MemoryBytes != nil || m.MilliCpu != nil || m.Pids != nil || m.CpuShares != nil
+	if err == nil && !network && !limits && ttl == nil && idle == nil && len(m.Labels) == 0 {
 		err = refuse("there is nothing to update: set a limit, a time, a label or rules")
 	}
 	return req, err
@@ -251,7 +252,7 @@ func limitsRequestOf(l *caissonv1.Limits) plan.LimitsRequest {
 	}
 	return plan.LimitsRequest{
 		MemoryBytes: l.MemoryBytes, MilliCPU: l.MilliCpu, PIDs: l.Pids,
-		OpenFiles: l.OpenFiles, TmpfsBytes: l.TmpfsBytes, CPUShares: l.CpuShares,
+		OpenFiles: l.OpenFiles, TmpfsBytes: l.TmpfsBytes, CPUShares: l.CpuShares, ShmBytes: l.ShmBytes,
 	}
 }
 

@@ -90,6 +90,15 @@ type Images interface {
 	PullAll(ctx context.Context, progress func(images.PullProgress), each func(images.Imported)) error
 }
 
+// Volumes manages the volumes that sandboxes can mount.
+type Volumes interface {
+	CreateVolume(ctx context.Context, name string) (runtime.VolumeInfo, error)
+	ListVolumes(ctx context.Context) ([]runtime.VolumeInfo, error)
+	InspectVolume(ctx context.Context, ref string) (runtime.VolumeInfo, error)
+	RemoveVolume(ctx context.Context, ref string) error
+	PruneVolumes(ctx context.Context, dryRun bool) ([]runtime.VolumeInfo, error)
+}
+
 // Network answers what sandboxes may reach, and what they tried to.
 type Network interface {
 	CheckPolicy(ctx context.Context, q runtime.PolicyQuery, target string, addresses []netip.Addr) (runtime.PolicyVerdict, error)
@@ -134,6 +143,7 @@ type Deps struct {
 	Sandboxes Sandboxes
 	Execs     Execs
 	Images    Images
+	Volumes   Volumes
 	System    System
 	Network   Network
 	Files     Files
@@ -172,6 +182,7 @@ func New(d Deps) http.Handler {
 		caissonv1connect.SandboxServiceName: sandboxes{d.Sandboxes},
 		caissonv1connect.ExecServiceName:    execs{d.Execs},
 		caissonv1connect.ImageServiceName:   imageService{d.Images},
+		caissonv1connect.VolumeServiceName:  volumeService{d.Volumes},
 		caissonv1connect.SystemServiceName:  system{d.System},
 		caissonv1connect.NetworkServiceName: network{d.Network},
 		caissonv1connect.FileServiceName:    fileService{d.Files},
@@ -181,6 +192,7 @@ func New(d Deps) http.Handler {
 	mux.Handle(caissonv1connect.NewSandboxServiceHandler(sandboxes{d.Sandboxes}, options))
 	mux.Handle(caissonv1connect.NewExecServiceHandler(execs{d.Execs}, options))
 	mux.Handle(caissonv1connect.NewImageServiceHandler(imageService{d.Images}, options))
+	mux.Handle(caissonv1connect.NewVolumeServiceHandler(volumeService{d.Volumes}, options))
 	mux.Handle(caissonv1connect.NewSystemServiceHandler(system{d.System}, options))
 	mux.Handle(caissonv1connect.NewNetworkServiceHandler(network{d.Network}, options))
 	mux.Handle(caissonv1connect.NewFileServiceHandler(fileService{d.Files}, options))

@@ -59,6 +59,9 @@ const (
 	BuildFailed     Code = "SBX-229" // a step of a build failed
 	Bundle          Code = "SBX-230" // a bundle is not what its manifest and signature say
 
+	VolumeNotFound Code = "SBX-231" // no such volume
+	VolumeInUse    Code = "SBX-232" // the volume is needed by a sandbox
+
 	Seccomp        Code = "SBX-301" // the filter is invalid or cannot be enforced here
 	SeccompProfile Code = "SBX-302" // no such seccomp profile
 	SeccompMemory  Code = "SBX-303" // the host has no memory left for compiled filters

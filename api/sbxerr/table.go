@@ -60,6 +60,8 @@ var table = []Description{
 	{Dockerfile, "a line of the Dockerfile is refused", ClassInput, 400, false, "correct the line that the message names; docs/reference/images.md lists the supported instructions"},
 	{BuildFailed, "a step of the build failed", ClassInput, 422, false, "look at the output of the step; give it more --memory, --timeout or --allow if it lacks that"},
 	{Bundle, "the bundle is damaged or not signed by the key", ClassInput, 422, false, "copy the bundle again, or name the key of its maker; nothing was loaded"},
+	{VolumeNotFound, "no such volume", ClassInput, 404, false, "list volumes: caisson volume ls; create makes one, and so does the first sandbox that mounts it"},
+	{VolumeInUse, "a sandbox uses the volume", ClassInput, 409, true, "remove the sandboxes that the message names first"},
 
 	{Seccomp, "the seccomp filter cannot be enforced", ClassHost, 503, false, "use the runc of this installation; caisson doctor names the missing feature"},
 	{SeccompProfile, "no such seccomp profile", ClassInput, 400, false, "use strict, compat or debug"},

@@ -31,6 +31,8 @@ type sandbox struct {
 	stop   context.CancelFunc
 	served sync.WaitGroup
 
+	resolver *resolver // one for questions and connections: both count
+
 	mu    sync.Mutex
 	known map[policy.Name]bool // names that the daemon knows of
 }
@@ -44,18 +46,18 @@ func (s *server) newSandbox(q control.Request) (*sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	resolver := s.share() // one for questions and connections: both count
-	b := &sandbox{id: q.Sandbox, out: s.out, known: map[policy.Name]bool{}}
+	b := &sandbox{id: q.Sandbox, out: s.out, known: map[policy.Name]bool{}, resolver: &resolver{common: s.share()}}
+	b.resolver.choose(q.Policy.Resolvers)
 	for name := range q.Names {
 		b.known[name] = true
 	}
 	b.proxy, err = proxy.New(proxy.Config{
-		Sandbox: b.id, Names: pool, Resolver: resolver, Local: s.local, Recorder: b, Upstream: s.proxy, Link: s.link, Limits: proxy.DefaultLimits,
+		Sandbox: b.id, Names: pool, Resolver: b.resolver, Local: s.local, Recorder: b, Upstream: s.proxy, Link: s.link, Limits: proxy.DefaultLimits,
 	}, p)
 	if err != nil {
 		return nil, err
 	}
-	b.names = dns.Config{Sandbox: b.id, Policy: b.proxy.Policy, Pool: pool, Resolver: resolver, Elsewhere: s.proxy.Resolves, Observer: b, Limits: dns.DefaultLimits}
+	b.names = dns.Config{Sandbox: b.id, Policy: b.proxy.Policy, Pool: pool, Resolver: b.resolver, Elsewhere: s.proxy.Resolves, Observer: b, Limits: dns.DefaultLimits}
 	b.spare.Record = func(q dns.Query, skipped uint64) {
 		q.Skipped = skipped
 		b.out.event(b.id, control.Report{Query: &q})

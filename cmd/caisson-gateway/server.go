@@ -150,6 +150,7 @@ func (s *server) setPolicy(id string, spec policy.Spec) error {
 	if err != nil {
 		return err
 	}
+	b.resolver.choose(spec.Resolvers)
 	b.proxy.SetPolicy(p)
 	return nil
 }

@@ -129,7 +129,7 @@ func (a *app) groups() []group {
 			{"resume", a.resumeCommand}, {"stop", a.stopCommand}, {"restart", a.restartCommand}, {"clean", a.cleanCommand}, {"rm", a.rmCommand},
 		}},
 		{"Agents", []verb{{"mcp", a.mcpCommand}, {"plug", a.plugCommand}}},
-		{"Images and network", []verb{{"image", a.imageCommand}, {"bundle", a.bundleCommand}, {"policy", a.policyCommand}}},
+		{"Images, volumes and network", []verb{{"image", a.imageCommand}, {"bundle", a.bundleCommand}, {"volume", a.volumeCommand}, {"policy", a.policyCommand}}},
 		{"Watching", []verb{
 			{"stats", a.statsCommand}, {"history", a.historyCommand}, {"events", a.eventsCommand}, {"info", a.infoCommand}, {"audit", a.auditCommand}, {"page", a.pageCommand},
 			{"ping", a.pingCommand},

@@ -23,20 +23,18 @@ var verbsElsewhere = map[string]string{
 	"build":   "caisson image build NAME [-f FILE] [CONTEXT]",
 	"start":   "caisson restart: it makes an ended sandbox anew",
 	"unpause": "caisson resume",
-	"top":     "caisson ps",
 	"rename":  "caisson create --name: a name stays",
 	"prune":   "caisson cleanup",
 	"system":  "caisson cleanup, info or doctor",
-	"volume":  "--mount type=bind: a directory of the host",
 	"network": "--allow and --network of create and run",
 }
 
 // flagsElsewhere are flags of run, create and exec.
 var flagsElsewhere = map[string]string{
-	"v":            "--workspace DIR[:PATH][:ro] binds a directory of the host, by default at /workspace; --mount type=bind,src=DIR,dst=PATH binds others",
-	"volume":       "--workspace DIR[:PATH][:ro] binds a directory of the host, by default at /workspace; --mount type=bind,src=DIR,dst=PATH binds others",
+	"a":            "caisson ls lists all sandboxes",
+	"v":            "--workspace DIR[:PATH][:ro] binds a directory of the host, by default at /workspace; --mount type=bind,src=DIR,dst=PATH binds others, and --mount type=volume,src=NAME,dst=PATH a volume",
+	"volume":       "--workspace DIR[:PATH][:ro] binds a directory of the host, by default at /workspace; --mount type=bind,src=DIR,dst=PATH binds others, and --mount type=volume,src=NAME,dst=PATH a volume",
 	"entrypoint":   "give the whole command: the entry point of an image is used with run --image IMAGE without a command",
-	"hostname":     "the host name is the sandbox's ID",
 	"privileged":   "no sandbox gets a capability",
 	"cap-add":      "no sandbox gets a capability",
 	"cap-drop":     "every capability is dropped",
@@ -45,7 +43,6 @@ var flagsElsewhere = map[string]string{
 	"gpus":         "no device of the host is passed in",
 	"restart":      "the caller decides",
 	"security-opt": "--profile chooses the seccomp profile",
-	"shm-size":     "--tmpfs SIZE is for /dev/shm too",
 	"memory-swap":  "there is never swap",
 	"pids-limit":   "--pids",
 	"net":          "--network or --allow",

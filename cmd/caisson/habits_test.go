@@ -69,6 +69,8 @@ func TestElsewhere(t *testing.T) {
 	for line, want := range map[string]string{
 		"images":                       "use caisson image ls",
 		"start box":                    "it makes an ended sandbox anew",
+		"ps":                           "caisson ls lists sandboxes",
+		"ps -a":                        "-a: caisson ls lists all sandboxes",
 		"run -v /x:/y -- true":         "-v: --workspace DIR[:PATH][:ro] binds",
 		"create --privileged":          "--privileged: no sandbox gets a capability",
 		"run --pids-limit 5 -- true":   "--pids",

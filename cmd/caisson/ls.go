@@ -51,6 +51,8 @@ func (a *app) lsCommand() *cobra.Command {
 	}
 	f.register(cmd)
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print only IDs")
+	cmd.Flags().BoolP("all", "a", true, "list ended sandboxes too, as always")
+	_ = cmd.Flags().MarkHidden("all") // it is there
 	a.outputFlags(cmd)
 	return cmd
 }

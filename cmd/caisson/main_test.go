@@ -19,6 +19,7 @@ import (
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/runtime/plan"
+	"github.com/caisson-run/caisson/runtime/volumes"
 	"github.com/caisson-run/caisson/server/servertest"
 )
 
@@ -196,6 +197,10 @@ func sample() *servertest.Fake {
 			SpecJSON: []byte(`{"ociVersion":"1.3.0"}`), Posture: []runtime.PostureCheck{{Name: "seccomp", Declared: "2", Live: "2"}},
 		}},
 		Images: []images.Image{base, {Name: "tiny", SizeBytes: 512, Source: "rootfs"}},
+		Volumes: []runtime.VolumeInfo{
+			{Volume: volumes.Volume{Key: volumes.Key{Name: "cache"}, CreatedAt: at}},
+			{Volume: volumes.Volume{Key: volumes.Key{Owner: 1000, Name: "data"}, CreatedAt: at}, UsedBy: []string{"build", "test"}},
+		},
 		ImageDetails: map[string]*images.Detail{"base": {
 			Image: base, ConfigJSON: []byte(`{"User":"1000"}`), Layers: []string{"sha256:4567"},
 			Report: images.Report{Entries: 300, Bytes: 1_572_864, Stripped: map[string]int64{"device": 2}},
@@ -323,6 +328,17 @@ func TestGolden(t *testing.T) {
 		{"logs-absent", "logs nobody", 125},
 		{"image-ls", "image ls", 0},
 		{"image-ls-json", "image ls --json", 0},
+		{"volume-create", "volume create cache", 0},
+		{"volume-create-json", "volume create --json cache", 0},
+		{"volume-create-refused", "volume create a/b", 125},
+		{"volume-ls", "volume ls", 0},
+		{"volume-ls-json", "volume ls --json", 0},
+		{"volume-inspect", "volume inspect cache", 0},
+		{"volume-rm", "volume rm cache", 0},
+		{"volume-rm-used", "volume rm data", 125},
+		{"volume-rm-absent", "volume rm nothing", 125},
+		{"volume-prune", "volume prune", 0},
+		{"volume-prune-json", "volume prune --json --dry-run", 0},
 		{"image-inspect", "image inspect base", 0},
 		{"image-inspect-absent", "image inspect nothing", 125},
 		{"image-rm", "image rm base", 0},

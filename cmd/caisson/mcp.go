@@ -24,8 +24,9 @@ When the client goes away, the commands that it started are killed; sandboxes st
 
 // mcpFlags are those of mcp beside a sandbox's.
 type mcpFlags struct {
-	sandbox, printConfig, listen, tokenFile string
-	ensure                                  bool
+	loopbackFlags
+	sandbox, printConfig string
+	ensure               bool
 }
 
 func (a *app) mcpCommand() *cobra.Command {
@@ -109,7 +110,7 @@ func (a *app) serveMCP(ctx context.Context, client *api.Client, f mcpFlags, spec
 	ctx, stop := endOnSignal(ctx)
 	defer stop()
 	if f.listen != "" {
-		return a.listenMCP(ctx, s, f)
+		return a.listenMCP(ctx, s, f.loopbackFlags)
 	}
 	err = s.Run(ctx, &sdk.IOTransport{Reader: io.NopCloser(a.stdin), Writer: nopWriteCloser{a.stdout}})
 	if ctx.Err() != nil || errors.Is(err, io.EOF) {

@@ -14,7 +14,7 @@ import (
 	"github.com/caisson-run/caisson/cgroups/units"
 )
 
-const mountExample = "write type=bind,src=DIR,dst=PATH[,ro] or type=tmpfs,dst=PATH[,size=SIZE]"
+const mountExample = "write type=bind,src=DIR,dst=PATH[,ro], type=volume,src=NAME,dst=PATH[,ro] or type=tmpfs,dst=PATH[,size=SIZE]"
 
 // mounts reads the values of --mount, which has Docker's syntax: a line of CSV with KEY=VALUE.
 func (p *parser) mounts(list []string) (out []*caissonv1.Mount) {
@@ -100,13 +100,11 @@ func setMount(m *caissonv1.Mount, name, value string, given bool) (err error) {
 // checkMount refuses a type that is none, and resolves a source where it was typed.
 func checkMount(m *caissonv1.Mount) error {
 	switch m.Type {
-	case "bind", "tmpfs":
+	case "bind", "volume", "tmpfs":
 	case "":
 		return errors.New("the type is missing")
-	case "volume":
-		return errors.New("type volume is not offered: bind a directory of the host")
 	default:
-		return fmt.Errorf("type %q is none of bind, tmpfs", m.Type)
+		return fmt.Errorf("type %q is none of bind, volume, tmpfs", m.Type)
 	}
 	if m.Target == "" {
 		return errors.New("the target is missing")
@@ -116,6 +114,9 @@ func checkMount(m *caissonv1.Mount) error {
 	}
 	if m.Source == "" {
 		return errors.New("the source is missing")
+	}
+	if m.Type == "volume" {
+		return nil
 	}
 	dir, err := filepath.Abs(m.Source)
 	if err == nil {

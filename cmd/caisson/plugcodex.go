@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -30,25 +31,30 @@ holds. Codex's other modes are enforced, or a command is refused.`
 
 func (a *app) plugCodexCommand() *cobra.Command {
 	var box sandboxFlags
+	var listen loopbackFlags
 	var serve, install, show bool
 	cmd := &cobra.Command{
-		Use:     "codex --install|--print|--serve [flags]",
+		Use:     "codex --install|--print|--serve|--listen ADDR:PORT [flags]",
 		Short:   "Run the commands of Codex CLI in a sandbox",
 		Long:    plugCodexLong,
 		Example: "  caisson plug codex --install --image tools --allow github.com\n  codex --sandbox danger-full-access",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p := parser{flags: cmd.Flags()}
-			if len(slices.DeleteFunc([]bool{serve, install, show}, func(on bool) bool { return !on })) != 1 {
-				p.refuse(usage("give one of --install, --print and --serve"))
+			p.notEmpty("listen", "token-file")
+			switch {
+			case len(slices.DeleteFunc([]bool{serve, install, show, listen.listen != ""}, func(on bool) bool { return !on })) != 1:
+				p.refuse(usage("give one of --install, --print, --serve and --listen"))
+			case listen.tokenFile != "" && listen.listen == "":
+				p.refuse(usage("--token-file needs --listen"))
 			}
 			spec := plugged(&p, &box, "codex")
 			spec.Env = p.environment(box.envFile, box.env, a.lookupEnv)
 			if err := p.end(spec); err != nil {
 				return err
 			}
-			if serve {
-				return a.serveCodex(cmd.Context(), spec)
+			if serve || listen.listen != "" {
+				return a.serveCodex(cmd.Context(), spec, listen)
 			}
 			settings, err := a.codexSettings(givenFlags(cmd, spec, "install", "print", "socket"))
 			if err != nil {
@@ -63,14 +69,16 @@ func (a *app) plugCodexCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&install, "install", false, "write Codex's environments.toml")
 	cmd.Flags().BoolVar(&show, "print", false, "print it instead")
 	cmd.Flags().BoolVar(&serve, "serve", false, "serve Codex over standard input and output, as it starts caisson by that file")
+	cmd.Flags().StringVar(&listen.listen, "listen", "", "serve Codex over a websocket at `ADDR:PORT` of the loopback interface, until a signal comes")
+	cmd.Flags().StringVar(&listen.tokenFile, "token-file", "", "`FILE` with the token in the websocket's address (default: a new one at each start)")
 	box.register(cmd)
 	box.registerLife(cmd)
 	return cmd
 }
 
-// serveCodex is Codex's executor. It ends with Codex. Without a daemon it serves, too: each
-// command then tells why it cannot run.
-func (a *app) serveCodex(ctx context.Context, spec *caissonv1.SandboxSpec) error {
+// serveCodex is Codex's executor. Over standard input and output it ends with Codex. Without
+// a daemon it serves, too: each command then tells why it cannot run.
+func (a *app) serveCodex(ctx context.Context, spec *caissonv1.SandboxSpec, listen loopbackFlags) error {
 	debug.SetGCPercent(100) // it lives long and moves little
 	ctx, stop := endOnSignal(ctx)
 	defer stop()
@@ -79,7 +87,30 @@ func (a *app) serveCodex(ctx context.Context, spec *caissonv1.SandboxSpec) error
 		client = api.Dial(a.socket)
 	}
 	defer client.Close()
-	return sbxerr.Wrap(sbxerr.ClientIO, "caisson.plug", codex.Serve(ctx, codex.Options{Client: client, Spec: spec}, a.stdin, a.stdout))
+	o := codex.Options{Client: client, Spec: spec}
+	if listen.listen != "" {
+		return a.listenCodex(ctx, o, listen)
+	}
+	return sbxerr.Wrap(sbxerr.ClientIO, "caisson.plug", codex.Serve(ctx, o, a.stdin, a.stdout))
+}
+
+// listenCodex serves websockets until ctx ends.
+func (a *app) listenCodex(ctx context.Context, o codex.Options, f loopbackFlags) error {
+	f.listen = strings.TrimPrefix(f.listen, "ws://") // as Codex writes it
+	token, err := f.token()
+	if err != nil {
+		return err
+	}
+	l, err := f.open()
+	if err != nil {
+		return err
+	}
+	h := codex.NewHandler(o, token)
+	defer h.Close()
+	return serveLoopback(ctx, l, h, func() error {
+		fmt.Fprintln(a.stderr, "caisson: give this address to Codex as url in environments.toml, in place of program and args")
+		return a.printLine("ws://%s/?token=%s", l.Addr(), url.QueryEscape(token))
+	})
 }
 
 // codexSettings are an environments.toml with caisson as the only executor. A basic string

@@ -52,7 +52,8 @@ func TestPlugCodexInstall(t *testing.T) {
 	if now, err := os.ReadFile(file); err != nil || string(now) != string(settings) {
 		t.Errorf("changed to %q, %v", now, err)
 	}
-	for _, args := range [][]string{{}, {"--install", "--print"}, {"--install", "--serve"}, {"--print", "--memory", "x"}, {"--install", "extra"}} {
+	for _, args := range [][]string{{}, {"--install", "--print"}, {"--install", "--serve"}, {"--print", "--memory", "x"}, {"--install", "extra"},
+		{"--listen", "127.0.0.1:0", "--serve"}, {"--token-file", "x", "--serve"}, {"--listen", "ws://10.0.0.1:0"}, {"--listen", "127.0.0.1"}} {
 		if code, _, stderr := plug(args...); code == 0 || !strings.Contains(stderr, "SBX-801") && !strings.Contains(stderr, "SBX-10") {
 			t.Errorf("%q: code %d, %s", args, code, stderr)
 		}

@@ -39,7 +39,7 @@ func (a *app) psCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "ps SANDBOX",
 		Short:             "List commands of a sandbox",
-		Args:              exactly("SANDBOX"),
+		Args:              sandboxOfPS,
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return ask(cmd.Context(), a, (*api.Client).Execs, args[0], func(list []*caissonv1.Exec) error {
@@ -49,6 +49,14 @@ func (a *app) psCommand() *cobra.Command {
 	}
 	a.outputFlags(cmd)
 	return cmd
+}
+
+// sandboxOfPS says where the sandboxes are listed, for elsewhere ps lists these.
+func sandboxOfPS(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return usage("SANDBOX is missing: %s; caisson ls lists sandboxes", cmd.UseLine())
+	}
+	return exactly("SANDBOX")(cmd, args)
 }
 
 func (a *app) execRow(e *caissonv1.Exec) []string {

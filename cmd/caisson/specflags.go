@@ -18,11 +18,11 @@ import (
 type sandboxFlags struct {
 	image, profile, workspace, network string
 	memory, cpus, pids, files, tmpfs   string
-	shares                             string
+	shares, shm, hostname              string
 	name, session, task, user, envFile string
 	ttl, idle                          string
 	allow, deny, publish, env, labels  []string
-	links, expose, mounts              []string
+	links, expose, mounts, dns         []string
 	allowECH                           bool
 	pull                               pullFlag
 }
@@ -33,7 +33,7 @@ func (f *sandboxFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.image, "image", "", "`IMAGE` of the sandbox (default: the profile's, else base)")
 	flags.StringVar(&f.profile, "profile", "", "`PROFILE`: strict, compat, debug, or a name from the daemon's configuration (default strict)")
 	flags.StringVar(&f.workspace, "workspace", "", "bind mount `DIR[:PATH][:rw|ro]` of the host (default PATH /workspace, default rw)")
-	flags.StringArrayVar(&f.mounts, "mount", nil, "attach `MOUNT`: type=bind,src=DIR,dst=PATH[,ro] or type=tmpfs,dst=PATH[,size=SIZE]")
+	flags.StringArrayVar(&f.mounts, "mount", nil, "attach `MOUNT`: type=bind,src=DIR,dst=PATH[,ro], type=volume,src=NAME,dst=PATH[,ro] or type=tmpfs,dst=PATH[,size=SIZE]")
 	flags.StringVarP(&f.user, "user", "u", "", "`USER`: name, uid or uid:gid (default: the profile's, else 1000:1000)")
 	flags.StringArrayVarP(&f.env, "env", "e", nil, "set environment variable `K=V`; K alone copies its value from here")
 	flags.StringVar(&f.envFile, "env-file", "", "set the variables of `FILE`, one on each line, as with --env")
@@ -43,12 +43,15 @@ func (f *sandboxFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.pids, "pids", "", "limit of `N` processes and threads, such as 1024 (default: the profile's, else 256)")
 	flags.StringVar(&f.files, "open-files", "", "limit of `N` open files per process, such as 4096 (default: the profile's, else 1024)")
 	flags.StringVar(&f.tmpfs, "tmpfs", "", "`SIZE` of each tmpfs, such as 1G, for at most 100,000 files (default: the profile's, else half the memory)")
+	flags.StringVar(&f.shm, "shm-size", "", "`SIZE` of /dev/shm, such as 1G (default: the profile's, else that of each tmpfs)")
 	registerNetwork(cmd, &f.network, &f.allow, &f.deny)
+	flags.StringArrayVar(&f.dns, "dns", nil, "ask DNS resolver `ADDRESS[:PORT]`, one that the operator allows, at most three")
 	flags.BoolVar(&f.allowECH, "allow-ech", false, "allow TLS clients to hide the server name (ECH); rules then cannot check it")
 	flags.StringArrayVarP(&f.publish, "publish", "p", nil, "publish a port of the sandbox on the host, `[ADDR:]PORT:PORT` (default address 127.0.0.1; host port 0 picks one)")
-	flags.StringSliceVar(&f.expose, "expose", nil, "let links of your other sandboxes reach `PORT` (from 1024)")
+	flags.StringSliceVar(&f.expose, "expose", nil, "let links of your other sandboxes reach `PORT` (from 54)")
 	flags.StringArrayVar(&f.links, "link", nil, "link NAME to an exposed port of another sandbox of yours, `NAME=SANDBOX:PORT`")
 	flags.StringVar(&f.name, "name", "", "`NAME` of the sandbox (default: its ID)")
+	flags.StringVar(&f.hostname, "hostname", "", "sandbox host `NAME` (default: its ID)")
 	flags.StringArrayVarP(&f.labels, "label", "l", nil, "set label `K=V`")
 	flags.StringVar(&f.session, "session", "", "session `ID` of the caller")
 	flags.StringVar(&f.task, "task", "", "task `ID` of the caller")
@@ -78,9 +81,9 @@ func (f *sandboxFlags) registerLife(cmd *cobra.Command) {
 // spec is what the flags say. The environment is the sandbox's, or that of the
 // one command which it is for: the caller puts it where it belongs.
 func (f *sandboxFlags) spec(p *parser) *caissonv1.SandboxSpec {
-	p.notEmpty("image", "profile", "network", "user", "name", "session", "task")
+	p.notEmpty("image", "profile", "network", "user", "name", "hostname", "session", "task")
 	s := &caissonv1.SandboxSpec{
-		Name: f.name, Image: f.image, Profile: f.profile, User: f.user, Network: f.network, Allow: f.allow, Deny: f.deny, AllowEch: f.allowECH, Publish: f.publish,
+		Name: f.name, Hostname: f.hostname, Image: f.image, Profile: f.profile, User: f.user, Network: f.network, Allow: f.allow, Deny: f.deny, Dns: f.dns, AllowEch: f.allowECH, Publish: f.publish,
 		Expose: p.ports("expose", f.expose), Links: f.links,
 		Session: f.session, Task: f.task,
 		Limits: &caissonv1.Limits{
@@ -90,6 +93,7 @@ func (f *sandboxFlags) spec(p *parser) *caissonv1.SandboxSpec {
 			Pids:        p.number("pids", f.pids, parseCount),
 			OpenFiles:   p.number("open-files", f.files, parseCount),
 			TmpfsBytes:  p.number("tmpfs", f.tmpfs, units.ParseSize),
+			ShmBytes:    p.number("shm-size", f.shm, units.ParseSize),
 		},
 		Labels:      p.labels(f.labels),
 		Workspace:   p.workspace(f.workspace),

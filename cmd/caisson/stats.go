@@ -23,6 +23,7 @@ func (a *app) statsCommand() *cobra.Command {
 	var noStream bool
 	cmd := &cobra.Command{
 		Use:               "stats [flags] [SANDBOX…]",
+		Aliases:           []string{"top"},
 		Short:             "Show the resource usage of sandboxes",
 		Long:              statsLong,
 		ValidArgsFunction: a.completeSandboxes,

@@ -11,8 +11,8 @@ import (
 
 // updateFlags say what to change of a live sandbox.
 type updateFlags struct {
-	memory, cpus, pids, ttl, idle, network string
-	labels, allow, deny                    []string
+	memory, cpus, shares, pids, ttl, idle, network string
+	labels, allow, deny                            []string
 }
 
 func (a *app) updateCommand() *cobra.Command {
@@ -46,6 +46,7 @@ func (f *updateFlags) register(cmd *cobra.Command) {
 	flags.SortFlags = false
 	flags.StringVarP(&f.memory, "memory", "m", "", "memory limit `SIZE`, without swap, such as 512M")
 	flags.StringVar(&f.cpus, "cpus", "", "number `N` of CPUs, such as 1.5")
+	flags.StringVar(&f.shares, "cpu-shares", "", "CPU shares `N` (relative weight), 2 to 262144")
 	flags.StringVar(&f.pids, "pids", "", "limit of `N` processes and threads, such as 256")
 	flags.StringVar(&f.ttl, "ttl", "", "remove the sandbox `DURATION` from now, or never")
 	flags.StringVar(&f.idle, "idle-timeout", "", "remove the sandbox when it is idle for `DURATION`, or never")
@@ -59,6 +60,7 @@ func (f *updateFlags) request(p *parser) *caissonv1.UpdateRequest {
 	req := &caissonv1.UpdateRequest{
 		MemoryBytes: p.number("memory", f.memory, units.ParseSize),
 		MilliCpu:    p.number("cpus", f.cpus, units.ParseCPU),
+		CpuShares:   p.number("cpu-shares", f.shares, parseCount),
 		Pids:        p.number("pids", f.pids, parseCount),
 		Ttl:         p.orNever("ttl", f.ttl),
 		IdleTimeout: p.orNever("idle-timeout", f.idle),

@@ -99,7 +99,7 @@ func TestRefused(t *testing.T) {
 		{"run|--mount|type=bind,dst=/d|--|x", sbxerr.APIUsage, "source is missing"},
 		{"run|--mount|type=bind,src=" + dir + "|--|x", sbxerr.APIUsage, "target is missing"},
 		{"run|--mount|src=" + dir + ",dst=/d|--|x", sbxerr.APIUsage, "type is missing"},
-		{"run|--mount|type=volume,src=v,dst=/d|--|x", sbxerr.APIUsage, "not offered"},
+		{"run|--mount|type=volume,dst=/d|--|x", sbxerr.APIUsage, "source is missing"},
 		{"run|--mount|type=tmpfs,dst=/d,dst=/e|--|x", sbxerr.APIUsage, "given twice"},
 		{"run|--mount|type=tmpfs,dst=/d,sise=1M|--|x", sbxerr.APIUsage, "no key"},
 		{"run|--mount|type=tmpfs,dst=/d,tmpfs-mode=700|--|x", sbxerr.APIUsage, "cannot be set"},

@@ -99,6 +99,7 @@ type limitsView struct {
 	OpenFiles   int64 `json:"open_files"`
 	TmpfsBytes  int64 `json:"tmpfs_bytes"`
 	CPUShares   int64 `json:"cpu_shares"`
+	ShmBytes    int64 `json:"shm_bytes"`
 }
 
 type postureView struct {
@@ -127,7 +128,7 @@ func inspectViewOf(r *caissonv1.InspectResponse) inspectView {
 	l := r.GetLimits()
 	return inspectView{
 		sandboxView: sandboxViewOf(r.GetSandbox()),
-		Limits:      limitsView{l.GetMemoryBytes(), l.GetMilliCpu(), l.GetPids(), l.GetOpenFiles(), l.GetTmpfsBytes(), l.GetCpuShares()},
+		Limits:      limitsView{l.GetMemoryBytes(), l.GetMilliCpu(), l.GetPids(), l.GetOpenFiles(), l.GetTmpfsBytes(), l.GetCpuShares(), l.GetShmBytes()},
 		Cgroup:      r.GetCgroup(), ImageDigest: r.GetImageDigest(),
 		HostIDBase: r.GetHostIdBase(), HostIDSize: r.GetHostIdSize(),
 		Posture: each(r.GetPosture(), func(p *caissonv1.PostureCheck) postureView {

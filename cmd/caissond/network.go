@@ -18,7 +18,8 @@ import (
 func networkRules(c config.Config) (plan.NetworkRules, error) {
 	bridge, bridgeErr := bridgeConfig(c)
 	proxy, proxyErr := upstreamProxy(c.Network.Proxy)
-	return plan.NetworkRules{AirGapped: c.AirGapped, Map: c.Network.Map, Bridge: bridge, Upstream: proxy}, errors.Join(bridgeErr, proxyErr)
+	choices, choicesErr := c.Network.Choices()
+	return plan.NetworkRules{AirGapped: c.AirGapped, Map: c.Network.Map, Bridge: bridge, Upstream: proxy, Resolvers: choices}, errors.Join(bridgeErr, proxyErr, choicesErr)
 }
 
 // bridgeConfig is what sandboxes of the mode bridge have of the host.

@@ -54,7 +54,7 @@ func peerRule(p config.Peer, known map[string]plan.Profile) (peer.Rule, error) {
 	})
 	gids, gidErr := lookUp(p.Groups, "group", lookUpGroup)
 	limits, quota := peer.DefaultLimits(), peer.DefaultQuota()
-	r := peer.Rule{UIDs: uids, GIDs: gids, Profiles: p.Profiles, Workspaces: p.Workspaces, TTL: peer.DefaultTTL, Network: p.Network, Images: p.Images}
+	r := peer.Rule{UIDs: uids, GIDs: gids, Profiles: p.Profiles, Workspaces: p.Workspaces, TTL: peer.DefaultTTL, Network: p.Network, Images: p.Images, Volumes: p.Volumes}
 	for to, from := range map[*int64]int64{
 		&limits.MemoryBytes: int64(p.Limits.Memory), &limits.MilliCPU: int64(p.Limits.CPUs),
 		&limits.PIDs: p.Limits.PIDs, &limits.TmpfsBytes: int64(p.Limits.Tmpfs), &limits.OpenFiles: p.Limits.Files, &limits.CPUShares: p.Limits.CPUShares,
@@ -98,7 +98,7 @@ func checkPeerProfiles(r peer.Rule, known map[string]plan.Profile) error {
 			errs = append(errs, unknownProfile(name, known))
 			continue
 		}
-		if l := p.Limits; l.MemoryBytes > r.Limits.MemoryBytes || l.MilliCPU > r.Limits.MilliCPU || l.PIDs > r.Limits.PIDs || l.TmpfsBytes > r.Limits.TmpfsBytes || l.OpenFiles > r.Limits.OpenFiles || l.CPUShares > r.Limits.CPUShares {
+		if l := p.Limits; l.MemoryBytes > r.Limits.MemoryBytes || l.MilliCPU > r.Limits.MilliCPU || l.PIDs > r.Limits.PIDs || max(l.TmpfsBytes, l.ShmBytes) > r.Limits.TmpfsBytes || l.OpenFiles > r.Limits.OpenFiles || l.CPUShares > r.Limits.CPUShares {
 			errs = append(errs, fmt.Errorf("limits: profile %q has more memory, cpus, pids, tmpfs, open files or cpu_shares than one sandbox may; raise these", name))
 		}
 		if l := p.Limits; l.MemoryBytes > r.Quota.MemoryBytes || l.MilliCPU > r.Quota.MilliCPU || l.PIDs > r.Quota.PIDs {

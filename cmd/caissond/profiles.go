@@ -57,7 +57,8 @@ func profile(p config.Profile) (plan.Profile, error) {
 	err := errors.Join(
 		parse("memory", p.Memory, units.ParseSize, &out.Limits.MemoryBytes),
 		parse("cpus", p.CPUs, units.ParseCPU, &out.Limits.MilliCPU),
-		parse("tmpfs", p.Tmpfs, someSize, &out.Limits.TmpfsBytes))
+		parse("tmpfs", p.Tmpfs, someSize, &out.Limits.TmpfsBytes),
+		parse("shm_size", p.ShmSize, someSize, &out.Limits.ShmBytes))
 	alerts, alertsErr := alertsOf(p.Alerts)
 	out.Alerts, out.NestedEnter = alerts, p.Nested.Enter
 	mounts, mountsErr := mountsOf(p.Mounts)

@@ -35,6 +35,9 @@ func (p *Policy) Explain() []Line {
 	if p.Mode() != None && p.allowECH {
 		lines = append(lines, Line{"allow-ech", "lets TLS clients encrypt the name that they ask for (encrypted_client_hello), whatever the rules say of it"})
 	}
+	for _, r := range p.resolvers {
+		lines = append(lines, Line{"resolver " + r.String(), "is asked for names that are not mapped"})
+	}
 	return append(lines, Line{"mode " + string(p.Mode()), effects[p.Mode()]})
 }
 

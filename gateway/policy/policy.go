@@ -39,6 +39,8 @@ type Spec struct {
 	// AllowECH lets TLS hellos with encrypted_client_hello pass, also where a rule
 	// depends on the name that they may hide.
 	AllowECH bool `json:",omitempty"`
+	// Resolvers are asked for names, in this order; none: those of the gateway.
+	Resolvers []netip.AddrPort `json:",omitempty"`
 	// AirGapped is the operator's word over all of this: only mapped names, and
 	// only to addresses that are not public.
 	AirGapped bool
@@ -54,6 +56,7 @@ type Policy struct {
 	local     Local // nil: no address is known to be the host's own
 	airGapped bool
 	allowECH  bool
+	resolvers []netip.AddrPort // empty: those of the gateway
 
 	over chan struct{} // closed by End; nil: it was never put in force
 }
@@ -70,7 +73,7 @@ type index struct {
 // sbxerr.NetPolicy; an unknown mode has sbxerr.NetworkMode.
 func Compile(s Spec) (*Policy, error) {
 	mode, modeErr := ParseMode(string(s.Mode))
-	p := &Policy{mode: mode, airGapped: s.AirGapped, allowECH: s.AllowECH}
+	p := &Policy{mode: mode, airGapped: s.AirGapped, allowECH: s.AllowECH, resolvers: s.Resolvers}
 	errs := []error{modeErr, s.checkBounds()}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -185,6 +188,9 @@ func (s Spec) Kept() (Spec, error) {
 		_ = refused(airGapMode(s.Mode))
 		s.Mode = Allow
 	}
+	if s.AirGapped {
+		s.Resolvers = nil
+	}
 	s.Allow = slices.DeleteFunc(slices.Clone(s.Allow), func(text string) bool {
 		r, err := ParseRule(ActAllow, text)
 		if err == nil && s.AirGapped {
@@ -222,6 +228,7 @@ func (s Spec) Given() string {
 		texts []string
 	}{
 		{"allow rule", s.Allow}, {"deny rule", s.Deny}, {"map", slices.Sorted(maps.Keys(s.Map))}, {"link", slices.Sorted(maps.Keys(s.Links))},
+		{"resolver", s.resolverTexts()},
 	} {
 		for _, text := range of.texts[:min(len(of.texts), most-len(first))] {
 			first = append(first, fmt.Sprintf("%s %q", of.kind, sbxerr.Clip(text)))
@@ -238,10 +245,20 @@ func (s Spec) Given() string {
 	return strings.Join(first, ", ")
 }
 
+func (s Spec) resolverTexts() (texts []string) {
+	for _, r := range s.Resolvers {
+		texts = append(texts, r.String())
+	}
+	return texts
+}
+
 // checkAirGap refuses all that would leave the site.
 func (p *Policy) checkAirGap() error {
 	var reasons sbxerr.Reasons
 	reasons.Add(airGapMode(p.mode))
+	for _, r := range p.resolvers {
+		reasons.Add(refuseAirGap("resolver %s is refused: no name is looked up", r))
+	}
 	for _, r := range p.allow.all {
 		reasons.Add(r.checkAirGap(p.mirrors))
 	}

@@ -142,7 +142,7 @@ func process(id string, changes ...object) object {
 func TestHandshake(t *testing.T) {
 	s := start(t)
 	s.fails(-32600, "before", "process/start", process("1"))
-	s.fails(-32600, "no session", "initialize", object{"resumeSessionId": "x"})
+	s.fails(-32600, "no such session", "initialize", object{"resumeSessionId": "x"})
 	info := s.ok("initialize", object{"clientName": "test"})["environmentInfo"].(object)
 	if shell := info["shell"].(object); shell["path"] != "/bin/bash" || shell["name"] != "bash" || info["cwd"] != "file:///w" {
 		t.Errorf("got %v", info)

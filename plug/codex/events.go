@@ -3,11 +3,13 @@ package codex
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
 
-// maxKept bounds the output of a process that process/read can return, in bytes.
+// maxKept bounds the output of a process that process/read can return: in bytes, with those
+// that keeping it takes.
 const maxKept = 1 << 20
 
 // maxChunk is the most output in one event, in bytes.
@@ -20,45 +22,111 @@ type chunk struct {
 	Chunk  []byte `json:"chunk"`
 }
 
-// events are those of a process. They are numbered from 1 without a hole, and Codex gets
-// each. The last are kept.
-type events struct {
-	id     string
-	notify func(method string, params any)
+// cost is what keeping a chunk takes, in bytes.
+func (c chunk) cost() int { return len(c.Chunk) + 64 }
 
-	mu       sync.Mutex
-	last     int64
-	kept     []chunk
-	size     int   // of kept, in bytes
-	lost     int64 // the last number that is kept no more
-	exitCode *int32
-	closed   bool
-	changed  chan struct{} // closed with the next event
+// events are those of a process. They are numbered from 1 without a hole, and Codex gets
+// each. The last are kept: all that it may not have read before its connection broke.
+type events struct {
+	ctx     context.Context //nolint:containedctx // the life of the process
+	id      string
+	current func() *conn
+
+	mu        sync.Mutex
+	conn      *conn // has all since confirmed; nil until Codex has read what it missed
+	confirmed int64 // the last number that Codex has
+	pending   int   // cost of those of kept that it may not have
+	last      int64
+	kept      []chunk
+	size      int   // cost of kept
+	lost      int64 // the last number that is kept no more
+	exitCode  *int32
+	closed    bool
+	changed   chan struct{} // closed with the next event
 }
 
-func newEvents(id string, notify func(string, any)) *events {
-	return &events{id: id, notify: notify, changed: make(chan struct{})}
+func newEvents(ctx context.Context, id string, current func() *conn) *events {
+	return &events{ctx: ctx, id: id, current: current, conn: current(), changed: make(chan struct{})}
 }
 
 // next counts and tells an event. mu is held.
 func (e *events) next(method string, params map[string]any) {
 	e.last++
 	params["processId"], params["seq"] = e.id, e.last
-	e.notify(method, params)
+	if c := e.current(); c != nil {
+		_ = c.send(notification{method, params}) // else Codex reads it when it is back
+	}
+	e.wake()
+}
+
+// wake is for those that wait for a change. mu is held.
+func (e *events) wake() {
 	close(e.changed)
 	e.changed = make(chan struct{})
+}
+
+// detach is for a connection that was lost, with some of what was sent.
+func (e *events) detach() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.conn = nil
+	e.wake()
+}
+
+// attach is for a new connection. Where Codex may have missed something, it has to read first.
+func (e *events) attach(c *conn) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.confirmed == e.last {
+		e.conn = c
+		e.wake()
+	}
+}
+
+// confirm notes that Codex has all events up to a number. mu is held.
+func (e *events) confirm(seq int64) {
+	e.confirmed, e.pending = max(e.confirmed, seq), 0
+	for _, c := range slices.Backward(e.kept) {
+		if c.Seq <= e.confirmed {
+			break
+		}
+		e.pending += c.cost()
+	}
+	e.wake()
+}
+
+// flow waits until Codex has confirmed so much that no event is lost where the next ones
+// are kept. mu is held.
+func (e *events) flow() {
+	for e.pending > maxKept/2 && e.ctx.Err() == nil {
+		c, seq, changed := e.conn, e.last, e.changed
+		e.mu.Unlock()
+		confirmed := c != nil && c.confirm() == nil
+		if !confirmed {
+			select {
+			case <-changed:
+			case <-e.ctx.Done():
+			}
+		}
+		e.mu.Lock()
+		if confirmed && c == e.conn {
+			e.confirm(seq)
+		}
+	}
 }
 
 func (e *events) output(stream string, p []byte) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for len(p) > 0 {
+		e.flow()
 		part := append([]byte(nil), p[:min(len(p), maxChunk)]...)
 		p = p[len(part):]
 		e.next("process/output", map[string]any{"stream": stream, "chunk": part})
-		e.kept, e.size = append(e.kept, chunk{e.last, stream, part}), e.size+len(part)
+		c := chunk{e.last, stream, part}
+		e.kept, e.size, e.pending = append(e.kept, c), e.size+c.cost(), e.pending+c.cost()
 		for e.size > maxKept {
-			e.lost, e.size = e.kept[0].Seq, e.size-len(e.kept[0].Chunk)
+			e.lost, e.size = e.kept[0].Seq, e.size-e.kept[0].cost()
 			e.kept = e.kept[1:]
 		}
 	}
@@ -103,6 +171,8 @@ type readResult struct {
 	Closed        bool    `json:"closed"`
 	Failure       *string `json:"failure"`
 	SandboxDenied bool    `json:"sandboxDenied"`
+
+	sent func(*conn) // is called when it was sent
 }
 
 // read returns what came after a number: at most limit bytes, but one event at least.
@@ -129,7 +199,10 @@ func (e *events) read(ctx context.Context, after int64, limit int, wait time.Dur
 
 // after is what came after a number. mu is held.
 func (e *events) after(after int64, limit int) (readResult, error) {
-	r := readResult{Chunks: []chunk{}, NextSeq: e.last + 1, Exited: e.exitCode != nil, ExitCode: e.exitCode, Closed: e.closed}
+	r := readResult{
+		Chunks: []chunk{}, NextSeq: e.last + 1, Exited: e.exitCode != nil, ExitCode: e.exitCode, Closed: e.closed,
+		sent: func(c *conn) { e.caughtUp(c, after) },
+	}
 	if after < e.lost {
 		return r, refuse(codeRequest, "the output of %s up to number %d is no longer kept", e.id, e.lost)
 	}
@@ -138,12 +211,22 @@ func (e *events) after(after int64, limit int) (readResult, error) {
 		case c.Seq <= after:
 			continue
 		case len(r.Chunks) > 0 && len(c.Chunk) > limit:
-			r.NextSeq = c.Seq
+			r.NextSeq, r.sent = c.Seq, func(*conn) {}
 			return r, nil
 		}
 		r.Chunks, limit = append(r.Chunks, c), limit-len(c.Chunk)
 	}
 	return r, nil
+}
+
+// caughtUp is for a Codex that had the events up to a number, and was sent the others.
+func (e *events) caughtUp(c *conn, after int64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.current() == c {
+		e.conn = c
+		e.confirm(min(after, e.last))
+	}
 }
 
 // stream is one of the streams of a process, as a writer.

@@ -28,7 +28,7 @@ func orTrue(b *bool) bool { return b == nil || *b }
 // at is the sandbox and the path of a call for a file or a tree. The policy of the call has
 // to give the access to all of it; follow says whether it works on the target of a link.
 // A command may change the path meanwhile: it has all the access that the call could get so.
-func (s *server) at(ctx context.Context, uri string, c *sandboxContext, need access, follow bool) (*box, string, error) {
+func (s *session) at(ctx context.Context, uri string, c *sandboxContext, need access, follow bool) (*box, string, error) {
 	name, err := pathOf(uri)
 	if err != nil {
 		return nil, "", err
@@ -54,12 +54,12 @@ func (s *server) at(ctx context.Context, uri string, c *sandboxContext, need acc
 	return b, name, err
 }
 
-func (s *server) stat(ctx context.Context, b *box, name string, follow bool) (*caissonv1.FileInfo, error) {
+func (s *session) stat(ctx context.Context, b *box, name string, follow bool) (*caissonv1.FileInfo, error) {
 	return s.boxes.client.Stat(ctx, &caissonv1.StatRequest{Ref: b.ref, Path: name, Follow: follow})
 }
 
 // real resolves all links of a path. With missing the end of the path need not exist.
-func (s *server) real(ctx context.Context, b *box, name string, missing bool) (string, error) {
+func (s *session) real(ctx context.Context, b *box, name string, missing bool) (string, error) {
 	done, links := "/", 0
 	for rest := strings.Split(name, "/"); len(rest) > 0; {
 		next := path.Join(done, rest[0])
@@ -92,7 +92,7 @@ type metadata struct {
 	ModifiedAtMs int64 `json:"modifiedAtMs"`
 }
 
-func (s *server) getMetadata(ctx context.Context, p pathParams) (any, error) {
+func (s *session) getMetadata(ctx context.Context, p pathParams) (any, error) {
 	b, name, err := s.at(ctx, p.Path, p.Sandbox, accessRead, false)
 	if err != nil {
 		return nil, err
@@ -111,23 +111,16 @@ func (s *server) getMetadata(ctx context.Context, p pathParams) (any, error) {
 	}, err
 }
 
-// bounded keeps what is written, up to maxFile bytes.
-type bounded struct{ bytes.Buffer }
-
-func (b *bounded) Write(p []byte) (int, error) {
-	if b.Len()+len(p) > maxFile {
-		return 0, refuse(codeRequest, "the file has more than %d bytes", maxFile)
-	}
-	return b.Buffer.Write(p)
-}
-
-func (s *server) readFile(ctx context.Context, p pathParams) (any, error) {
+func (s *session) readFile(ctx context.Context, p pathParams) (any, error) {
 	b, name, err := s.at(ctx, p.Path, p.Sandbox, accessRead, true)
 	if err != nil {
 		return nil, err
 	}
-	var content bounded
-	_, err = s.boxes.client.ReadFile(ctx, &caissonv1.ReadFileRequest{Ref: b.ref, Path: name}, &content)
+	var content bytes.Buffer
+	_, err = s.boxes.client.ReadFile(ctx, &caissonv1.ReadFileRequest{Ref: b.ref, Path: name, Length: maxFile + 1}, &content)
+	if content.Len() > maxFile {
+		return nil, refuse(codeRequest, "the file has more than %d bytes", maxFile)
+	}
 	if errors.Is(err, sbxerr.FileKind) {
 		if info, _ := s.stat(ctx, b, name, true); info.GetType() == "directory" { // else err says why
 			err = refuse(codeRequest, "%s is a directory", name)
@@ -142,7 +135,7 @@ type writeFileParams struct {
 	Sandbox    *sandboxContext
 }
 
-func (s *server) writeFile(ctx context.Context, p writeFileParams) (any, error) {
+func (s *session) writeFile(ctx context.Context, p writeFileParams) (any, error) {
 	b, name, err := s.at(ctx, p.Path, p.Sandbox, accessWrite, true)
 	if err == nil {
 		_, err = s.boxes.client.WriteFile(ctx, &caissonv1.WriteFileHeader{Ref: b.ref, Path: name}, bytes.NewReader(p.DataBase64))
@@ -150,7 +143,7 @@ func (s *server) writeFile(ctx context.Context, p writeFileParams) (any, error) 
 	return struct{}{}, err
 }
 
-func (s *server) createDirectory(ctx context.Context, p pathParams) (any, error) {
+func (s *session) createDirectory(ctx context.Context, p pathParams) (any, error) {
 	b, name, err := s.at(ctx, p.Path, p.Sandbox, accessWrite, true)
 	if err == nil {
 		_, err = s.boxes.client.MakeDir(ctx, &caissonv1.MakeDirRequest{Ref: b.ref, Path: name, MakeParents: orTrue(p.Recursive)})
@@ -164,7 +157,7 @@ type dirEntry struct {
 	IsFile      bool   `json:"isFile"`
 }
 
-func (s *server) readDirectory(ctx context.Context, p pathParams) (any, error) {
+func (s *session) readDirectory(ctx context.Context, p pathParams) (any, error) {
 	b, name, err := s.at(ctx, p.Path, p.Sandbox, accessRead, true)
 	if err != nil {
 		return nil, err
@@ -184,7 +177,7 @@ type found struct {
 }
 
 // list is what a directory has. Links that lead nowhere are left out.
-func (s *server) list(ctx context.Context, b *box, dir string) (list []found, err error) {
+func (s *session) list(ctx context.Context, b *box, dir string) (list []found, err error) {
 	answer, err := s.boxes.client.ListDir(ctx, &caissonv1.ListDirRequest{Ref: b.ref, Path: dir, Depth: 1})
 	if err != nil {
 		return nil, err
@@ -206,7 +199,7 @@ func (s *server) list(ctx context.Context, b *box, dir string) (list []found, er
 	return list, nil
 }
 
-func (s *server) canonicalize(ctx context.Context, p pathParams) (any, error) {
+func (s *session) canonicalize(ctx context.Context, p pathParams) (any, error) {
 	b, name, err := s.at(ctx, p.Path, p.Sandbox, accessRead, true)
 	if err != nil {
 		return nil, err
@@ -216,7 +209,7 @@ func (s *server) canonicalize(ctx context.Context, p pathParams) (any, error) {
 }
 
 // remove removes a link itself, not its target.
-func (s *server) remove(ctx context.Context, p pathParams) (any, error) {
+func (s *session) remove(ctx context.Context, p pathParams) (any, error) {
 	b, name, err := s.at(ctx, p.Path, p.Sandbox, accessWrite, false)
 	if err == nil {
 		_, err = s.boxes.client.RemoveFile(ctx, &caissonv1.RemoveFileRequest{Ref: b.ref, Path: name, Recursive: orTrue(p.Recursive)})
@@ -233,7 +226,7 @@ type copyParams struct {
 	Sandbox                     *sandboxContext
 }
 
-func (s *server) copyFile(ctx context.Context, p copyParams) (any, error) {
+func (s *session) copyFile(ctx context.Context, p copyParams) (any, error) {
 	b, from, err := s.at(ctx, p.SourcePath, p.Sandbox, accessRead, true)
 	if err != nil {
 		return nil, err

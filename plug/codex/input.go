@@ -12,19 +12,27 @@ const maxInput = 1 << 20
 type input struct {
 	mu   sync.Mutex
 	data []byte
-	more chan struct{} // holds one where data may have come
-	done chan struct{} // closed: the process has ended
+	ids  map[string]bool // of the writes that came
+	more chan struct{}   // holds one where data may have come
+	done chan struct{}   // closed: the process has ended
 }
 
-func newInput() *input { return &input{more: make(chan struct{}, 1), done: make(chan struct{})} }
+func newInput() *input {
+	return &input{ids: map[string]bool{}, more: make(chan struct{}, 1), done: make(chan struct{})}
+}
 
-// add takes p, or says that there is no room.
-func (in *input) add(p []byte) bool {
+// add takes p, or says that there is no room. A write that Codex repeats, as it got no
+// answer, is taken once.
+func (in *input) add(id string, p []byte) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
+	if in.ids[id] {
+		return true
+	}
 	if len(in.data)+len(p) > maxInput {
 		return false
 	}
+	in.ids[id] = true
 	in.data = append(in.data, p...)
 	select {
 	case in.more <- struct{}{}:

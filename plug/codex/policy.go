@@ -183,7 +183,7 @@ func (p policy) unkept(workspace string, readOnly bool) []rule {
 }
 
 // confined is the sandbox in which the policy holds for a command.
-func (s *server) confined(ctx context.Context, p policy) (*box, error) {
+func (s *session) confined(ctx context.Context, p policy) (*box, error) {
 	b, err := s.boxes.open(ctx, variant{})
 	if err != nil {
 		return nil, err
@@ -222,18 +222,18 @@ func (p policy) mountable(r rule, workspace string) bool {
 	})
 }
 
-func (s *server) cannot(what string) error {
+func (s *session) cannot(what string) error {
 	return refuse(codeFailed, "caisson cannot protect %s from one command, as Codex's own sandbox asks: start Codex with "+
 		"--sandbox danger-full-access, so that caisson's sandbox alone holds, or with --sandbox read-only", what)
 }
 
-func (s *server) exists(ctx context.Context, b *box, name string) (bool, error) {
+func (s *session) exists(ctx context.Context, b *box, name string) (bool, error) {
 	kind, err := s.kind(ctx, b, name)
 	return kind != "", err
 }
 
 // kind is the type of a file, without following a link; empty where there is none.
-func (s *server) kind(ctx context.Context, b *box, name string) (string, error) {
+func (s *session) kind(ctx context.Context, b *box, name string) (string, error) {
 	info, err := s.stat(ctx, b, name, false)
 	if errors.Is(err, sbxerr.FileAbsent) || errors.Is(err, sbxerr.FileKind) {
 		return "", nil

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"math"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -57,7 +59,7 @@ type startParams struct {
 }
 
 // startProcess answers once the command runs.
-func (s *server) startProcess(ctx context.Context, p startParams) (any, error) {
+func (s *session) startProcess(ctx context.Context, p startParams) (any, error) {
 	dir, err := pathOf(p.Cwd)
 	switch {
 	case err != nil:
@@ -78,11 +80,7 @@ func (s *server) startProcess(ctx context.Context, p startParams) (any, error) {
 	policy.offline = policy.offline || p.EnforceManagedNetwork
 	ctx, cancel := context.WithCancel(ctx)
 	proc := &process{cancel: cancel, begun: make(chan struct{})}
-	proc.events = newEvents(p.ProcessID, func(method string, params any) {
-		if s.out.send(notification{method, params}) != nil {
-			s.end()
-		}
-	})
+	proc.events = newEvents(ctx, p.ProcessID, s.current)
 	if p.TTY || p.PipeStdin {
 		proc.input = newInput()
 	}
@@ -102,7 +100,7 @@ func (s *server) startProcess(ctx context.Context, p startParams) (any, error) {
 }
 
 // runProcess runs a command to its end.
-func (s *server) runProcess(ctx context.Context, proc *process, p startParams, dir string, policy policy) {
+func (s *session) runProcess(ctx context.Context, proc *process, p startParams, dir string, policy policy) {
 	spec, err := s.command(ctx, proc, p, dir, policy)
 	if err != nil {
 		proc.err = err
@@ -145,7 +143,7 @@ func (s *server) runProcess(ctx context.Context, proc *process, p startParams, d
 
 // followRest tells what the processes write that a command has left behind, until none of
 // them can. They end with the session.
-func (s *server) followRest(ctx context.Context, proc *process, r *caissonv1.Result, rio api.IO) {
+func (s *session) followRest(ctx context.Context, proc *process, r *caissonv1.Result, rio api.IO) {
 	err := s.boxes.client.Logs(ctx, &caissonv1.LogsRequest{
 		Ref: proc.ref, ExecId: proc.exec, Follow: true, StdoutOffset: r.GetStdoutBytes(), StderrOffset: r.GetStderrBytes(),
 	}, rio.Stdout, rio.Stderr)
@@ -171,7 +169,7 @@ func note(r *caissonv1.Result) string {
 }
 
 // command is what is run in the sandbox.
-func (s *server) command(ctx context.Context, proc *process, p startParams, dir string, policy policy) (*caissonv1.ExecSpec, error) {
+func (s *session) command(ctx context.Context, proc *process, p startParams, dir string, policy policy) (*caissonv1.ExecSpec, error) {
 	b, err := s.confined(ctx, policy)
 	if err != nil {
 		return nil, err
@@ -217,6 +215,18 @@ func (l *processes) forget(id string) {
 	l.list[id] = nil
 }
 
+// each calls f with the events of each process that is not forgotten.
+func (l *processes) each(f func(*events)) {
+	l.mu.Lock()
+	list := slices.Collect(maps.Values(l.list))
+	l.mu.Unlock()
+	for _, p := range list {
+		if p != nil {
+			f(p.events)
+		}
+	}
+}
+
 // find returns nil where there is no such process.
 func (l *processes) find(id string) *process {
 	l.mu.Lock()
@@ -240,7 +250,7 @@ type readParams struct {
 	WaitMs    *int64
 }
 
-func (s *server) readProcess(ctx context.Context, p readParams) (any, error) {
+func (s *session) readProcess(ctx context.Context, p readParams) (any, error) {
 	proc := s.processes.find(p.ProcessID)
 	if proc == nil {
 		return nil, refuse(codeRequest, "unknown process id %.100q", p.ProcessID)
@@ -256,7 +266,9 @@ func (s *server) readProcess(ctx context.Context, p readParams) (any, error) {
 	if p.WaitMs != nil {
 		wait = min(*p.WaitMs, int64(time.Hour/time.Millisecond))
 	}
-	return later(func() (any, error) { return proc.read(ctx, after, limit, time.Duration(wait)*time.Millisecond) }), nil
+	return later(func() (any, error) {
+		return proc.read(ctx, after, limit, time.Duration(wait)*time.Millisecond)
+	}), nil
 }
 
 type writeParams struct {
@@ -266,7 +278,7 @@ type writeParams struct {
 }
 
 // writeProcess takes input in the order in which it comes.
-func (s *server) writeProcess(_ context.Context, p writeParams) (any, error) {
+func (s *session) writeProcess(_ context.Context, p writeParams) (any, error) {
 	proc := s.processes.find(p.ProcessID)
 	status := "accepted"
 	switch {
@@ -276,7 +288,7 @@ func (s *server) writeProcess(_ context.Context, p writeParams) (any, error) {
 		status = "unknownProcess"
 	case proc.input == nil:
 		status = "stdinClosed"
-	case !proc.input.add(p.Chunk):
+	case !proc.input.add(p.WriteID, p.Chunk):
 		return nil, refuse(codeFailed, "the process has not read %d bytes of its input", maxInput)
 	}
 	return map[string]any{"status": status}, nil
@@ -284,7 +296,7 @@ func (s *server) writeProcess(_ context.Context, p writeParams) (any, error) {
 
 type signalParams struct{ ProcessID, Signal string }
 
-func (s *server) signalProcess(ctx context.Context, p signalParams) (any, error) {
+func (s *session) signalProcess(ctx context.Context, p signalParams) (any, error) {
 	if p.Signal != "interrupt" {
 		return nil, refuse(codeParams, "unknown signal %.100q: there is interrupt alone", p.Signal)
 	}
@@ -304,7 +316,7 @@ func (s *server) signalProcess(ctx context.Context, p signalParams) (any, error)
 type terminateParams struct{ ProcessID string }
 
 // terminateProcess kills a command and all that it started, also what it has left behind.
-func (s *server) terminateProcess(ctx context.Context, p terminateParams) (any, error) {
+func (s *session) terminateProcess(ctx context.Context, p terminateParams) (any, error) {
 	return later(func() (any, error) {
 		proc := s.processes.find(p.ProcessID)
 		running := proc.runs()

@@ -38,7 +38,7 @@ type level struct {
 }
 
 // walk lists a tree, level by level. A directory that links lead to twice is read once.
-func (s *server) walk(ctx context.Context, p walkParams) (any, error) {
+func (s *session) walk(ctx context.Context, p walkParams) (any, error) {
 	b, root, err := s.at(ctx, p.Path, p.Sandbox, accessRead, true)
 	if err != nil {
 		return nil, err

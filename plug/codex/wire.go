@@ -4,11 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"path"
 	"strings"
-	"sync"
 	"unicode/utf8"
 
 	"github.com/caisson-run/caisson/api"
@@ -93,23 +91,6 @@ func parse(line []byte) (request, error) {
 		return r, refuse(codeRequest, "the message has no method")
 	}
 	return r, nil
-}
-
-// output writes messages, a line each.
-type output struct {
-	mu sync.Mutex
-	w  io.Writer
-}
-
-func (o *output) send(message any) error {
-	b, err := json.Marshal(message)
-	if err != nil {
-		return err
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	_, err = o.w.Write(append(b, '\n'))
-	return err
 }
 
 // pathOf is the path that a URI names.

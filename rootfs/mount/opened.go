@@ -40,16 +40,22 @@ type Identity struct {
 // own name, because somebody checked what its user may do there. Its name passes
 // a.Check. The sandbox acts as the given identity, which need not be the owner's.
 // The workspace takes dir: it closes it, also where it refuses.
-func (a Allowed) Opened(dir *os.File, as Identity) (_ *Workspace, err error) {
+func (a Allowed) Opened(dir *os.File, as Identity) (*Workspace, error) {
+	if err := a.Check(dir.Name()); err != nil {
+		_ = dir.Close() // nothing was written to it
+		return nil, err
+	}
+	return Opened(dir, as)
+}
+
+// Opened makes a workspace of a directory that the daemon chose, as Allowed.Opened does.
+func Opened(dir *os.File, as Identity) (_ *Workspace, err error) {
 	const op = "mount.workspace"
 	defer func() {
 		if err != nil {
 			_ = dir.Close() // nothing was written to it
 		}
 	}()
-	if err := a.Check(dir.Name()); err != nil {
-		return nil, err
-	}
 	if len(as.Groups) > GroupSlots {
 		return nil, sbxerr.New(sbxerr.Workspace, op, "uid %d has %d groups; a mount can stand for %d", as.UID, len(as.Groups), GroupSlots)
 	}

@@ -12,18 +12,18 @@ import (
 	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
-// ResizeTmpfs gives each tmpfs at points in the mount namespace of a live sandbox a size of
-// so many bytes. A point is a clean absolute path. For sandbox and the caller's rights see
+// ResizeTmpfs gives each tmpfs in the mount namespace of a live sandbox its size in bytes,
+// by its point. A point is a clean absolute path. For sandbox and the caller's rights see
 // AttachInto. All else about the mounts stays.
 //
 // The kernel refuses a size below what a tmpfs holds. After an error some may have the new
 // size and others the old one.
-func ResizeTmpfs(sandbox *os.File, points []string, bytes int64) error {
+func ResizeTmpfs(sandbox *os.File, sizes map[string]int64) error {
 	return sbxerr.Wrap(sbxerr.Mount, "mount.resize", onThrowawayThread(func() error {
 		if err := enterMounts(sandbox); err != nil {
 			return err
 		}
-		for _, point := range points {
+		for point, bytes := range sizes {
 			if err := resize(point, bytes); err != nil {
 				return fmt.Errorf("give the tmpfs at %q %d bytes: %w", point, bytes, err)
 			}

@@ -44,7 +44,7 @@ func TestResizeTmpfs(t *testing.T) {
 	}
 	before := map[string][]string{"/tmp": s.mounts(t, "/tmp"), "/home": s.mounts(t, "/home")}
 	for _, kib := range []int64{4096, 768} { // larger, smaller
-		if err := ResizeTmpfs(pidfd, []string{"/tmp", "/home"}, kib<<10); err != nil {
+		if err := ResizeTmpfs(pidfd, map[string]int64{"/tmp": kib << 10, "/home": kib << 10}); err != nil {
 			t.Fatal(err)
 		}
 		for point, lines := range before {
@@ -59,7 +59,7 @@ func TestResizeTmpfs(t *testing.T) {
 		}
 	}
 	for name, point := range map[string]string{"less than it holds": "/tmp", "no tmpfs": "/workspace", "not there": "/absent"} {
-		if err := ResizeTmpfs(pidfd, []string{point}, 256<<10); !errors.Is(err, sbxerr.Mount) || !strings.Contains(err.Error(), point) {
+		if err := ResizeTmpfs(pidfd, map[string]int64{point: 256 << 10}); !errors.Is(err, sbxerr.Mount) || !strings.Contains(err.Error(), point) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -73,7 +73,7 @@ func TestResizeTmpfs(t *testing.T) {
 	if err := os.Symlink("/tmp", root+"/tmp/link"); err != nil {
 		t.Fatal(err)
 	}
-	if err := ResizeTmpfs(pidfd, []string{"/tmp/link"}, 4<<20); !errors.Is(err, unix.ELOOP) {
+	if err := ResizeTmpfs(pidfd, map[string]int64{"/tmp/link": 4 << 20}); !errors.Is(err, unix.ELOOP) {
 		t.Errorf("a link: %v", err)
 	}
 	if uses, err := UsedTmpfs(pidfd, []string{"/tmp/link"}); len(uses) != 0 || !errors.Is(err, unix.ELOOP) {

@@ -177,7 +177,10 @@ func (e *Engine) touchSnapshots(ctx context.Context) error {
 	if _, err := sn.Prepare(ctx, key, ""); err != nil && !errdefs.IsAlreadyExists(err) {
 		return fmt.Errorf("sweep snapshots: %w", err)
 	}
-	return sn.Remove(ctx, key)
+	if err := sn.Remove(ctx, key); err != nil && !errdefs.IsNotFound(err) { // a collection may take it
+		return fmt.Errorf("sweep snapshots: %w", err)
+	}
+	return nil
 }
 
 // dropLeases ends the leases of which old says so. What they kept goes with the next

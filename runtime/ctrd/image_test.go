@@ -98,7 +98,7 @@ func testLayers(t *testing.T, e *Engine, one, two digest.Digest) {
 		t.Errorf("layers after a restart: %q, %v, want %q", again, err, dirs)
 	}
 	for range 2 {
-		if err := e.RemoveImage(ctx, "two:v1"); err != nil {
+		if err := e.RemoveImages(ctx, "two:v1"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -135,7 +135,7 @@ func testReplace(t *testing.T, e *Engine, labels map[string]string, old digest.D
 	if _, err := e.GetImage(ctx, old.String()); !errors.Is(err, sbxerr.ImageNotFound) {
 		t.Errorf("the image before: %v", err)
 	}
-	if err := e.RemoveImage(ctx, "one"); err != nil {
+	if err := e.RemoveImages(ctx, "one"); err != nil {
 		t.Fatal(err)
 	}
 	if left := blobs(t, e); len(left) > 0 || len(e.uploads) > 0 {
@@ -199,7 +199,7 @@ func TestSharedBlob(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := e.RemoveImage(t.Context(), "first"); err != nil {
+	if err := e.RemoveImages(t.Context(), "first"); err != nil {
 		t.Fatal(err)
 	}
 	if got := blobs(t, e); len(got) != 1 || got[0] != desc.Digest.String() {
@@ -270,7 +270,7 @@ func TestDamagedImage(t *testing.T) {
 			t.Errorf("%s: %v", step.what, err)
 		}
 	}
-	if err := e.RemoveImage(t.Context(), "bad"); err != nil {
+	if err := e.RemoveImages(t.Context(), "bad"); err != nil {
 		t.Error(err)
 	}
 }
@@ -398,7 +398,7 @@ func size(t *testing.T, path string) int {
 func collect(t *testing.T, e *Engine) {
 	t.Helper()
 	put(t, e, "collect", nil, layer(t, "gc", "gc"))
-	if err := e.RemoveImage(t.Context(), "collect"); err != nil {
+	if err := e.RemoveImages(t.Context(), "collect"); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -229,16 +230,18 @@ func (e *Engine) readJSON(ctx context.Context, desc ocispec.Descriptor, into any
 	return nil
 }
 
-// RemoveImage removes the name and all that nothing else needs, before it returns.
-// Absent is success.
-func (e *Engine) RemoveImage(ctx context.Context, name string) error {
-	return e.call(ctx, "ctrd.remove_image", "remove image", name, func(ctx context.Context) error {
+// RemoveImages removes names, and at the end, at once, all that nothing else needs. Absent
+// is success.
+func (e *Engine) RemoveImages(ctx context.Context, names ...string) error {
+	return e.call(ctx, "ctrd.remove_images", "remove images", sbxerr.ClipTo(strings.Join(names, ", "), 300), func(ctx context.Context) error {
 		err := e.names.change(func() error {
-			return e.client.ImageService().Delete(ctx, name, ctrimages.SynchronousDelete())
-		})
-		if errdefs.IsNotFound(err) {
+			for _, name := range names {
+				if err := e.client.ImageService().Delete(ctx, name); err != nil && !errdefs.IsNotFound(err) {
+					return err
+				}
+			}
 			return nil
-		}
-		return err
+		})
+		return errors.Join(err, e.collect(ctx))
 	})
 }

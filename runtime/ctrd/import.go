@@ -76,8 +76,8 @@ func (e *Engine) upload(ctx context.Context, mediaType string, write func(io.Wri
 	return desc, nil
 }
 
-// ingest copies what write writes to the content store under the digest that it
-// turns out to have, which it returns also if that is stored already.
+// ingest copies what write writes to the content store under the digest that the store
+// finds it to have, which it returns also if that is stored already.
 func (e *Engine) ingest(ctx context.Context, mediaType, ref string, write func(io.Writer) error) (ocispec.Descriptor, error) {
 	store := e.client.ContentStore()
 	w, err := store.Writer(ctx, content.WithRef(ref))
@@ -85,13 +85,12 @@ func (e *Engine) ingest(ctx context.Context, mediaType, ref string, write func(i
 		return ocispec.Descriptor{}, fmt.Errorf("open writer: %w", err)
 	}
 	defer w.Close()
-	sum := digest.Canonical.Digester()
-	n := &counter{w: io.MultiWriter(w, sum.Hash())}
+	n := &counter{w: w}
 	buffered := bufio.NewWriterSize(n, uploadChunk)
 	if err := errors.Join(write(buffered), buffered.Flush()); err != nil {
 		return ocispec.Descriptor{}, errors.Join(err, store.Abort(context.WithoutCancel(ctx), ref))
 	}
-	desc := ocispec.Descriptor{MediaType: mediaType, Digest: sum.Digest(), Size: n.n}
+	desc := ocispec.Descriptor{MediaType: mediaType, Digest: w.Digest(), Size: n.n}
 	if err := w.Commit(ctx, desc.Size, desc.Digest); err != nil {
 		return desc, fmt.Errorf("commit %s: %w", desc.Digest, err)
 	}

@@ -31,6 +31,7 @@ type Data struct {
 	FilterDigest string  `json:"filter_digest,omitempty"` // SHA-256 of the seccomp filters that PID 1 has in force
 	Workspace    string  `json:"workspace,omitempty"`     // directory of the host
 	Mounts       []Mount `json:"mounts,omitempty"`        // beside the workspace
+	Volume       string  `json:"volume,omitempty"`        // name
 
 	MemoryBytes int64   `json:"memory_bytes,omitempty"` // limits
 	MilliCPU    int64   `json:"milli_cpu,omitempty"`
@@ -158,7 +159,7 @@ type Input struct {
 // Mount is a mount of a sandbox beside its workspace.
 type Mount struct {
 	Type      string `json:"type"`
-	Source    string `json:"source,omitempty"` // directory of the host
+	Source    string `json:"source,omitempty"` // directory of the host, or name of a volume
 	Target    string `json:"target"`
 	ReadOnly  bool   `json:"read_only,omitempty"`
 	SizeBytes *int64 `json:"size_bytes,omitempty"`

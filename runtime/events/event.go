@@ -43,6 +43,8 @@ const (
 	FileChanged   Type = "file.changed" // made, moved or removed
 	ImageImported Type = "image.imported"
 	ImageRemoved  Type = "image.removed"
+	VolumeCreated Type = "volume.created"
+	VolumeRemoved Type = "volume.removed"
 	PoolFailed    Type = "pool.failed" // a ready sandbox could not be made
 	CallRefused   Type = "call.refused"
 
@@ -57,7 +59,7 @@ func Types() []Type {
 		DaemonStarted, DaemonStopped, ConfigChanged, AuditRecovered, AuditBroken, EngineUp, EngineDown,
 		SandboxCreated, SandboxAdopted, SandboxUpdated, SandboxPaused, SandboxResumed, SandboxCleaned, SandboxEnded, SandboxRemoved,
 		ExecStarted, ExecFailed, ExecSignaled, ExecEnded,
-		LimitHit, AlertRaised, NetworkTried, FileRead, FileWritten, FileChanged, ImageImported, ImageRemoved, PoolFailed, CallRefused,
+		LimitHit, AlertRaised, NetworkTried, FileRead, FileWritten, FileChanged, ImageImported, ImageRemoved, VolumeCreated, VolumeRemoved, PoolFailed, CallRefused,
 	}
 }
 
@@ -93,6 +95,8 @@ func (e *Event) Subject() string {
 		return path.Join("sandboxes", d.SandboxID)
 	case d.Image != "":
 		return path.Join("images", d.Image)
+	case d.Volume != "":
+		return path.Join("volumes", d.Volume)
 	}
 	return ""
 }

@@ -121,7 +121,8 @@ type Store interface {
 	Export(ctx context.Context, list []Stored, w io.Writer) error
 	ListImages(ctx context.Context) ([]Stored, error)
 	GetImage(ctx context.Context, ref string) (Stored, error)
-	RemoveImage(ctx context.Context, name string) error
+	// RemoveImages removes names, and waits until what nothing else needs is gone.
+	RemoveImages(ctx context.Context, names ...string) error
 	// Layers returns the image's unpacked directories, the topmost first, and
 	// keeps them until ReleaseView.
 	Layers(ctx context.Context, img Stored) ([]string, error)

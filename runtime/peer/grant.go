@@ -149,6 +149,28 @@ func (g Grant) CheckImages() error {
 	return g.refusal()
 }
 
+// MaxVolumes is how many volumes a user may have whom an entry of peers bounds.
+const MaxVolumes = 256
+
+// CheckVolumes refuses callers that may not use volumes.
+func (g Grant) CheckVolumes() error {
+	if g.rank == nested {
+		return g.refusal(errors.New("there are no volumes inside of a sandbox"))
+	}
+	if !g.rule.Volumes {
+		return g.refusal(errors.New("volumes are not granted"))
+	}
+	return g.refusal()
+}
+
+// Volumes returns how many volumes the caller may have; 0 is any number.
+func (g Grant) Volumes() int {
+	if g.Unbounded() {
+		return 0
+	}
+	return MaxVolumes
+}
+
 // SeesImages reports whether the caller may know of the images of the user owner:
 // its own and root's, and root of all. A nested caller has those of its owner.
 func (g Grant) SeesImages(owner uint32) bool {

@@ -37,6 +37,7 @@ type Rule struct {
 	TTL        time.Duration // the longest life of one sandbox
 	Quota      Usage         // of all sandboxes of one uid
 	Images     bool          // whether images may be imported and removed
+	Volumes    bool          // whether volumes may be used, whose size nothing bounds
 }
 
 // Policy holds the rules for all callers. The zero Policy admits only root.
@@ -101,7 +102,7 @@ func rootRule() Rule {
 		Limits: Limits{endless, endless, endless, endless, endless, endless},
 		TTL:    endless,
 		Quota:  Usage{endless, endless, endless, endless, endless, endless},
-		Images: true,
+		Images: true, Volumes: true,
 	}
 }
 

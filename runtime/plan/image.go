@@ -56,7 +56,7 @@ func (p *Sandbox) identityEnv() []string {
 			home, name = "/root", "root"
 		}
 	}
-	return []string{"HOME=" + home, "USER=" + name, "HOSTNAME=" + p.ID}
+	return []string{"HOME=" + home, "USER=" + name, "HOSTNAME=" + p.Hostname()}
 }
 
 // languageNote says which image was picked, and why.

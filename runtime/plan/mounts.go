@@ -15,7 +15,11 @@ import (
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/rootfs/mount"
+	"github.com/caisson-run/caisson/runtime/volumes"
 )
+
+// VolumeType is the type of a mount whose source is the name of a volume of the caller's.
+const VolumeType = "volume"
 
 // maxMounts bounds the mounts beside the workspace.
 const maxMounts = 16
@@ -29,7 +33,8 @@ const (
 
 // Mount is a mount that a sandbox has beside those of every sandbox. The workspace is one.
 type Mount struct {
-	Source   string // of a bind: the directory of the host; empty is a tmpfs
+	Source   string // of a bind: the directory of the host, or the name of a volume; empty is a tmpfs
+	Volume   bool   // Source is the name of a volume
 	Target   string
 	Point    string // of a bind: where it is attached on the host, below the sandbox's directory
 	ReadOnly bool
@@ -55,8 +60,8 @@ func (p *Sandbox) planMounts(allowed mount.Allowed, r CreateRequest) error {
 		p.Mounts = append(p.Mounts, Mount{Source: w.Dir, Target: w.Point(), Point: WorkspacePoint, ReadOnly: w.Mode == "ro"})
 	}
 	for i, asked := range p.MountRequests {
-		m := Mount{Source: asked.Source, Target: asked.Target, ReadOnly: asked.ReadOnly}
-		if asked.Type == "bind" {
+		m := Mount{Source: asked.Source, Volume: asked.Type == VolumeType, Target: asked.Target, ReadOnly: asked.ReadOnly}
+		if asked.Type != "tmpfs" {
 			m.Point = bindPoint(i)
 		}
 		Override(&m.Size, asked.SizeBytes)
@@ -105,7 +110,7 @@ func BindPoints(w *WorkspaceRequest, mounts []MountRequest) (points []string) {
 		points = append(points, WorkspacePoint)
 	}
 	for i, m := range mounts {
-		if m.Type == "bind" {
+		if m.Type != "tmpfs" {
 			points = append(points, bindPoint(i))
 		}
 	}
@@ -125,12 +130,15 @@ func (r MountRequest) check(allowed mount.Allowed) error {
 			errs = append(errs, Invalid("mount on %q: a tmpfs has no source and is not read-only", sbxerr.Clip(r.Target)))
 		}
 		if r.SizeBytes != nil {
-			errs = append(errs, checkTmpfsBytes(*r.SizeBytes))
+			errs = append(errs, checkTmpfsBytes("tmpfs", *r.SizeBytes))
 		}
-	case "volume":
-		errs = append(errs, Invalid("mount on %q: type volume is not offered: bind a directory of the host, with type bind", sbxerr.Clip(r.Target)))
+	case VolumeType:
+		errs = append(errs, volumes.CheckName(r.Source))
+		if r.SizeBytes != nil {
+			errs = append(errs, Invalid("mount on %q: a size is for type tmpfs", sbxerr.Clip(r.Target)))
+		}
 	default:
-		errs = append(errs, Invalid("mount on %q: type %q is none of bind, tmpfs", sbxerr.Clip(r.Target), sbxerr.Clip(r.Type)))
+		errs = append(errs, Invalid("mount on %q: type %q is none of bind, volume, tmpfs", sbxerr.Clip(r.Target), sbxerr.Clip(r.Type)))
 	}
 	return errors.Join(errs...)
 }
@@ -162,7 +170,7 @@ func (p *Sandbox) sizeMounts() {
 
 // LargestTmpfs is the size of the largest tmpfs.
 func (p *Sandbox) LargestTmpfs() int64 {
-	largest := p.Limits.TmpfsBytes
+	largest := max(p.Limits.TmpfsBytes, p.Limits.ShmBytes)
 	for _, m := range p.Mounts {
 		largest = max(largest, m.Size)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
@@ -40,7 +41,8 @@ type NetworkRules struct {
 	AirGapped bool // only mapped names, and only to addresses that are not public
 	Map       map[string]string
 	Bridge    netns.BridgeConfig
-	Upstream  *upstream.Proxy // through which what is public is reached; nil: none
+	Upstream  *upstream.Proxy  // through which what is public is reached; nil: none
+	Resolvers []netip.AddrPort // that a request may choose
 }
 
 // NetworkRequest is the network part of a request.
@@ -52,10 +54,12 @@ type NetworkRequest struct {
 	Links map[string]policy.Link `json:"links,omitempty"`
 	// AllowECH adds to the profile's.
 	AllowECH bool `json:"allow_ech,omitempty"`
+	// DNS are the resolvers to ask, ADDRESS or ADDRESS:PORT; none: the gateway's.
+	DNS []string `json:"dns,omitempty"`
 }
 
 func (r CreateRequest) network() NetworkRequest {
-	return NetworkRequest{Mode: r.Network, Allow: r.Allow, Deny: r.Deny, AllowECH: r.AllowECH}
+	return NetworkRequest{Mode: r.Network, Allow: r.Allow, Deny: r.Deny, AllowECH: r.AllowECH, DNS: r.DNS}
 }
 
 // NetworkOf returns the mode and the policy of a sandbox of profile p. The modes none
@@ -74,8 +78,48 @@ func (o NetworkRules) NetworkOf(p Network, r NetworkRequest) (netns.Mode, policy
 	}
 	spec := o.policyOf(mode, p, r)
 	spec.Links = r.Links
+	if spec.Resolvers, err = o.chosen(r.DNS); err != nil {
+		return mode, spec, err
+	}
 	_, err = policy.Compile(spec)
 	return mode, spec, err
+}
+
+// maxResolvers is how many resolvers a sandbox has, at most, as in resolv.conf(5).
+const maxResolvers = 3
+
+// chosen reads the resolvers of a request, which must be among those of the operator.
+func (o NetworkRules) chosen(texts []string) (list []netip.AddrPort, err error) {
+	if len(texts) > maxResolvers {
+		return nil, sbxerr.New(sbxerr.NetPolicy, "runtime.network", "%d resolvers are more than %d", len(texts), maxResolvers)
+	}
+	var reasons sbxerr.Reasons
+	for _, text := range texts {
+		r, err := ParseResolver(text)
+		if err == nil && !slices.Contains(o.Resolvers, r) {
+			err = fmt.Errorf("resolver %s is not among those that the operator allows", r)
+		}
+		reasons.Add(err)
+		list = append(list, r)
+	}
+	remedy := "leave --dns away, or ask the operator about network.dns_allowed in the daemon's configuration"
+	if len(o.Resolvers) > 0 {
+		remedy = fmt.Sprintf("choose among %v", o.Resolvers)
+	}
+	return list, sbxerr.WithRemedy(sbxerr.NetPolicy, "runtime.network", reasons.Err(), remedy)
+}
+
+// ParseResolver reads ADDRESS or ADDRESS:PORT; the port is 53 where there is none.
+func ParseResolver(text string) (netip.AddrPort, error) {
+	const dnsPort = 53
+	if addr, err := netip.ParseAddr(text); err == nil {
+		return netip.AddrPortFrom(addr, dnsPort), nil
+	}
+	r, err := netip.ParseAddrPort(text)
+	if err != nil || r.Port() == 0 {
+		return r, fmt.Errorf("resolver %.100q is no ADDRESS or ADDRESS:PORT, such as 192.0.2.53", text)
+	}
+	return r, nil
 }
 
 // policyOf is the policy of a sandbox of profile p in the given mode. The rules
@@ -96,6 +140,7 @@ func (o NetworkRules) policyOf(mode netns.Mode, p Network, r NetworkRequest) pol
 // Over adds the operator's rules to spec.
 func (o NetworkRules) Over(spec policy.Spec, mapped map[string]string) policy.Spec {
 	spec.AirGapped = o.AirGapped
+	spec.Resolvers = slices.DeleteFunc(slices.Clone(spec.Resolvers), func(r netip.AddrPort) bool { return !slices.Contains(o.Resolvers, r) })
 	spec.Map = maps.Clone(o.Map)
 	if spec.Map == nil {
 		spec.Map = map[string]string{}
@@ -113,6 +158,10 @@ func (o NetworkRules) bridgeOf(p Network, r NetworkRequest) error {
 	if len(r.Links) > 0 {
 		return sbxerr.WithRemedy(sbxerr.NetPolicy, op,
 			fmt.Errorf("use links in the network mode %q: sandboxes do not reach each other in it", netns.ModeBridge), "use the mode allow")
+	}
+	if len(r.DNS) > 0 {
+		return sbxerr.WithRemedy(sbxerr.NetPolicy, op,
+			fmt.Errorf("choose resolvers in the network mode %q: the operator names those that its sandboxes ask (network.bridge.dns)", netns.ModeBridge), "leave --dns away")
 	}
 	if len(p.Allow)+len(p.Deny)+len(p.Map)+len(r.Allow)+len(r.Deny) > 0 || p.AllowECH || r.AllowECH {
 		return sbxerr.WithRemedy(sbxerr.NetPolicy, op,

@@ -3,6 +3,7 @@ package plan
 import (
 	"net/netip"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -104,6 +105,9 @@ func TestNetworkOfRefuses(t *testing.T) {
 		{name: "ECH in the mode none", asked: NetworkRequest{AllowECH: true}, code: sbxerr.NetPolicy, word: "--allow-ech"},
 		{name: "ECH in the mode bridge", rules: linked, asked: NetworkRequest{Mode: "bridge", AllowECH: true}, code: sbxerr.NetPolicy, word: "rules in the network mode"},
 		{name: "a link in the mode bridge", rules: linked, asked: NetworkRequest{Mode: "bridge", Links: map[string]policy.Link{"db": {}}}, code: sbxerr.NetPolicy, word: "links in the network mode"},
+		{name: "resolvers in the mode bridge", rules: linked, asked: NetworkRequest{Mode: "bridge", DNS: []string{"192.0.2.53"}}, code: sbxerr.NetPolicy, word: "network.bridge.dns"},
+		{name: "resolvers where none may be chosen", asked: NetworkRequest{Mode: "open", DNS: []string{"192.0.2.53"}}, code: sbxerr.NetPolicy, word: "192.0.2.53:53 is not among"},
+		{name: "a resolver and air-gapped", rules: NetworkRules{AirGapped: true, Resolvers: []netip.AddrPort{netip.MustParseAddrPort("192.0.2.53:53")}}, asked: NetworkRequest{Mode: "allow", DNS: []string{"192.0.2.53"}}, code: sbxerr.NetPolicy, word: "no name is looked up"},
 		{name: "a public suffix", asked: NetworkRequest{Allow: []string{"*.co.uk"}}, code: sbxerr.NetPolicy, word: "co.uk"},
 		{name: "port 0", asked: NetworkRequest{Allow: []string{"a.example:0"}}, code: sbxerr.NetPolicy, word: "a.example:0"},
 		{name: "port 70000", asked: NetworkRequest{Allow: []string{"a.example:70000"}}, code: sbxerr.NetPolicy, word: "70000"},
@@ -121,6 +125,15 @@ func TestNetworkOfRefuses(t *testing.T) {
 				t.Errorf("%v, want %s with %q", err, tt.code, tt.word)
 			}
 		})
+	}
+}
+
+// A sandbox keeps the resolvers that the operator still allows.
+func TestOverResolvers(t *testing.T) {
+	kept, gone := netip.MustParseAddrPort("192.0.2.53:53"), netip.MustParseAddrPort("192.0.2.54:53")
+	spec := NetworkRules{Resolvers: []netip.AddrPort{kept}}.Over(policy.Spec{Mode: policy.Open, Resolvers: []netip.AddrPort{gone, kept}}, nil)
+	if !slices.Equal(spec.Resolvers, []netip.AddrPort{kept}) {
+		t.Errorf("%v are kept", spec.Resolvers)
 	}
 }
 

@@ -47,7 +47,10 @@ const DefaultProfile = "strict"
 
 // DefaultLimits bound a sandbox where neither request nor profile does.
 func DefaultLimits() Limits {
-	return Limits{MemoryBytes: 512 << 20, MilliCPU: 1000, PIDs: 256, OpenFiles: 1024, TmpfsBytes: tmpfsFor(512 << 20), CPUShares: cgroups.DefaultCPUShares}
+	const memory = 512 << 20
+	return Limits{
+		MemoryBytes: memory, MilliCPU: 1000, PIDs: 256, OpenFiles: 1024, TmpfsBytes: tmpfsFor(memory), CPUShares: cgroups.DefaultCPUShares, ShmBytes: tmpfsFor(memory),
+	}
 }
 
 // tmpfsFor is the default size of each tmpfs: half the memory, as Linux has it. Files in a
@@ -60,7 +63,7 @@ func tmpfsFor(memory int64) int64 { return memory / 2 }
 func BuiltinProfiles() map[string]Profile {
 	profiles := map[string]Profile{}
 	limits := DefaultLimits()
-	limits.TmpfsBytes = 0 // a request may ask for other memory
+	limits.TmpfsBytes, limits.ShmBytes = 0, 0 // a request may ask for other memory
 	for _, name := range seccomp.Names() {
 		profiles[name] = Profile{Image: "base", Seccomp: name, User: "1000:1000", Limits: limits}
 	}

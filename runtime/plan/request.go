@@ -25,6 +25,7 @@ type Request struct {
 // is ignored.
 type CreateRequest struct {
 	Name           string   // unique among live sandboxes; empty is the ID
+	Hostname       string   `json:",omitempty"` // empty is the ID
 	Image          string   // empty is the profile's
 	Language       string   // of the work; Planner.Languages has its image where nothing else names one
 	LanguageReason string   // how the caller knows the language
@@ -34,6 +35,7 @@ type CreateRequest struct {
 	Network        string   // "none", "allow", "open" or "bridge"; empty is "allow" where Allow is given, else the profile's
 	Allow          []string // egress rules, instead of the profile's; see package policy
 	Deny           []string // egress rules, beside the profile's
+	DNS            []string // resolvers to ask, among those that the operator allows
 	AllowECH       bool     // let TLS clients encrypt the name that they ask for, as the profile may
 	Publish        []string // [ADDRESS:]PORT:PORT, ports of the host that lead to ports inside; see package ports
 	Expose         []uint32 // ports inside to which links of the owner's other sandboxes may lead
@@ -129,8 +131,8 @@ func (w *WorkspaceRequest) Point() string { return cmp.Or(w.Path, WorkspacePath)
 
 // MountRequest asks for one mount beside the workspace.
 type MountRequest struct {
-	Type      string // "bind" or "tmpfs"
-	Source    string `json:",omitempty"` // of a bind: absolute path of a directory of the host
+	Type      string // "bind", "volume" or "tmpfs"
+	Source    string `json:",omitempty"` // of a bind: absolute path of a directory of the host; of a volume: its name
 	Target    string // where it is mounted inside, absolute
 	ReadOnly  bool   `json:",omitempty"`
 	SizeBytes *int64 `json:",omitempty"` // of a tmpfs; nil is that of every tmpfs
@@ -173,6 +175,7 @@ type LimitsRequest struct {
 	OpenFiles   *int64
 	TmpfsBytes  *int64 // of each tmpfs
 	CPUShares   *int64 // see [cgroups.Limits]
+	ShmBytes    *int64 // of /dev/shm
 }
 
 // Limits is what bounds one sandbox, resolved. Every other field is positive.
@@ -183,6 +186,7 @@ type Limits struct {
 	OpenFiles   int64
 	TmpfsBytes  int64
 	CPUShares   int64 // 0, in a record of an older daemon, is the default
+	ShmBytes    int64 // of /dev/shm; 0, in a profile or the record of an older daemon, is TmpfsBytes
 }
 
 // HardOpenFiles is how many files each process may open, after it raised its own limit.
@@ -198,12 +202,15 @@ func (l Limits) Validate() error {
 	if l.OpenFiles < 16 || l.OpenFiles > 1<<20 {
 		errs = append(errs, sbxerr.New(sbxerr.Limits, "runtime.plan", "open files %d: give 16 to 1048576, such as 1024", l.OpenFiles))
 	}
-	return errors.Join(append(errs, checkTmpfsBytes(l.TmpfsBytes))...)
+	if l.ShmBytes != 0 {
+		errs = append(errs, checkTmpfsBytes("shm", l.ShmBytes))
+	}
+	return errors.Join(append(errs, checkTmpfsBytes("tmpfs", l.TmpfsBytes))...)
 }
 
-func checkTmpfsBytes(n int64) error {
+func checkTmpfsBytes(of string, n int64) error {
 	if n < 64<<10 || n > 1<<40 {
-		return sbxerr.New(sbxerr.Limits, "runtime.plan", "tmpfs size %d: give at least 64K, such as 64M", n)
+		return sbxerr.New(sbxerr.Limits, "runtime.plan", "%s size %d: give at least 64K, such as 64M", of, n)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -128,8 +129,22 @@ func (p *Sandbox) planIdentity(r CreateRequest) error {
 			errs = append(errs, Invalid("name %q: give 1 to 128 letters, digits, and _ . - after the first", sbxerr.Clip(r.Name)))
 		}
 	}
-	return errors.Join(append(errs, CheckLabels(r.Labels), checkCallerID("session", r.Session), checkCallerID("task", r.Task))...)
+	return errors.Join(append(errs, p.checkHostname(r.Hostname), CheckLabels(r.Labels), checkCallerID("session", r.Session), checkCallerID("task", r.Task))...)
 }
+
+// checkHostname refuses a name that could not be in /etc/hosts, or would hide a link there.
+func (p *Sandbox) checkHostname(name string) error {
+	if name != "" && !hostForm.MatchString(name) {
+		return Invalid("hostname %q: give 1 to 63 letters, digits, and - between them", sbxerr.Clip(name))
+	}
+	if _, linked := p.links[strings.ToLower(name)]; linked {
+		return Invalid("hostname %q is the name of a link: give another", name)
+	}
+	return nil
+}
+
+// Hostname is the host name inside.
+func (p *Sandbox) Hostname() string { return cmp.Or(p.Request.Hostname, p.ID) }
 
 // CheckLabels refuses labels that are too many, too long or reserved.
 func CheckLabels(labels map[string]string) error {
@@ -254,6 +269,7 @@ func (p *Sandbox) planLimits(maxTmpfs int64, r CreateRequest) error {
 		{r.Limits.OpenFiles, &p.Limits.OpenFiles},
 		{r.Limits.TmpfsBytes, &p.Limits.TmpfsBytes},
 		{r.Limits.CPUShares, &p.Limits.CPUShares},
+		{r.Limits.ShmBytes, &p.Limits.ShmBytes},
 	} {
 		if f.from != nil {
 			*f.to = *f.from
@@ -263,10 +279,22 @@ func (p *Sandbox) planLimits(maxTmpfs int64, r CreateRequest) error {
 		p.Limits.TmpfsBytes = min(tmpfsFor(p.Limits.MemoryBytes), maxTmpfs)
 	}
 	p.sizeMounts()
-	if n := r.Limits.CPUShares; n != nil && *n == 0 {
+	if err := CheckCPUShares(r.Limits.CPUShares); err != nil {
+		return err
+	}
+	if n := r.Limits.ShmBytes; n != nil && *n == 0 {
+		return checkTmpfsBytes("shm", 0)
+	}
+	p.Limits.ShmBytes = cmp.Or(p.Limits.ShmBytes, p.Limits.TmpfsBytes)
+	return p.Limits.Validate()
+}
+
+// CheckCPUShares refuses a request for 0, which is the default in a record alone.
+func CheckCPUShares(n *int64) error {
+	if n != nil && *n == 0 {
 		return sbxerr.New(sbxerr.Limits, "runtime.plan", "cpu shares 0: give %d to %d, such as %d", cgroups.MinCPUShares, cgroups.MaxCPUShares, cgroups.DefaultCPUShares)
 	}
-	return p.Limits.Validate()
+	return nil
 }
 
 // Labels returns the labels of the container. None comes from an image: engines act on
@@ -282,6 +310,7 @@ func (p *Sandbox) Labels() map[string]string {
 
 var (
 	nameForm  = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}$`)
+	hostForm  = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?$`)
 	labelForm = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,62}$`)
 )
 
@@ -293,8 +322,8 @@ func checkExposed(list []uint32) ([]uint16, error) {
 	var exposed []uint16
 	var errs []error
 	for _, n := range list {
-		if n < ports.Low || n > 65535 {
-			errs = append(errs, Invalid("expose %d: give a port from %d to 65535", n, ports.Low))
+		if n < ports.Lowest || n > 65535 {
+			errs = append(errs, Invalid("expose %d: give a port from %d to 65535", n, ports.Lowest))
 		}
 		exposed = append(exposed, uint16(n))
 	}

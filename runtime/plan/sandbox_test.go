@@ -254,7 +254,7 @@ func TestPlanOverrides(t *testing.T) {
 	if p.Name != "job.1" || p.Seccomp.Name != "compat" || p.Image.Name != "tools" || p.exec.Cwd != "/app" || p.exec.Timeout != time.Minute || p.exec.OutputLimit != 2 {
 		t.Errorf("plan %+v", p)
 	}
-	if want := (Limits{MemoryBytes: 4 << 30, MilliCPU: 250, PIDs: 64, OpenFiles: 9000, TmpfsBytes: 1 << 20, CPUShares: 7}); p.Limits != want {
+	if want := (Limits{MemoryBytes: 4 << 30, MilliCPU: 250, PIDs: 64, OpenFiles: 9000, TmpfsBytes: 1 << 20, CPUShares: 7, ShmBytes: 1 << 20}); p.Limits != want {
 		t.Errorf("limits %+v, want %+v", p.Limits, want)
 	}
 	want := append(told(p), "PATH=/tools", "LANG=de", "HOME=/big", "USER=caisson", "HOSTNAME="+p.ID, "MODE=big", "X=2")

@@ -2,7 +2,7 @@ package plan
 
 import (
 	"path/filepath"
-	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -51,6 +51,7 @@ func (p *Sandbox) Spec(h Host, at Places, block idblock.Block) (_ *specs.Spec, w
 	}
 	c := oci.Config{
 		ID:          p.ID,
+		Hostname:    p.Request.Hostname,
 		Process:     pid1Process(p),
 		StateDir:    at.State,
 		RootPath:    at.Rootfs,
@@ -61,6 +62,7 @@ func (p *Sandbox) Spec(h Host, at Places, block idblock.Block) (_ *specs.Spec, w
 		Resources:   resources,
 		OOMScoreAdj: max(oomScoreAdj, h.OOMScore),
 		TmpfsBytes:  p.Limits.TmpfsBytes,
+		ShmBytes:    p.Limits.ShmBytes,
 		TmpfsInodes: TmpfsInodes,
 	}
 	if p.Profile.Unisolated != nil {
@@ -101,13 +103,16 @@ func pid1Process(p *Sandbox) oci.Process {
 	}
 }
 
-// SizedMounts returns where spec has a tmpfs with a size.
-func SizedMounts(spec *specs.Spec) (points []string) {
+// TmpfsSizes returns the size in bytes of each tmpfs of spec that has one, by its path.
+func TmpfsSizes(spec *specs.Spec) map[string]int64 {
+	sizes := map[string]int64{}
 	for _, m := range spec.Mounts {
-		sized := slices.ContainsFunc(m.Options, func(o string) bool { return strings.HasPrefix(o, "size=") })
-		if m.Type == "tmpfs" && sized {
-			points = append(points, m.Destination)
+		for _, o := range m.Options {
+			size, sized := strings.CutPrefix(o, "size=")
+			if n, err := strconv.ParseInt(size, 10, 64); sized && err == nil && m.Type == "tmpfs" {
+				sizes[m.Destination] = n
+			}
 		}
 	}
-	return points
+	return sizes
 }

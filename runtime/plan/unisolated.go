@@ -78,9 +78,9 @@ func (r CreateRequest) checkUnisolated() error {
 		given bool
 	}{
 		{"image", r.Image != ""}, {"user", r.User != ""}, {"build", r.Build}, {"pool", r.Pooled}, {"nested", r.Nested != nil},
-		{"network", r.Network != ""}, {"allow", len(r.Allow) > 0}, {"deny", len(r.Deny) > 0}, {"allow-ech", r.AllowECH},
+		{"network", r.Network != ""}, {"allow", len(r.Allow) > 0}, {"deny", len(r.Deny) > 0}, {"allow-ech", r.AllowECH}, {"dns", len(r.DNS) > 0}, {"hostname", r.Hostname != ""},
 		{"publish", len(r.Publish) > 0}, {"expose", len(r.Expose) > 0}, {"link", len(r.Links) > 0},
-		{"mount", len(r.Mounts) > 0}, {"tmpfs-size", r.Limits.TmpfsBytes != nil},
+		{"mount", len(r.Mounts) > 0}, {"tmpfs-size", r.Limits.TmpfsBytes != nil}, {"shm-size", r.Limits.ShmBytes != nil},
 		{"workspace mode " + sbxerr.Clip(w.Mode), w.Mode != "" && w.Mode != "rw"},
 		{"workspace path " + sbxerr.Clip(w.Path), w.Path != "" && w.Path != w.Dir},
 	} {

@@ -14,9 +14,11 @@ import (
 // Max is how many ports one sandbox may publish.
 const Max = 16
 
-// Low is the first port that programs without rights can listen on, in a sandbox
-// (package netns sets it) and by default on a host.
-const Low = 1024
+// Lowest is the first port that programs in a sandbox can listen on: package netns sets it.
+const Lowest = 54
+
+// privileged are the ports of a host below this: only root listens on them, by default.
+const privileged = 1024
 
 const remedy = "write [ADDRESS:]PORT:PORT, the host's first, such as 8080:8080, [::1]:8080:3000, or 0:8080 to have a free one picked"
 
@@ -71,8 +73,8 @@ func parse(text string) (Port, error) {
 	var hostErr, insideErr error
 	p.Host, hostErr = parseNumber(host)
 	p.Inside, insideErr = parseNumber(inside)
-	if insideErr == nil && p.Inside < Low {
-		insideErr = fmt.Errorf("nothing inside can listen on port %d: programs there have no ports below %d", p.Inside, Low)
+	if insideErr == nil && p.Inside < Lowest {
+		insideErr = fmt.Errorf("nothing inside can listen on port %d: programs there have no ports below %d", p.Inside, Lowest)
 	}
 	return p, errors.Join(hostErr, insideErr)
 }
@@ -116,7 +118,7 @@ func (p Port) meets(q Port) bool {
 func (p Port) Local() bool { return p.Address.IsLoopback() }
 
 // Privileged reports whether listening on p is a right of root.
-func (p Port) Privileged() bool { return p.Host != 0 && p.Host < Low }
+func (p Port) Privileged() bool { return p.Host != 0 && p.Host < privileged }
 
 func (p Port) listener() string { return netip.AddrPortFrom(p.Address, p.Host).String() }
 

@@ -68,6 +68,7 @@ type Fake struct {
 	Details      map[string]*runtime.Detail
 	Images       []images.Image
 	ImageDetails map[string]*images.Detail
+	Volumes      []runtime.VolumeInfo
 	Version      runtime.Versions
 	Supports     []runtime.Capability
 	Counts       runtime.HostInfo
@@ -106,7 +107,7 @@ func Start(t testing.TB, f *Fake, socket string) (stop func()) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	deps := server.Deps{Sandboxes: f, Execs: f, Images: imageFake{f}, System: f, Network: f, Events: f}
+	deps := server.Deps{Sandboxes: f, Execs: f, Images: imageFake{f}, Volumes: volumeFake{f}, System: f, Network: f, Events: f}
 	go func() { ended <- server.Serve(ctx, l, server.New(deps), grace) }()
 	return sync.OnceFunc(func() {
 		cancel()

@@ -69,7 +69,8 @@ func Unmarshal(data []byte, m proto.Message) error {
 }
 
 func refuse(format string, args ...any) error {
-	return sbxerr.New(sbxerr.APIUsage, "strictjson.decode", format, args...)
+	return sbxerr.WithRemedy(sbxerr.APIUsage, "strictjson.decode", fmt.Errorf(format, args...),
+		"docs/reference/routes.md shows a request of each route")
 }
 
 // elements counts the commas of a JSON text: each is one more element.
@@ -138,12 +139,41 @@ func suggest(text string, d protoreflect.MessageDescriptor) string {
 	}
 	near := sbxerr.Nearest(match[1], FieldNames(d))
 	if near == match[1] {
-		return text + ": it belongs into another object of the request"
+		return text + " here: it belongs " + place(near, d)
 	}
 	if near != "" {
 		return fmt.Sprintf("%s; did you mean %q?", text, near)
 	}
 	return text
+}
+
+// place says into which object of a message of type d the field name belongs: of several
+// the outermost, of these the first. A message of d has such a field.
+func place(name string, d protoreflect.MessageDescriptor) string {
+	type object struct {
+		path string
+		d    protoreflect.MessageDescriptor
+	}
+	seen := map[protoreflect.FullName]bool{}
+	for queue := []object{{d: d}}; len(queue) > 0; queue = queue[1:] {
+		o := queue[0]
+		if seen[o.d.FullName()] {
+			continue
+		}
+		seen[o.d.FullName()] = true
+		if o.d.Fields().ByName(protoreflect.Name(name)) != nil {
+			if o.path == "" {
+				return "to the outermost object"
+			}
+			return fmt.Sprintf("into %q", o.path)
+		}
+		for i := range o.d.Fields().Len() {
+			if f := o.d.Fields().Get(i); f.Message() != nil {
+				queue = append(queue, object{strings.TrimPrefix(o.path+"."+string(f.Name()), "."), f.Message()})
+			}
+		}
+	}
+	return "into another object"
 }
 
 // FieldNames are the names of the fields that a message of type d can hold at any depth.

@@ -19,7 +19,8 @@ func run(cmd string) codexCall { return codexCall{name: "exec_command", args: ar
 type codexSession struct {
 	program, project, home string
 	plug                   bool
-	trace                  string // a file for the programs that it starts on the host
+	edit                   func(settings string) string // of environments.toml; nil: as it is installed
+	trace                  string                       // a file for the programs that it starts on the host
 }
 
 func newCodexSession(t *testing.T, program string) codexSession {
@@ -54,6 +55,16 @@ func (s codexSession) run(t *testing.T, model *codexModel, mode string, flags ..
 		install.Env = append(install.Env, "CODEX_HOME="+s.home)
 		if out, err := install.CombinedOutput(); err != nil {
 			t.Fatalf("install: %v\n%s", err, out)
+		}
+	}
+	if s.edit != nil {
+		file := filepath.Join(s.home, "environments.toml")
+		b, err := os.ReadFile(file)
+		if err == nil {
+			err = os.WriteFile(file, []byte(s.edit(string(b))), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
 		}
 	}
 	cmd := exec.CommandContext(ctx, s.program, "exec", "--skip-git-repo-check", "--json", "--sandbox", mode, "do it")
@@ -96,6 +107,8 @@ func TestCodex(t *testing.T) {
 	program := filepath.Join(install(t, "codex"), codexPath)
 	t.Run("session", func(t *testing.T) { testCodexSession(t, program) })
 	t.Run("modes", func(t *testing.T) { testCodexModes(t, program) })
+	t.Run("stdio", func(t *testing.T) { testCodexStdio(t, program) })
+	t.Run("websocket", func(t *testing.T) { testCodexWebsocket(t, program) })
 	t.Run("without plug", func(t *testing.T) { testCodexWithoutPlug(t, program) })
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"sync"
 	"testing"
 )
@@ -24,7 +25,11 @@ type codexCall struct {
 	name  string
 	args  arguments
 	patch string
+	input string // of the command before, which runs on: this is write_stdin
 }
+
+// sessionID is how Codex names a command that runs on.
+var sessionID = regexp.MustCompile(`session ID (\d+)`)
 
 func newCodexModel(t *testing.T, calls ...codexCall) *codexModel {
 	t.Helper()
@@ -72,6 +77,12 @@ func (m *codexModel) answer(w http.ResponseWriter, done int) {
 	item := arguments{"type": "message", "role": "assistant", "id": id, "content": []any{arguments{"type": "output_text", "text": "done"}}}
 	if done < len(m.calls) {
 		call := m.calls[done]
+		if call.input != "" {
+			call.name = "write_stdin"
+			if id := sessionID.FindStringSubmatch(m.result(done - 1)); id != nil {
+				call.args = arguments{"session_id": json.Number(id[1]), "chars": call.input, "yield_time_ms": 3000}
+			}
+		}
 		args, _ := json.Marshal(call.args) // of plain values
 		item = arguments{"type": "function_call", "id": id, "call_id": id, "name": call.name, "arguments": string(args)}
 		if call.patch != "" {

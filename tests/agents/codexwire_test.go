@@ -93,8 +93,8 @@ func TestCodexProcesses(t *testing.T) {
 		}
 	}
 
-	if _, code := w.call("process/start", arguments{"processId": "cd", "argv": []string{"true"}, "cwd": "file:///elsewhere"}); code != -32603 || !strings.Contains(w.out.Text(), "--cd") {
-		t.Errorf("another directory: %d, %s", code, w.out.Text())
+	if _, code := w.call("process/start", arguments{"processId": "cd", "argv": []string{"true"}, "cwd": "file:///elsewhere"}); code != -32603 || !strings.Contains(string(w.raw), "--cd") {
+		t.Errorf("another directory: %d, %s", code, w.raw)
 	}
 	w.start("much", "head -c 30000000 /dev/zero", nil)
 	if text, _ := w.wait("much"); len(text) != 30_000_000 {
@@ -204,7 +204,7 @@ func TestCodexFilePolicy(t *testing.T) {
 	} {
 		params := arguments{"path": "file://" + w.dir + "/" + tt.name, "dataBase64": "YQ==", "sandbox": sandbox, "options": arguments{"maxDepth": 1, "maxDirectories": 9, "maxEntries": 9}}
 		if _, code := w.call(tt.method, params); code != tt.code {
-			t.Errorf("call %d, %s %s: %d, want %d: %.300s", i, tt.method, tt.name, code, tt.code, w.out.Bytes())
+			t.Errorf("call %d, %s %s: %d, want %d: %.300s", i, tt.method, tt.name, code, tt.code, w.raw)
 		}
 	}
 	if list, err := os.ReadDir(filepath.Join(w.dir, ".git")); err != nil || len(list) != 1 {
@@ -234,7 +234,7 @@ func TestCodexRestartedDaemon(t *testing.T) {
 func TestCodexEnds(t *testing.T) {
 	d := harness.StartWith(t, "sandboxes:\n  attach_grace: 1s\n")
 	for name, end := range map[string]func(*codexWire) error{
-		"EOF":  func(w *codexWire) error { return w.in.Close() },
+		"EOF":  func(w *codexWire) error { return w.link.close() },
 		"TERM": func(w *codexWire) error { return w.cmd.Process.Signal(syscall.SIGTERM) },
 		"KILL": func(w *codexWire) error { return w.cmd.Process.Kill() },
 	} {
@@ -269,7 +269,7 @@ func TestCodexWithoutDaemon(t *testing.T) {
 	d := harness.Start(t)
 	d.Stop(t)
 	w := codexServe(t, d)
-	if _, code := w.call("process/start", arguments{"processId": "1", "argv": []string{"true"}, "cwd": "file:///"}); code != -32603 || !strings.Contains(w.out.Text(), "SBX-802") {
-		t.Errorf("got %d, %s", code, w.out.Text())
+	if _, code := w.call("process/start", arguments{"processId": "1", "argv": []string{"true"}, "cwd": "file:///"}); code != -32603 || !strings.Contains(string(w.raw), "SBX-802") {
+		t.Errorf("got %d, %s", code, w.raw)
 	}
 }

@@ -84,14 +84,18 @@ func testClaudeOutside(t *testing.T) {
 
 func testCodexOutside(t *testing.T) {
 	program := filepath.Join(install(t, "codex"), codexPath)
-	for _, way := range []string{"host", "plug"} {
+	for _, way := range []string{"host", "plug", "websocket"} {
 		t.Run(way, func(t *testing.T) {
 			var steps []codexStep
 			for i := range manyCalls {
 				steps = append(steps, codexStep{call: run(marked(i))})
 			}
 			s := newCodexSession(t, program)
-			s.plug, s.trace = way == "plug", filepath.Join(t.TempDir(), "trace")
+			s.plug, s.trace = way != "host", filepath.Join(t.TempDir(), "trace")
+			if way == "websocket" {
+				_, url := codexListen(t, daemon, s.project)
+				s.edit = func(string) string { return codexSocketSettings(url) }
+			}
 			model := s.check(t, "danger-full-access", steps)
 			checkOutside(t, s.trace, way == "host", model.result)
 		})

@@ -93,7 +93,7 @@ func TestMCPClients(t *testing.T) {
 	url, token := serveHTTP(t, "http")
 	for era, version := range map[string]string{"legacy": `2025-\d\d-\d\d`, "auto": "2026-07-28"} {
 		t.Run(era, func(t *testing.T) {
-			out, _ := runIn(t, dir, "node", "client.mjs", url, token, era)
+			out, _ := runIn(t, dir, "node", "client.mjs", recordedHTTP(t, "mcp-http-"+era, url), token, era)
 			want := regexp.MustCompile("^version " + version + "\n\\[\"out\\\\n\",\"err\\\\n\",3,false\\]\nprogress true\ncancelled\nnothing left\n$")
 			if !want.MatchString(out) {
 				t.Errorf("printed %q", out)

@@ -2,7 +2,10 @@ package agents
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -155,6 +158,40 @@ func TestRestartedDaemon(t *testing.T) {
 	if got != want.String() {
 		t.Errorf("got %q", got)
 	}
+}
+
+// TestReadLines: a file that is read on where each answer ends is whole, also with lines
+// that are longer than an answer, and without an end of the last.
+func TestReadLines(t *testing.T) {
+	c := bound(t, daemon, "lines")
+	c.bash(t, `cd /tmp; seq 1 60000 > many; seq 1 9 | tr '\n' 'x' > one; (seq 1 7; head -c 199990 /dev/zero | tr '\0' a; echo; seq 1 3) > wide
+		(head -c 300000 /dev/zero | tr '\0' a; echo; echo end) > huge`)
+	for _, name := range []string{"many", "one", "wide"} {
+		want := c.bash(t, "sha256sum < /tmp/"+name).Stdout
+		for _, limit := range []int{0, 20000} {
+			digest := sha256.New()
+			for next, n := 1, 0; next > 0 && n < 10; n++ {
+				r, _ := c.call(t, "read_file", arguments{"path": "/tmp/" + name, "offset": next, "limit": limit})
+				var part struct {
+					Content string
+					Next    int `json:"next_line"`
+				}
+				decode(t, r, &part)
+				_, _ = io.WriteString(digest, part.Content) // never fails
+				next = part.Next
+			}
+			if got := hex.EncodeToString(digest.Sum(nil)) + "  -\n"; got != want {
+				t.Errorf("%s by %d lines: %s, want %s", name, limit, got, want)
+			}
+		}
+	}
+	if _, text := c.call(t, "read_file", arguments{"path": "/tmp/huge"}); len(text) < 200_000 || !strings.HasSuffix(text, "a[the file has more; go on with offset 2]") {
+		t.Errorf("a line that is too long: %d bytes, %q", len(text), text[len(text)-50:])
+	}
+	if _, text := c.call(t, "read_file", arguments{"path": "/tmp/huge", "offset": 2}); text != "end\n" {
+		t.Errorf("behind it: %.100q", text)
+	}
+	c.fails(t, "has 1 lines", "read_file", arguments{"path": "/tmp/one", "offset": 2})
 }
 
 func TestFileTools(t *testing.T) {

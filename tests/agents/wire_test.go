@@ -75,6 +75,19 @@ func (s wireSession) write(t *testing.T, client string) {
 // varying is the part of an answer that differs from run to run.
 var varying = regexp.MustCompile(`duration_ms\\?":\d+|"version":"[^"]*"|\d+ ms\b`)
 
+// stable is an answer without what differs from run to run.
+func stable(answer string) json.RawMessage {
+	return json.RawMessage(varying.ReplaceAllStringFunc(answer, func(s string) string {
+		switch {
+		case strings.HasSuffix(s, " ms"):
+			return "0 ms"
+		case strings.HasPrefix(s, `"version"`):
+			return `"version":"0"`
+		}
+		return strings.TrimRight(s, "0123456789") + "0"
+	}))
+}
+
 // answers sends the messages of a session to a server of its own, and returns the lines
 // that come until each request has its answer.
 func (s wireSession) answers(t *testing.T, name string) (list []json.RawMessage) {
@@ -118,15 +131,7 @@ func (s wireSession) answers(t *testing.T, name string) (list []json.RawMessage)
 			if err := json.Unmarshal(lines.Bytes(), &answer); err != nil {
 				t.Fatalf("%v: %s", err, lines.Bytes())
 			}
-			list = append(list, json.RawMessage(varying.ReplaceAllStringFunc(lines.Text(), func(s string) string {
-				switch {
-				case strings.HasSuffix(s, " ms"):
-					return "0 ms"
-				case strings.HasPrefix(s, `"version"`):
-					return `"version":"0"`
-				}
-				return strings.TrimRight(s, "0123456789") + "0"
-			})))
+			list = append(list, stable(lines.Text()))
 		}
 	}
 	if err := in.Close(); err != nil {
@@ -143,32 +148,38 @@ func (s wireSession) answers(t *testing.T, name string) (list []json.RawMessage)
 func TestRecordedSessions(t *testing.T) {
 	for _, client := range []string{"claude", "gemini"} {
 		t.Run(client, func(t *testing.T) {
-			b, err := os.ReadFile(wireFile(client))
-			if err != nil {
-				t.Fatal(err)
-			}
-			var session wireSession
-			if err := json.Unmarshal(b, &session); err != nil {
-				t.Fatal(err)
-			}
-			answers := session.answers(t, "wire-"+client)
-			if *update {
-				session.Answered = answers
-				session.write(t, client)
-				return
-			}
-			if len(answers) != len(session.Answered) || len(answers) < 2 {
-				t.Fatalf("%d answers, recorded are %d", len(answers), len(session.Answered))
-			}
-			for i, got := range answers {
-				var want bytes.Buffer
-				if err := json.Compact(&want, session.Answered[i]); err != nil {
-					t.Fatal(err)
-				}
-				if string(got) != want.String() {
-					t.Errorf("answer %d:\ngot  %s\nwant %s", i, got, want.Bytes())
-				}
-			}
+			compareWire(t, client, func(s wireSession) []json.RawMessage { return s.answers(t, "wire-"+client) })
 		})
+	}
+}
+
+// compareWire replays a session, and compares the answers with those that are recorded.
+func compareWire(t *testing.T, name string, replay func(wireSession) []json.RawMessage) {
+	t.Helper()
+	b, err := os.ReadFile(wireFile(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var session wireSession
+	if err := json.Unmarshal(b, &session); err != nil {
+		t.Fatal(err)
+	}
+	answers := replay(session)
+	if *update {
+		session.Answered = answers
+		session.write(t, name)
+		return
+	}
+	if len(answers) != len(session.Answered) || len(answers) < 2 {
+		t.Fatalf("%d answers, recorded are %d", len(answers), len(session.Answered))
+	}
+	for i, got := range answers {
+		var want bytes.Buffer
+		if err := json.Compact(&want, session.Answered[i]); err != nil {
+			t.Fatal(err)
+		}
+		if string(got) != want.String() {
+			t.Errorf("answer %d:\ngot  %s\nwant %s", i, got, want.Bytes())
+		}
 	}
 }

@@ -85,18 +85,25 @@ func stateOnTmpfs(t *driver) error {
 
 // findPrograms takes those of this tree where nobody says otherwise.
 func findPrograms() error {
-	const variable = "CAISSON_BIN_DIR"
-	if os.Getenv(variable) != "" {
-		return nil
+	for variable, program := range map[string]string{"CAISSON_BIN_DIR": "bin/caissond", "CAISSON_REGISTRY": "build/registry/registry"} {
+		if os.Getenv(variable) != "" {
+			continue
+		}
+		path, err := filepath.Abs(program)
+		if err != nil {
+			return err
+		}
+		if _, err := os.Stat(path); err != nil {
+			return fmt.Errorf("run make bench at the top of the tree: %w", err)
+		}
+		if variable == "CAISSON_BIN_DIR" {
+			path = filepath.Dir(path)
+		}
+		if err := os.Setenv(variable, path); err != nil {
+			return err
+		}
 	}
-	dir, err := filepath.Abs("bin")
-	if err != nil {
-		return err
-	}
-	if _, err := os.Stat(filepath.Join(dir, "caissond")); err != nil {
-		return fmt.Errorf("run make bench at the top of the tree: %w", err)
-	}
-	return os.Setenv(variable, dir)
+	return nil
 }
 
 // measure runs the chosen sections.

@@ -23,6 +23,7 @@ var sections = []section{
 	{"output", "output of one command to a client that reads, and to one that does not", (*suite).output},
 	{"http", "the same over plain HTTP/1.1, without a library", (*suite).http},
 	{"mcp", "the tools of the MCP server", (*suite).mcp},
+	{"pull", "pull of an image, beside ctr's, and a prune of images", (*suite).pull},
 	{"pool", "create to the first command finished, from the pool", (*suite).fromPool},
 	{"run-default", "caisson run on a fresh installation, the whole process", (*suite).runByDefault},
 	{"run-pool", "caisson run from the pool, the whole process", (*suite).runFromPool},

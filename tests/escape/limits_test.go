@@ -25,7 +25,7 @@ func bomb(t *testing.T, flags []string, args ...string) harness.RunResult {
 	t.Helper()
 	withProber(t)
 	command := append([]string{"--image", proberImage}, flags...)
-	return daemon.RunJSON(t, append(append(command, "--timeout", "60s", "--", proberPath, "bomb"), args...)...)
+	return daemon.RunJSON(t, append(append(command, "--timeout", "100s", "--", proberPath, "bomb"), args...)...)
 }
 
 func result(t *testing.T, r harness.RunResult) (what string, n, ms int) {

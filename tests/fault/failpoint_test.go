@@ -168,7 +168,7 @@ func mounted(t *testing.T) []string {
 	}
 	return []string{
 		"--allow", "web.example", "-p", "0:8080", "--workspace", dir, "--mount", "type=bind,src=" + dir + "/nested,dst=/workspace/nested,ro",
-		"--mount", "type=bind,src=" + dir + ",dst=/data", "--mount", "type=tmpfs,dst=/scratch",
+		"--mount", "type=bind,src=" + dir + ",dst=/data", "--mount", "type=volume,src=kept,dst=/kept", "--mount", "type=tmpfs,dst=/scratch",
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -93,9 +92,9 @@ func TestStoppedReaders(t *testing.T) {
 		}
 	}
 	await(t, "an idle daemon", func() bool {
-		before := cpuOf(t, d.PID())
+		before := harness.CPUTime(t, d.PID())
 		time.Sleep(time.Second) // in which it would work
-		took := cpuOf(t, d.PID()) - before
+		took := harness.CPUTime(t, d.PID()) - before
 		t.Logf("the daemon takes %v a second", took)
 		return took < 200*time.Millisecond // one of the commands alone would cost it more
 	})
@@ -125,22 +124,4 @@ func TestStoppedReaders(t *testing.T) {
 	d.AwaitNoSandbox(t)
 	d.Stop(t)
 	d.CheckNothingLeft(t)
-}
-
-func cpuOf(t *testing.T, pid int) time.Duration {
-	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')'):]))
-	ticks := 0
-	for _, f := range fields[12:14] { // utime and stime; see proc_pid_stat(5)
-		n, err := strconv.Atoi(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ticks += n
-	}
-	return time.Duration(ticks) * 10 * time.Millisecond
 }

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -11,12 +12,13 @@ import (
 // liveShares is what the kernel has for the sandbox: cpu.shares, or cpu.weight on v2.
 func liveShares(t *testing.T, d *harness.Daemon, ref string) string {
 	t.Helper()
-	for _, p := range inspect(t, d, ref).Posture {
-		if p.Name == "cgroup cpu.shares" || p.Name == "cgroup cpu.weight" {
-			return p.Live
+	group := inspect(t, d, ref).Cgroup
+	for _, file := range []string{filepath.Join("/sys/fs/cgroup/cpu", group, "cpu.shares"), filepath.Join("/sys/fs/cgroup", group, "cpu.weight")} {
+		if text, err := os.ReadFile(file); err == nil {
+			return strings.TrimSpace(string(text))
 		}
 	}
-	t.Fatal("the posture has no CPU weight")
+	t.Fatalf("group %s has no CPU weight", group)
 	return ""
 }
 
@@ -49,10 +51,23 @@ func TestCPUShares(t *testing.T) {
 	if got := d.Run(t, "inspect", "h", "-o", "json").Stdout; !strings.Contains(got, `"cpu_shares":4096`) {
 		t.Errorf("a profile's shares: %s", got)
 	}
+	d.Run(t, "update", "--cpu-shares", "512", "h")
+	if got := liveShares(t, d, "h"); got != values["512"] {
+		t.Errorf("updated: the kernel has %s, want %s", got, values["512"])
+	}
 	for _, bad := range []string{"0", "1", "262145"} {
 		d.Refused(t, "SBX-102", "create", "-o", "json", "--cpu-shares", bad)
+		d.Refused(t, "SBX-102", "update", "-o", "json", "--cpu-shares", bad, "h")
+	}
+	d.Kill(t)
+	d.Launch(t)
+	if got := liveShares(t, d, "h"); got != values["512"] {
+		t.Errorf("after a restart: the kernel has %s, want %s", got, values["512"])
 	}
 	bin := d.User(t, ann)
+	bin.Run(t, "create", "--name", "a")
+	bin.Run(t, "update", "--cpu-shares", "2", "a")
+	bin.Refused(t, "SBX-805", "update", "-o", "json", "--cpu-shares", "1025", "a")
 	bin.Run(t, "run", "--cpu-shares", "1024", "--", "true")
 	bin.Refused(t, "SBX-805", "run", "-o", "json", "--cpu-shares", "1025", "--", "true")
 }

@@ -37,9 +37,7 @@ func TestHealthWatch(t *testing.T) {
 	}
 	want(healthpb.HealthCheckResponse_SERVING)
 	engine := containerdOf(t, d)
-	if err := unix.Kill(engine, unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	harness.Freeze(t, engine)
 	t.Cleanup(func() { _ = unix.Kill(engine, unix.SIGCONT) }) // it may have been replaced
 	want(healthpb.HealthCheckResponse_NOT_SERVING)
 	if err := unix.Kill(engine, unix.SIGCONT); err != nil {

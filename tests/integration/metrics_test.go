@@ -77,9 +77,7 @@ func TestMetrics(t *testing.T) {
 	}
 	// The engine stops answering: nothing can be run, and the daemon itself is healthy.
 	engine := containerdOf(t, d)
-	if err := unix.Kill(engine, unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	harness.Freeze(t, engine)
 	t.Cleanup(func() { _ = unix.Kill(engine, unix.SIGCONT) }) // it may have been replaced
 	if status, text := scrape(t, d, "/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(text, "engine") {
 		t.Errorf("ready without an engine: %d %q", status, text)

@@ -101,7 +101,8 @@ func TestMountRefused(t *testing.T) {
 		"type=bind,src=" + dir + "/.git/config,dst=/data":             {"SBX-104", "not a directory"},
 		"type=bind,src=/etc,dst=/data":                                {"SBX-104", "the host's /etc"},
 		"type=bind,src=" + dir + ",dst=/proc":                         {"SBX-104", "/proc"},
-		"type=volume,src=v,dst=/data":                                 {"SBX-801", "not offered"},
+		"type=volume,src=../v,dst=/data":                              {"SBX-101", "letters, digits"},
+		"type=volume,dst=/data":                                       {"SBX-801", "source is missing"},
 		"src=" + dir + ",dst=/data":                                   {"SBX-801", "type is missing"},
 		"type=bind,src=" + dir + ",dst=/data,bind-propagation=shared": {"SBX-801", "cannot be set"},
 	} {

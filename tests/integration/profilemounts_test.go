@@ -89,6 +89,7 @@ pools: [{profile: web, size: 1}]
 		"{type: tmpfs, target: /e, size: 1K}":                                            "at least 64K",
 		"{type: tmpfs, target: /e, size: much}":                                          "mounts[0].size",
 		"{type: volume, target: /e}":                                                     "volume",
+		"{type: volume, source: a/b, target: /e}":                                        "volume",
 		"{type: tmpfs, target: /e}, {type: tmpfs, target: /e}":                           "two mounts",
 		"{type: tmpfs, target: /e}, {type: bind, source: " + out + ", target: /e/below}": "lies in the tmpfs",
 		"{}": "profiles.web.mounts",

@@ -111,6 +111,12 @@ func scenario(layout, tree []byte, image string) []exchange {
 		{call: "ImagePruneImages", method: "POST", path: "/v1/images/prune", body: `{"unused":true,"dry_run":true}`},
 		{call: "ImageRemoveImage", method: "DELETE", path: "/v1/images/tools"},
 
+		{call: "VolumeCreateVolume", method: "POST", path: "/v1/volumes", body: `{"name":"deps"}`},
+		{call: "VolumeListVolumes", path: "/v1/volumes"},
+		{call: "VolumeInspectVolume", path: "/v1/volumes/deps"},
+		{call: "VolumePruneVolumes", method: "POST", path: "/v1/volumes/prune", body: `{"dry_run":true}`},
+		{call: "VolumeRemoveVolume", method: "DELETE", path: "/v1/volumes/deps"},
+
 		{call: "EventWatch", path: "/v1/events?filter=type=sandbox.created"},
 		{call: "SystemReloadConfig", method: "POST", path: "/v1/config/reload"},
 	}

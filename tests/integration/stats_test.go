@@ -41,25 +41,25 @@ func statsOf(t *testing.T, d *harness.Daemon, args ...string) map[string]sandbox
 	return stats
 }
 
-// A sandbox that burns one CPU shows 100 %, one that allocates 64 MiB shows them, and one
+// A sandbox that burns a fifth of a CPU shows 20 %, one that allocates 64 MiB shows them, and one
 // that does nothing shows neither. What they used is known after their end.
 func TestStatistics(t *testing.T) {
 	t.Parallel()
 	d := harness.Start(t)
 	for _, name := range []string{"burner", "eater", "idle"} {
-		d.Run(t, "create", "--name", name, "--session", "s-"+name, "--cpus", "1", "-m", "256M")
+		d.Run(t, "create", "--name", name, "--session", "s-"+name, "--cpus", "0.2", "-m", "256M")
 	}
 	before := statsOf(t, d)
-	if len(before) != 3 || before["burner"].CPUPercent > 50 || before["eater"].MemoryBytes > 32<<20 || before["eater"].PIDs < 1 || before["eater"].PIDsLimit < 1 {
+	if len(before) != 3 || before["burner"].CPUPercent > 15 || before["eater"].MemoryBytes > 32<<20 || before["eater"].PIDs < 1 || before["eater"].PIDsLimit < 1 {
 		t.Fatalf("at first: %+v", before)
 	}
 	d.Run(t, "exec", "-d", "burner", "--", "sh", "-c", "while :; do :; done")
 	d.Run(t, "exec", "eater", "--", "sh", "-c", "head -c 67108864 /dev/zero > /dev/shm/x")
-	// Other tests may take a part of the CPUs.
-	await(t, "a whole CPU", func() bool { c := statsOf(t, d)["burner"].CPUPercent; return c > 75 && c < 110 })
+	// Others may use the CPUs, but hardly leave less than a fifth of one.
+	await(t, "a fifth of a CPU", func() bool { c := statsOf(t, d)["burner"].CPUPercent; return c > 15 && c < 25 })
 	await(t, "64 MiB", func() bool { n := statsOf(t, d)["eater"].MemoryBytes; return n >= 64<<20 && n < 96<<20 })
 	now := statsOf(t, d)
-	if now["idle"].CPUPercent > 20 || now["idle"].MemoryBytes > 32<<20 {
+	if now["idle"].CPUPercent > 15 || now["idle"].MemoryBytes > 32<<20 {
 		t.Errorf("the idle one: %+v", now["idle"])
 	}
 	if _, err := os.Stat("/proc/pressure"); err == nil && now["burner"].CPUPressure == nil {
@@ -74,7 +74,7 @@ func TestStatistics(t *testing.T) {
 	if e := ended["eater"]; e.State != "exited" || e.MemoryBytes != 0 || e.PeakMemoryBytes == nil || *e.PeakMemoryBytes < 64<<20 {
 		t.Errorf("the eater after its end: %+v", e)
 	}
-	if ended["burner"].CPUMS < 500 {
+	if ended["burner"].CPUMS < 100 {
 		t.Errorf("the burner after its end: %+v", ended["burner"])
 	}
 	if live := statsOf(t, d); len(live) != 1 {
@@ -95,7 +95,7 @@ func TestStatistics(t *testing.T) {
 	if most < 64<<20 {
 		t.Errorf("the history of the eater has %d bytes at most: %+v", most, h)
 	}
-	if drawn := d.Run(t, "history", "burner").Stdout; !strings.Contains(drawn, "CPU %, limit 100") || !strings.Contains(drawn, "exited") || !strings.Contains(drawn, "╭") && !strings.Contains(drawn, "┼") {
+	if drawn := d.Run(t, "history", "burner").Stdout; !strings.Contains(drawn, "CPU %, limit 20") || !strings.Contains(drawn, "exited") || !strings.Contains(drawn, "╭") && !strings.Contains(drawn, "┼") {
 		t.Errorf("drawn:\n%s", drawn)
 	}
 	d.Refused(t, "SBX-107", "stats", "--json", "absent")

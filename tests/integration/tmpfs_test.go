@@ -3,6 +3,8 @@ package integration
 import (
 	"strings"
 	"testing"
+
+	"github.com/caisson-run/caisson/tests/harness"
 )
 
 // TestTmpfsIsBounded: a tmpfs is full when its size is used up, or when it holds 100,000
@@ -21,4 +23,38 @@ func TestTmpfsIsBounded(t *testing.T) {
 			t.Errorf("%s: code %d, %q%q", more, r.Code, r.Stdout, r.Stderr)
 		}
 	}
+}
+
+// TestShmSize: /dev/shm has a size of its own, in a ready sandbox too, and a peer's ceiling
+// of a tmpfs holds for it.
+func TestShmSize(t *testing.T) {
+	t.Parallel()
+	d := harness.StartWith(t, "profiles: {small: {shm_size: 2M}}\npeers: [{uids: [54321], limits: {memory: 1G, tmpfs: 600M}, profiles: [small]}]\npools: [{size: 1}]\n")
+	awaitReady(t, d, 1)
+	hits := poolOf(t, d).Hits
+	const look = "df -k /dev/shm /tmp | awk 'NR > 1 {print $2}'"
+	if got := d.Run(t, "run", "--shm-size", "1M", "-m", "64M", "--", "sh", "-c", look).Stdout; got != "1024\n32768\n" {
+		t.Errorf("from the pool: %q", got)
+	}
+	if poolOf(t, d).Hits != hits+1 {
+		t.Error("it was not from the pool")
+	}
+	box(t, d, "s", "--profile", "small")
+	d.Kill(t)
+	d.Launch(t)
+	if got := d.Run(t, "exec", "s", "--", "sh", "-c", look).Stdout; got != "2048\n262144\n" {
+		t.Errorf("of a profile, after a restart: %q", got)
+	}
+	if got := d.Run(t, "exec", "s", "--", "sh", "-c", "head -c 3000000 /dev/zero > /dev/shm/x || echo full").Stdout; got != "full\n" {
+		t.Errorf("more than it holds: %q", got)
+	}
+	if got := d.Run(t, "run", "--profile", "small", "--shm-size", "4M", "--", "sh", "-c", look).Stdout; got != "4096\n262144\n" {
+		t.Errorf("instead of the profile's: %q", got)
+	}
+	for _, bad := range []string{"0", "1K", "2T"} {
+		d.Refused(t, "SBX-102", "run", "-o", "json", "--shm-size", bad, "--", "true")
+	}
+	user := d.User(t, ann)
+	user.Run(t, "run", "--shm-size", "600M", "--", "true")
+	user.Refused(t, "SBX-805", "run", "-o", "json", "--shm-size", "601M", "--", "true")
 }

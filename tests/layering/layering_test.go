@@ -50,7 +50,7 @@ var rules = []struct {
 	{"runtime/peer", []string{"api/sbxerr"}},
 	{"runtime/registry", []string{"api/sbxerr", "owndir", "rootfs/image"}},
 	{"runtime/pid1", []string{"api/sbxerr", "initproto"}},
-	{"runtime/plan", append([]string{"api/sbxerr", "finding", "runtime/idblock", "runtime/images", "runtime/peer", "runtime/pid1", "runtime/ports"}, leaves...)},
+	{"runtime/plan", append([]string{"api/sbxerr", "finding", "runtime/idblock", "runtime/images", "runtime/peer", "runtime/pid1", "runtime/ports", "runtime/volumes"}, leaves...)},
 	{"runtime/ports", []string{"api/sbxerr"}},
 	{"runtime/posture", []string{"api/sbxerr", "kernelfile", "seccomp"}},
 	{"runtime/ctrd/shimcall", []string{}},
@@ -58,6 +58,7 @@ var rules = []struct {
 	{"runtime/egress", []string{"api/sbxerr", "gateway", "kernelfile", "netns", "runtime/traffic"}},
 	{"runtime/traffic", []string{"api/sbxerr", "owndir", "gateway"}},
 	{"runtime/uncharged", []string{"kernelfile"}},
+	{"runtime/volumes", []string{"api/sbxerr", "owndir"}},
 	{"runtime/doctor", append([]string{"api/sbxerr", "finding", "runtime"}, leaves...)}, // the host as a whole
 	{"runtime", append([]string{"api/sbxerr", "finding", "owndir"}, leaves...)},
 	{"server", []string{"runtime", "api"}},
@@ -90,6 +91,7 @@ var only = []struct {
 	{"github.com/spf13/cobra", []string{"cmd"}},
 	{"go.yaml.in/yaml/v3", []string{"config", "cmd/caisson"}},
 	{"github.com/modelcontextprotocol/go-sdk", []string{"mcp", "cmd/caisson", "tests"}},
+	{"github.com/coder/websocket", []string{"plug/codex", "tests"}},
 	{"github.com/miekg/dns", []string{"gateway/dns"}},
 	{"golang.org/x/net/idna", []string{"gateway/policy"}}, // one canonical form of a name, made in one place
 	{"golang.org/x/net/publicsuffix", []string{"gateway/policy"}},

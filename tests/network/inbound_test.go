@@ -112,6 +112,26 @@ func TestPublishIPv6(t *testing.T) {
 	}
 }
 
+// Servers that are told nothing listen on port 80. The host reaches one by a published port,
+// another sandbox by a link.
+func TestServeOnPort80(t *testing.T) {
+	s := create(t, "--name", "served", "-p", "0:80", "--expose", "80")
+	page := "echo page > /tmp/index.html && exec httpd -f -p 80 -h /tmp"
+	daemon.Run(t, "exec", "-d", s.id, "--", "sh", "-c", page)
+	s.await(t, 10*time.Second, "200 page", "http", "http://127.0.0.1/")
+	address, _, _ := strings.Cut(daemon.Run(t, "port", s.id).Stdout, " ")
+	if said := outside(t, "http", "http://"+address+"/"); said != "200 page" {
+		t.Errorf("the host gets %q", said)
+	}
+	app := create(t, "--link", "web=served:80")
+	if said := app.try("http", "http://web/"); said != "200 page" {
+		t.Errorf("a link to it gives %q", said)
+	}
+	if said := daemon.Try("exec", s.id, "--", "httpd", "-f", "-p", "53").Stderr; !strings.Contains(said, "ermission denied") {
+		t.Errorf("the gateway's port: %q", said)
+	}
+}
+
 // Other addresses of the host are for who asks for them.
 func TestPublishAddress(t *testing.T) {
 	s := create(t, "-p", own+":0:"+insidePort)
@@ -152,7 +172,7 @@ func TestPublishRefuses(t *testing.T) {
 	if f := daemon.Refused(t, "SBX-405", "run", "--json", "-p", "5432:3000", "--", "true"); strings.Contains(f.Error.Message, "sandbox holder") {
 		t.Errorf("a program of the host: %+v", f)
 	}
-	for _, bad := range []string{"8081:1", "8081:53", "8081:80", "8081", "70000:8080", "web.example:8081:8080", "192.0.2.7:8081:8080"} {
+	for _, bad := range []string{"8081:1", "8081:53", "8081", "70000:8080", "web.example:8081:8080", "192.0.2.7:8081:8080"} {
 		daemon.Refused(t, "SBX-101", "create", "--json", "-p", bad)
 	}
 	if list := daemon.Run(t, "ls", "--json").Stdout; strings.Count(list, `"id"`) < 1 || strings.Contains(list, `"creating"`) {

@@ -83,7 +83,7 @@ func TestLinkRefused(t *testing.T) {
 		}
 	}
 	daemon.Refused(t, "SBX-404", "create", "--json", "--network", "none", "--link", "db=ajar:"+insidePort)
-	daemon.Refused(t, "SBX-101", "create", "--json", "--expose", "80")
+	daemon.Refused(t, "SBX-101", "create", "--json", "--expose", "53")
 	daemon.Refused(t, "SBX-101", "create", "--json", "--expose", "70000")
 }
 

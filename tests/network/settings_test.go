@@ -11,7 +11,7 @@ import (
 // whatever the host has. They are written down once more here, as the list of the code
 // would agree with itself.
 const settings = `ipv4/ip_forward 0
-ipv4/ip_unprivileged_port_start 1024
+ipv4/ip_unprivileged_port_start 54
 ipv4/conf/all/route_localnet 0
 ipv4/conf/default/route_localnet 0
 ipv4/conf/lo/route_localnet 0

@@ -192,7 +192,7 @@ type EventData struct {
 	Task               string                 `protobuf:"bytes,7,opt,name=task,proto3" json:"task,omitempty"`
 	Profile            string                 `protobuf:"bytes,8,opt,name=profile,proto3" json:"profile,omitempty"`
 	Pooled             bool                   `protobuf:"varint,9,opt,name=pooled,proto3" json:"pooled,omitempty"`       // made for a pool
-	Isolation          string                 `protobuf:"bytes,64,opt,name=isolation,proto3" json:"isolation,omitempty"` // "none" of a sandbox whose commands run as a user of the host; else empty
+	Isolation          string                 `protobuf:"bytes,65,opt,name=isolation,proto3" json:"isolation,omitempty"` // "none" of a sandbox whose commands run as a user of the host; else empty
 	Image              string                 `protobuf:"bytes,10,opt,name=image,proto3" json:"image,omitempty"`
 	ImageDigest        string                 `protobuf:"bytes,11,opt,name=image_digest,json=imageDigest,proto3" json:"image_digest,omitempty"`
 	Network            string                 `protobuf:"bytes,12,opt,name=network,proto3" json:"network,omitempty"`                               // mode
@@ -200,6 +200,7 @@ type EventData struct {
 	FilterDigest       string                 `protobuf:"bytes,55,opt,name=filter_digest,json=filterDigest,proto3" json:"filter_digest,omitempty"` // SHA-256 of the seccomp filters that PID 1 has in force
 	Workspace          string                 `protobuf:"bytes,14,opt,name=workspace,proto3" json:"workspace,omitempty"`                           // directory of the host
 	Mounts             []*EventMount          `protobuf:"bytes,62,rep,name=mounts,proto3" json:"mounts,omitempty"`                                 // beside the workspace
+	Volume             string                 `protobuf:"bytes,64,opt,name=volume,proto3" json:"volume,omitempty"`                                 // name
 	MemoryBytes        int64                  `protobuf:"varint,15,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`   // limits
 	MilliCpu           int64                  `protobuf:"varint,16,opt,name=milli_cpu,json=milliCpu,proto3" json:"milli_cpu,omitempty"`
 	Pids               int64                  `protobuf:"varint,17,opt,name=pids,proto3" json:"pids,omitempty"`
@@ -394,6 +395,13 @@ func (x *EventData) GetMounts() []*EventMount {
 		return x.Mounts
 	}
 	return nil
+}
+
+func (x *EventData) GetVolume() string {
+	if x != nil {
+		return x.Volume
+	}
+	return ""
 }
 
 func (x *EventData) GetMemoryBytes() int64 {
@@ -897,7 +905,7 @@ const file_caisson_v1_event_proto_rawDesc = "" +
 	"\x04type\x18\x04 \x01(\tR\x04type\x12.\n" +
 	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x18\n" +
 	"\asubject\x18\x06 \x01(\tR\asubject\x12)\n" +
-	"\x04data\x18\a \x01(\v2\x15.caisson.v1.EventDataR\x04data\"\x9d\r\n" +
+	"\x04data\x18\a \x01(\v2\x15.caisson.v1.EventDataR\x04data\"\xb5\r\n" +
 	"\tEventData\x12\x16\n" +
 	"\x06caller\x18\x01 \x01(\tR\x06caller\x12\x1d\n" +
 	"\n" +
@@ -910,7 +918,7 @@ const file_caisson_v1_event_proto_rawDesc = "" +
 	"\x04task\x18\a \x01(\tR\x04task\x12\x18\n" +
 	"\aprofile\x18\b \x01(\tR\aprofile\x12\x16\n" +
 	"\x06pooled\x18\t \x01(\bR\x06pooled\x12\x1c\n" +
-	"\tisolation\x18@ \x01(\tR\tisolation\x12\x14\n" +
+	"\tisolation\x18A \x01(\tR\tisolation\x12\x14\n" +
 	"\x05image\x18\n" +
 	" \x01(\tR\x05image\x12!\n" +
 	"\fimage_digest\x18\v \x01(\tR\vimageDigest\x12\x18\n" +
@@ -918,7 +926,8 @@ const file_caisson_v1_event_proto_rawDesc = "" +
 	"\rpolicy_digest\x18\r \x01(\tR\fpolicyDigest\x12#\n" +
 	"\rfilter_digest\x187 \x01(\tR\ffilterDigest\x12\x1c\n" +
 	"\tworkspace\x18\x0e \x01(\tR\tworkspace\x12.\n" +
-	"\x06mounts\x18> \x03(\v2\x16.caisson.v1.EventMountR\x06mounts\x12!\n" +
+	"\x06mounts\x18> \x03(\v2\x16.caisson.v1.EventMountR\x06mounts\x12\x16\n" +
+	"\x06volume\x18@ \x01(\tR\x06volume\x12!\n" +
 	"\fmemory_bytes\x18\x0f \x01(\x03R\vmemoryBytes\x12\x1b\n" +
 	"\tmilli_cpu\x18\x10 \x01(\x03R\bmilliCpu\x12\x12\n" +
 	"\x04pids\x18\x11 \x01(\x03R\x04pids\x12.\n" +

@@ -35,6 +35,7 @@ type Limits struct {
 	// Weight against other sandboxes while CPUs are short, 2 to 262144, as cpu.shares of
 	// cgroup v1. 1024 where neither request nor profile says otherwise.
 	CpuShares     *int64 `protobuf:"varint,6,opt,name=cpu_shares,json=cpuShares,proto3,oneof" json:"cpu_shares,omitempty"`
+	ShmBytes      *int64 `protobuf:"varint,7,opt,name=shm_bytes,json=shmBytes,proto3,oneof" json:"shm_bytes,omitempty"` // of /dev/shm; where neither request nor profile says, tmpfs_bytes
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -111,6 +112,13 @@ func (x *Limits) GetCpuShares() int64 {
 	return 0
 }
 
+func (x *Limits) GetShmBytes() int64 {
+	if x != nil && x.ShmBytes != nil {
+		return *x.ShmBytes
+	}
+	return 0
+}
+
 // Workspace is a directory of the host, bound into the sandbox.
 type Workspace struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -175,12 +183,14 @@ func (x *Workspace) GetPath() string {
 // Mount is a mount of a sandbox beside its workspace. A target may lie in the workspace or
 // another bind, in which it is an existing directory.
 type Mount struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`                                   // "bind" or "tmpfs"
-	Source        string                 `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`                               // of a bind: absolute path of a directory of the host
-	Target        string                 `protobuf:"bytes,3,opt,name=target,proto3" json:"target,omitempty"`                               // where it is mounted inside, absolute
-	ReadOnly      bool                   `protobuf:"varint,4,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`          // of a bind
-	SizeBytes     *int64                 `protobuf:"varint,5,opt,name=size_bytes,json=sizeBytes,proto3,oneof" json:"size_bytes,omitempty"` // of a tmpfs; absent is limits.tmpfs_bytes
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Type  string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"` // "bind", "volume" or "tmpfs"
+	// Of a bind: absolute path of a directory of the host. Of a volume: its name; where the
+	// caller has none of it, it is made.
+	Source        string `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
+	Target        string `protobuf:"bytes,3,opt,name=target,proto3" json:"target,omitempty"`                               // where it is mounted inside, absolute
+	ReadOnly      bool   `protobuf:"varint,4,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`          // of a bind or volume
+	SizeBytes     *int64 `protobuf:"varint,5,opt,name=size_bytes,json=sizeBytes,proto3,oneof" json:"size_bytes,omitempty"` // of a tmpfs; absent is limits.tmpfs_bytes
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -279,7 +289,7 @@ type SandboxSpec struct {
 	// [ADDRESS:]PORT:PORT: TCP port of the host and port inside. The address is
 	// 127.0.0.1 where none is given; port 0 of the host has a free one picked.
 	Publish []string `protobuf:"bytes,17,rep,name=publish,proto3" json:"publish,omitempty"`
-	// Ports inside to which links of the same owner's sandboxes may lead, from 1024.
+	// Ports inside to which links of the same owner's sandboxes may lead, from 54.
 	Expose []uint32 `protobuf:"varint,18,rep,packed,name=expose,proto3" json:"expose,omitempty"`
 	// NAME=SANDBOX:PORT: NAME, which has no dot, and PORT lead to that port of the
 	// sandbox, which exposes it. Such a sandbox is in the mode "allow" or "open".
@@ -292,8 +302,14 @@ type SandboxSpec struct {
 	Language       string   `protobuf:"bytes,21,opt,name=language,proto3" json:"language,omitempty"`
 	LanguageReason string   `protobuf:"bytes,22,opt,name=language_reason,json=languageReason,proto3" json:"language_reason,omitempty"` // how the caller knows, such as the name of a file; the result repeats it
 	Mounts         []*Mount `protobuf:"bytes,23,rep,name=mounts,proto3" json:"mounts,omitempty"`                                       // at most 16, beside the workspace
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// A label of RFC 1123: 1 to 63 letters, digits and - inside. Empty is the sandbox ID. Such
+	// a sandbox comes from no pool.
+	Hostname string `protobuf:"bytes,24,opt,name=hostname,proto3" json:"hostname,omitempty"`
+	// Resolvers to ask for names, ADDRESS or ADDRESS:PORT, at most 3, among those of
+	// network.dns_allowed in the configuration. Absent are those of network.dns.
+	Dns           []string `protobuf:"bytes,25,rep,name=dns,proto3" json:"dns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SandboxSpec) Reset() {
@@ -483,6 +499,20 @@ func (x *SandboxSpec) GetLanguageReason() string {
 func (x *SandboxSpec) GetMounts() []*Mount {
 	if x != nil {
 		return x.Mounts
+	}
+	return nil
+}
+
+func (x *SandboxSpec) GetHostname() string {
+	if x != nil {
+		return x.Hostname
+	}
+	return ""
+}
+
+func (x *SandboxSpec) GetDns() []string {
+	if x != nil {
+		return x.Dns
 	}
 	return nil
 }
@@ -764,6 +794,7 @@ type UpdateRequest struct {
 	Network       *string `protobuf:"bytes,8,opt,name=network,proto3,oneof" json:"network,omitempty"` // "allow" or "open"
 	Allow         *Rules  `protobuf:"bytes,9,opt,name=allow,proto3" json:"allow,omitempty"`
 	Deny          *Rules  `protobuf:"bytes,10,opt,name=deny,proto3" json:"deny,omitempty"`
+	CpuShares     *int64  `protobuf:"varint,11,opt,name=cpu_shares,json=cpuShares,proto3,oneof" json:"cpu_shares,omitempty"` // as in Limits
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -866,6 +897,13 @@ func (x *UpdateRequest) GetDeny() *Rules {
 		return x.Deny
 	}
 	return nil
+}
+
+func (x *UpdateRequest) GetCpuShares() int64 {
+	if x != nil && x.CpuShares != nil {
+		return *x.CpuShares
+	}
+	return 0
 }
 
 // Rules is a list that may be empty on purpose.
@@ -3043,7 +3081,7 @@ var File_caisson_v1_sandbox_proto protoreflect.FileDescriptor
 const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\n" +
 	"\x18caisson/v1/sandbox.proto\x12\n" +
-	"caisson.v1\x1a\x15caisson/v1/exec.proto\x1a\x16caisson/v1/route.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xaf\x02\n" +
+	"caisson.v1\x1a\x15caisson/v1/exec.proto\x1a\x16caisson/v1/route.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdf\x02\n" +
 	"\x06Limits\x12&\n" +
 	"\fmemory_bytes\x18\x01 \x01(\x03H\x00R\vmemoryBytes\x88\x01\x01\x12 \n" +
 	"\tmilli_cpu\x18\x02 \x01(\x03H\x01R\bmilliCpu\x88\x01\x01\x12\x17\n" +
@@ -3053,14 +3091,17 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\vtmpfs_bytes\x18\x05 \x01(\x03H\x04R\n" +
 	"tmpfsBytes\x88\x01\x01\x12\"\n" +
 	"\n" +
-	"cpu_shares\x18\x06 \x01(\x03H\x05R\tcpuShares\x88\x01\x01B\x0f\n" +
+	"cpu_shares\x18\x06 \x01(\x03H\x05R\tcpuShares\x88\x01\x01\x12 \n" +
+	"\tshm_bytes\x18\a \x01(\x03H\x06R\bshmBytes\x88\x01\x01B\x0f\n" +
 	"\r_memory_bytesB\f\n" +
 	"\n" +
 	"_milli_cpuB\a\n" +
 	"\x05_pidsB\r\n" +
 	"\v_open_filesB\x0e\n" +
 	"\f_tmpfs_bytesB\r\n" +
-	"\v_cpu_shares\"E\n" +
+	"\v_cpu_sharesB\f\n" +
+	"\n" +
+	"_shm_bytes\"E\n" +
 	"\tWorkspace\x12\x10\n" +
 	"\x03dir\x18\x01 \x01(\tR\x03dir\x12\x12\n" +
 	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x12\n" +
@@ -3072,7 +3113,7 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\tread_only\x18\x04 \x01(\bR\breadOnly\x12\"\n" +
 	"\n" +
 	"size_bytes\x18\x05 \x01(\x03H\x00R\tsizeBytes\x88\x01\x01B\r\n" +
-	"\v_size_bytes\"\x88\a\n" +
+	"\v_size_bytes\"\xb6\a\n" +
 	"\vSandboxSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05image\x18\x02 \x01(\tR\x05image\x12\x18\n" +
@@ -3097,7 +3138,9 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\tallow_ech\x18\x14 \x01(\bR\ballowEch\x12\x1a\n" +
 	"\blanguage\x18\x15 \x01(\tR\blanguage\x12'\n" +
 	"\x0flanguage_reason\x18\x16 \x01(\tR\x0elanguageReason\x12)\n" +
-	"\x06mounts\x18\x17 \x03(\v2\x11.caisson.v1.MountR\x06mounts\x1a6\n" +
+	"\x06mounts\x18\x17 \x03(\v2\x11.caisson.v1.MountR\x06mounts\x12\x1a\n" +
+	"\bhostname\x18\x18 \x01(\tR\bhostname\x12\x10\n" +
+	"\x03dns\x18\x19 \x03(\tR\x03dns\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +
@@ -3127,7 +3170,7 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\x04spec\x18\x01 \x01(\v2\x17.caisson.v1.SandboxSpecR\x04spec\x12\x16\n" +
 	"\x06ensure\x18\x02 \x01(\bR\x06ensure\x12'\n" +
 	"\x0fidempotency_key\x18\x03 \x01(\tR\x0eidempotencyKey\x12\x18\n" +
-	"\areplace\x18\x04 \x01(\bR\areplace\"\x8c\x04\n" +
+	"\areplace\x18\x04 \x01(\bR\areplace\"\xbf\x04\n" +
 	"\rUpdateRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12&\n" +
 	"\fmemory_bytes\x18\x02 \x01(\x03H\x00R\vmemoryBytes\x88\x01\x01\x12 \n" +
@@ -3139,7 +3182,9 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\anetwork\x18\b \x01(\tH\x03R\anetwork\x88\x01\x01\x12'\n" +
 	"\x05allow\x18\t \x01(\v2\x11.caisson.v1.RulesR\x05allow\x12%\n" +
 	"\x04deny\x18\n" +
-	" \x01(\v2\x11.caisson.v1.RulesR\x04deny\x1a9\n" +
+	" \x01(\v2\x11.caisson.v1.RulesR\x04deny\x12\"\n" +
+	"\n" +
+	"cpu_shares\x18\v \x01(\x03H\x04R\tcpuShares\x88\x01\x01\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x0f\n" +
@@ -3148,7 +3193,8 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"_milli_cpuB\a\n" +
 	"\x05_pidsB\n" +
 	"\n" +
-	"\b_network\"\x1d\n" +
+	"\b_networkB\r\n" +
+	"\v_cpu_shares\"\x1d\n" +
 	"\x05Rules\x12\x14\n" +
 	"\x05rules\x18\x01 \x03(\tR\x05rules\" \n" +
 	"\fPauseRequest\x12\x10\n" +

@@ -51,6 +51,7 @@ def limits(
     pids: Optional[int] = None,
     open_files: Optional[int] = None,
     tmpfs: Optional[Size] = None,
+    shm_size: Optional[Size] = None,
 ) -> Dict[str, Any]:
     """Makes Limits or ExecLimits: what is not given is absent."""
     return present(
@@ -59,6 +60,7 @@ def limits(
         pids=pids,
         open_files=open_files,
         tmpfs_bytes=size(tmpfs),
+        shm_bytes=size(shm_size),
     )
 
 
@@ -78,8 +80,10 @@ def workspace(value: Union[None, str, "os.PathLike[str]"]) -> Optional[Dict[str,
 
 
 def mount(value: Mount) -> Dict[str, Any]:
-    """Makes a Mount of the API: the source is made absolute."""
-    source = os.path.abspath(value.source) if value.source else None
+    """Makes a Mount of the API: the source of a bind is made absolute."""
+    source = value.source or None
+    if source and value.type == "bind":
+        source = os.path.abspath(source)
     read_only = value.read_only or None
     return present(
         type=value.type, source=source, target=value.target, read_only=read_only, size_bytes=size(value.size_bytes)

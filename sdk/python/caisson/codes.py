@@ -323,6 +323,18 @@ class Bundle(CaissonError):
     code = "SBX-230"
 
 
+class VolumeNotFound(CaissonError):
+    """SBX-231: no such volume."""
+
+    code = "SBX-231"
+
+
+class VolumeInUse(CaissonError):
+    """SBX-232: a sandbox uses the volume."""
+
+    code = "SBX-232"
+
+
 class Seccomp(CaissonError):
     """SBX-301: the seccomp filter cannot be enforced."""
 

@@ -180,10 +180,10 @@ class Workspace:
 
 @dataclass(frozen=True)
 class Mount:
-    """A mount beside the workspace. type is "bind" or "tmpfs".
+    """A mount beside the workspace. type is "bind", "volume" or "tmpfs".
 
-    A bind has a source, a directory of the host; a tmpfs may have a size, else it has that
-    of every tmpfs.
+    The source of a bind is a directory of the host, that of a volume is its name. A tmpfs may
+    have a size, else it has that of every tmpfs.
     """
 
     type: str = ""
@@ -236,6 +236,7 @@ class Limits:
     pids: int = 0
     open_files: int = 0
     tmpfs_bytes: int = 0
+    shm_bytes: int = 0
 
 
 @dataclass(frozen=True)

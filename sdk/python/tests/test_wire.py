@@ -64,11 +64,12 @@ class WireTest(unittest.TestCase):
         self.assertEqual(_wire.Request("GET", "/x", {"states": ["a", "b"]}).target(), "/x?states=a&states=b")
         self.assertEqual(_spec.workspace("/x:ro"), {"dir": "/x", "mode": "ro"})
         self.assertEqual(_spec.workspace("/x:/y/z:ro"), {"dir": "/x", "mode": "ro", "path": "/y/z"})
-        mounts = [Mount("bind", "/data", "/x", True), Mount("tmpfs", "/t", size_bytes=4)]
+        mounts = [Mount("bind", "/data", "/x", True), Mount("volume", "/v", "deps"), Mount("tmpfs", "/t", size_bytes=4)]
         self.assertEqual(
             _spec.sandbox(mounts=mounts)["mounts"],
             [
                 {"type": "bind", "source": "/x", "target": "/data", "read_only": True},
+                {"type": "volume", "source": "deps", "target": "/v"},
                 {"type": "tmpfs", "target": "/t", "size_bytes": "4"},
             ],
         )

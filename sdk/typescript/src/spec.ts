@@ -38,12 +38,12 @@ export interface NetworkOptions {
 
 /** A mount of a sandbox. */
 export interface MountOptions {
-  type: 'bind' | 'tmpfs'
-  /** Of a bind: a directory of the host. */
+  type: 'bind' | 'volume' | 'tmpfs'
+  /** Of a bind: a directory of the host. Of a volume: its name. */
   source?: string
   /** Where it is mounted inside, absolute. */
   target: string
-  /** Of a bind. */
+  /** Of a bind or volume. */
   readOnly?: boolean
   /** Of a tmpfs. By default that of each tmpfs. */
   size?: Size
@@ -63,12 +63,18 @@ export interface SandboxOptions extends LimitOptions, NetworkOptions {
   openFiles?: number
   /** The size of each tmpfs. */
   tmpfs?: Size
+  /** The size of /dev/shm. By default that of each tmpfs. */
+  shmSize?: Size
+  /** The host name inside. By default the ID. */
+  hostname?: string
   /** [ADDRESS:]PORT:PORT, of the host and inside. */
   publish?: readonly string[]
   /** Ports inside that links of other sandboxes may lead to. */
   expose?: readonly number[]
   /** NAME=SANDBOX:PORT. */
   links?: readonly string[]
+  /** Resolvers to ask, among those that the operator allows. */
+  dns?: readonly string[]
   allowEch?: boolean
   labels?: Readonly<Record<string, string>>
   ttl?: Time
@@ -228,6 +234,7 @@ function limitsOf(options: LimitOptions) {
 export function sandboxSpec(options: SandboxOptions & { name?: string }): Schemas['SandboxSpec'] {
   return present({
     name: options.name,
+    hostname: options.hostname,
     image: options.image,
     profile: options.profile,
     user: options.user,
@@ -237,11 +244,12 @@ export function sandboxSpec(options: SandboxOptions & { name?: string }): Schema
     deny: options.deny,
     workspace: workspace(options.workspace),
     mounts: options.mounts?.map(mount),
-    limits: present({ ...limitsOf(options), open_files: int64(options.openFiles), tmpfs_bytes: size(options.tmpfs) }),
+    limits: present({ ...limitsOf(options), open_files: int64(options.openFiles), tmpfs_bytes: size(options.tmpfs), shm_bytes: size(options.shmSize) }),
     labels: options.labels,
     publish: options.publish,
     expose: options.expose,
     links: options.links,
+    dns: options.dns,
     allow_ech: options.allowEch,
     ttl: duration(options.ttl),
     idle_timeout: duration(options.idleTimeout),
@@ -251,7 +259,7 @@ export function sandboxSpec(options: SandboxOptions & { name?: string }): Schema
 function mount(m: MountOptions): Schemas['Mount'] {
   return present({
     type: m.type,
-    source: m.source === undefined ? undefined : resolve(m.source),
+    source: m.source !== undefined && m.type === 'bind' ? resolve(m.source) : m.source,
     target: m.target,
     read_only: m.readOnly,
     size_bytes: size(m.size),

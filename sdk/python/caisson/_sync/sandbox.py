@@ -44,6 +44,7 @@ class Sandbox:
         image: Optional[str] = None,
         *,
         name: Optional[str] = None,
+        hostname: Optional[str] = None,
         profile: Optional[str] = None,
         user: Optional[str] = None,
         env: Optional[Mapping[str, str]] = None,
@@ -54,12 +55,14 @@ class Sandbox:
         pids: Optional[int] = None,
         open_files: Optional[int] = None,
         tmpfs: Optional[Size] = None,
+        shm_size: Optional[Size] = None,
         network: Optional[str] = None,
         allow: Optional[Sequence[str]] = None,
         deny: Optional[Sequence[str]] = None,
         publish: Optional[Sequence[str]] = None,
         expose: Optional[Sequence[int]] = None,
         links: Optional[Sequence[str]] = None,
+        dns: Optional[Sequence[str]] = None,
         allow_ech: bool = False,
         labels: Optional[Mapping[str, str]] = None,
         ttl: Optional[Seconds] = None,
@@ -71,17 +74,18 @@ class Sandbox:
         """Makes a sandbox.
 
         What is not given is the profile's. workspace is a directory of the host, with :ro
-        at its end to be read only. memory and tmpfs are bytes or text such as "512M".
+        at its end to be read only. memory, tmpfs and shm_size are bytes or text such as "512M".
         allow holds rules HOST[:PORT][+PORT...]; without any, nothing is reached.
         publish holds [ADDRESS:]PORT:PORT. ttl and idle_timeout are in seconds.
         ensure returns the live sandbox of that name, if it was made with the same settings;
         one that has ended is replaced. replace removes a live one first.
         """
         spec = _spec.sandbox(
-            image=image, name=name, profile=profile, user=user, env=env and dict(env),
+            image=image, name=name, hostname=hostname, profile=profile, user=user, env=env and dict(env),
             workspace=workspace, mounts=mounts,
-            limits=_spec.limits(memory, cpus, pids, open_files, tmpfs), network=network, allow=allow,
-            deny=deny, publish=publish, expose=expose, links=links, allow_ech=allow_ech or None,
+            limits=_spec.limits(memory, cpus, pids, open_files, tmpfs, shm_size), network=network,
+            allow=allow, deny=deny, publish=publish, expose=expose, links=links, dns=dns,
+            allow_ech=allow_ech or None,
             labels=labels and dict(labels), ttl=ttl, idle_timeout=idle_timeout,
         )
         key = "" if ensure else uuid.uuid4().hex  # so the call can be made again

@@ -160,6 +160,12 @@ export class BuildFailedError extends CaissonError {}
 /** SBX-230: the bundle is damaged or not signed by the key. */
 export class BundleError extends CaissonError {}
 
+/** SBX-231: no such volume. */
+export class VolumeNotFoundError extends CaissonError {}
+
+/** SBX-232: a sandbox uses the volume. */
+export class VolumeInUseError extends CaissonError {}
+
 /** SBX-301: the seccomp filter cannot be enforced. */
 export class SeccompError extends CaissonError {}
 
@@ -353,6 +359,8 @@ export const byCode: Readonly<Record<string, typeof CaissonError>> = {
   'SBX-228': DockerfileError,
   'SBX-229': BuildFailedError,
   'SBX-230': BundleError,
+  'SBX-231': VolumeNotFoundError,
+  'SBX-232': VolumeInUseError,
   'SBX-301': SeccompError,
   'SBX-302': SeccompProfileError,
   'SBX-303': SeccompMemoryError,

@@ -75,6 +75,9 @@ export const fields = {
     replace: 'boolean',
     spec: 'SandboxSpec',
   },
+  CreateVolumeRequest: {
+    name: 'string',
+  },
   DiskUsage: {
     image: 'Image',
     shared_bytes: 'Int64',
@@ -171,6 +174,7 @@ export const fields = {
     user: 'string',
     verdict: 'string',
     version: 'string',
+    volume: 'string',
     workspace: 'string',
   },
   EventInput: {
@@ -369,6 +373,7 @@ export const fields = {
     milli_cpu: 'Int64',
     open_files: 'Int64',
     pids: 'Int64',
+    shm_bytes: 'Int64',
     tmpfs_bytes: 'Int64',
   },
   ListDirResponse: {
@@ -383,6 +388,9 @@ export const fields = {
   },
   ListResponse: {
     sandboxes: 'Sandbox[]',
+  },
+  ListVolumesResponse: {
+    volumes: 'Volume[]',
   },
   MakeDirRequest: {
     make_parents: 'boolean',
@@ -464,6 +472,12 @@ export const fields = {
     freed_bytes: 'Int64',
     images: 'Image[]',
   },
+  PruneVolumesRequest: {
+    dry_run: 'boolean',
+  },
+  PruneVolumesResponse: {
+    volumes: 'Volume[]',
+  },
   PullImageRequest: {
     all: 'boolean',
     credentials: 'RegistryCredentials',
@@ -490,6 +504,7 @@ export const fields = {
   RemoveResponse: {
     id: 'string',
   },
+  RemoveVolumeResponse: {},
   ResizeExecRequest: {
     size: 'WinSize',
   },
@@ -580,8 +595,10 @@ export const fields = {
     allow: 'string[]',
     allow_ech: 'boolean',
     deny: 'string[]',
+    dns: 'string[]',
     env: 'string{}',
     expose: 'number[]',
+    hostname: 'string',
     idle_timeout: 'Duration',
     image: 'string',
     labels: 'string{}',
@@ -709,6 +726,7 @@ export const fields = {
   },
   UpdateRequest: {
     allow: 'Rules',
+    cpu_shares: 'Int64',
     deny: 'Rules',
     idle_timeout: 'Duration',
     labels: 'string{}',
@@ -737,6 +755,12 @@ export const fields = {
     root: 'string',
     runc: 'string',
     version: 'string',
+  },
+  Volume: {
+    created_at: 'Timestamp',
+    name: 'string',
+    owner: 'number',
+    used_by: 'string[]',
   },
   WatchFilesResponse: {
     event: 'FileEvent',

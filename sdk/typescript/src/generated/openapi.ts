@@ -133,6 +133,10 @@ export interface components {
             replace?: boolean;
             spec?: components["schemas"]["SandboxSpec"];
         };
+        CreateVolumeRequest: {
+            /** @description 1 to 128 letters, digits, and _ . - after the first */
+            name?: string;
+        };
         /** @description DiskUsage is the room that one image takes. */
         DiskUsage: {
             /** @description with its stored size */
@@ -353,6 +357,8 @@ export interface components {
             verdict?: string;
             /** @description of the daemon */
             version?: string;
+            /** @description name */
+            volume?: string;
             /** @description directory of the host */
             workspace?: string;
         };
@@ -713,6 +719,11 @@ export interface components {
             pids?: Int64;
             /**
              * Format: int64
+             * @description of /dev/shm; where neither request nor profile says, tmpfs_bytes
+             */
+            shm_bytes?: Int64;
+            /**
+             * Format: int64
              * @description of each tmpfs
              */
             tmpfs_bytes?: Int64;
@@ -731,6 +742,10 @@ export interface components {
         ListResponse: {
             sandboxes: components["schemas"]["Sandbox"][];
         };
+        ListVolumesResponse: {
+            /** @description by name */
+            volumes: components["schemas"]["Volume"][];
+        };
         MakeDirRequest: {
             /** @description and an existing directory is no error */
             make_parents?: boolean;
@@ -742,18 +757,18 @@ export interface components {
         };
         /** @description Mount is a mount of a sandbox beside its workspace. A target may lie in the workspace or another bind, in which it is an existing directory. */
         Mount: {
-            /** @description of a bind */
+            /** @description of a bind or volume */
             read_only?: boolean;
             /**
              * Format: int64
              * @description of a tmpfs; absent is limits.tmpfs_bytes
              */
             size_bytes?: Int64;
-            /** @description of a bind: absolute path of a directory of the host */
+            /** @description Of a bind: absolute path of a directory of the host. Of a volume: its name; where the caller has none of it, it is made. */
             source?: string;
             /** @description where it is mounted inside, absolute */
             target?: string;
-            /** @description "bind" or "tmpfs" */
+            /** @description "bind", "volume" or "tmpfs" */
             type?: string;
         };
         MoveFileRequest: {
@@ -887,6 +902,14 @@ export interface components {
             /** @description that were removed, or would be */
             images: components["schemas"]["Image"][];
         };
+        PruneVolumesRequest: {
+            /** @description only return what would be removed */
+            dry_run?: boolean;
+        };
+        PruneVolumesResponse: {
+            /** @description that were removed */
+            volumes: components["schemas"]["Volume"][];
+        };
         PullImageRequest: {
             /** @description instead of name: the images that profiles and pools name with their registries */
             all?: boolean;
@@ -928,6 +951,7 @@ export interface components {
         RemoveResponse: {
             id: string;
         };
+        RemoveVolumeResponse: Record<string, never>;
         ResizeExecRequest: {
             size?: components["schemas"]["WinSize"];
         };
@@ -1130,12 +1154,16 @@ export interface components {
             allow_ech?: boolean;
             /** @description as allow, beside the profile's; deny beats allow */
             deny?: string[];
+            /** @description Resolvers to ask for names, ADDRESS or ADDRESS:PORT, at most 3, among those of network.dns_allowed in the configuration. Absent are those of network.dns. */
+            dns?: string[];
             /** @description of all its commands, added to the image's */
             env?: {
                 [key: string]: string;
             };
-            /** @description Ports inside to which links of the same owner's sandboxes may lead, from 1024. */
+            /** @description Ports inside to which links of the same owner's sandboxes may lead, from 54. */
             expose?: number[];
+            /** @description A label of RFC 1123: 1 to 63 letters, digits and - inside. Empty is the sandbox ID. Such a sandbox comes from no pool. */
+            hostname?: string;
             /**
              * @description since no command ran and nobody worked on its files; absent or zero is never
              * @example 90s
@@ -1383,6 +1411,11 @@ export interface components {
         };
         UpdateRequest: {
             allow?: components["schemas"]["Rules"];
+            /**
+             * Format: int64
+             * @description as in Limits
+             */
+            cpu_shares?: Int64;
             deny?: components["schemas"]["Rules"];
             /**
              * @description zero is never
@@ -1450,6 +1483,18 @@ export interface components {
             root: string;
             runc: string;
             version: string;
+        };
+        Volume: {
+            /** Format: date-time */
+            created_at?: Timestamp;
+            name: string;
+            /**
+             * Format: int64
+             * @description uid of the user to whom it belongs; root may name it UID+NAME
+             */
+            owner: number;
+            /** @description names of sandboxes that use it */
+            used_by: string[];
         };
         WatchFilesResponse: {
             event?: components["schemas"]["FileEvent"];

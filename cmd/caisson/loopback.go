@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/caisson-run/caisson/api/sbxerr"
+)
+
+// minToken is how long a token is at least, in characters.
+const minToken = 16
+
+func endOnSignal(ctx context.Context) (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+}
+
+// loopbackFlags say where a server of an agent listens.
+type loopbackFlags struct{ listen, tokenFile string }
+
+// token is the one that clients need.
+func (f loopbackFlags) token() (string, error) {
+	if f.tokenFile == "" {
+		return rand.Text(), nil
+	}
+	b, err := os.ReadFile(f.tokenFile)
+	if err != nil {
+		return "", usage("--token-file: %w", err)
+	}
+	token := strings.TrimSpace(string(b))
+	if len(token) < minToken || strings.ContainsAny(token, " \t\r\n") {
+		return "", usage("--token-file %s: the token has to be one word of %d characters or more", f.tokenFile, minToken)
+	}
+	return token, nil
+}
+
+// open refuses what other hosts could reach.
+func (f loopbackFlags) open() (net.Listener, error) {
+	host, _, err := net.SplitHostPort(f.listen)
+	if err != nil {
+		return nil, usage("--listen %s: give ADDR:PORT, such as 127.0.0.1:8808", f.listen)
+	}
+	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
+		return nil, usage("--listen %s: give an address of the loopback interface, such as 127.0.0.1; let a proxy with TLS stand before it for other hosts", f.listen)
+	}
+	l, err := net.Listen("tcp", f.listen)
+	if err != nil {
+		return nil, usage("--listen: %w", err)
+	}
+	return l, nil
+}
+
+// serveLoopback serves HTTP until ctx ends. Announce tells the address.
+func serveLoopback(ctx context.Context, l net.Listener, h http.Handler, announce func() error) error {
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // its calls end with their requests
+	defer stop()
+	if err := announce(); err != nil {
+		return errors.Join(err, l.Close())
+	}
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return sbxerr.Wrap(sbxerr.ClientIO, "caisson.listen", err)
+	}
+	return nil
+}

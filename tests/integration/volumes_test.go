@@ -1,0 +1,229 @@
+package integration
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/caisson-run/caisson/tests/harness"
+)
+
+// volumeView is what volume ls and inspect tell.
+type volumeView struct {
+	Name   string
+	Owner  uint32
+	UsedBy []string `json:"used_by"`
+}
+
+func volumesOf(t *testing.T, run func(testing.TB, ...string) harness.Result) (list []string) {
+	t.Helper()
+	var all []volumeView
+	run(t, "volume", "ls", "-o", "json").JSON(t, &all)
+	for _, v := range all {
+		list = append(list, fmt.Sprintf("%d+%s%v", v.Owner, v.Name, v.UsedBy))
+	}
+	return list
+}
+
+func sameVolumes(t *testing.T, run func(testing.TB, ...string) harness.Result, want ...string) {
+	t.Helper()
+	if got := volumesOf(t, run); !slices.Equal(got, want) {
+		t.Errorf("volumes %v, want %v", got, want)
+	}
+}
+
+// TestVolume: what a sandbox writes into a volume is there for the next one, whatever its
+// user, until the volume is removed. One that is in use is not.
+//
+//caisson:kernel
+func TestVolume(t *testing.T) {
+	t.Parallel()
+	d := harness.StartWith(t, "profiles: {web: {mounts: [{type: volume, source: cache, target: /cache}]}}\npools: [{size: 1}, {profile: web, size: 1}]\n")
+	const at = "type=volume,src=cache,dst=/cache"
+	d.Run(t, "run", "--mount", at, "--", "sh", "-c", "echo one > /cache/a && mkdir /cache/sub && chmod 700 /cache/sub")
+	sameVolumes(t, d.Run, "0+cache[]")
+	look := `cat /cache/a; touch /cache/sub/$0 && stat -c %u:%g /cache/sub/$0; grep " /cache " /proc/self/mountinfo | grep -c nosuid,nodev`
+	if out := d.Run(t, "run", "-u", "7:8", "--mount", at, "--", "sh", "-c", look, "b").Stdout; out != "one\n7:8\n1\n" {
+		t.Errorf("another user: %q", out)
+	}
+	if out := d.Run(t, "run", "--profile", "web", "--", "sh", "-c", look, "c").Stdout; out != "one\n1000:1000\n1\n" {
+		t.Errorf("of a profile: %q", out)
+	}
+	if out := d.Run(t, "run", "--mount", at+",ro", "--", "sh", "-c", "cat /cache/a; touch /cache/x || echo refused").Stdout; out != "one\nrefused\n" {
+		t.Errorf("read-only: %q", out)
+	}
+	data := filepath.Join(d.Root, "volumes", "0+cache", "data")
+	if files, err := filepath.Glob(data + "/sub/*"); err != nil || len(files) != 2 {
+		t.Errorf("on disk: %v, %v", files, err)
+	}
+	if info, err := os.Stat(filepath.Join(d.Root, "volumes")); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the directory of volumes: %v, %v", info, err)
+	}
+	box(t, d, "one", "--mount", at)
+	box(t, d, "two", "--mount", at+",ro")
+	d.Run(t, "exec", "one", "--", "sh", "-c", "echo two > /cache/a")
+	if out := d.Run(t, "exec", "two", "--", "cat", "/cache/a").Stdout; out != "two\n" {
+		t.Errorf("shared: %q", out)
+	}
+	if f := d.Refused(t, "SBX-232", "volume", "rm", "--json", "cache"); !strings.Contains(f.Error.Message, "one, two") {
+		t.Errorf("refused with %q", f.Error.Message)
+	}
+	d.Kill(t)
+	d.Launch(t)
+	sameVolumes(t, d.Run, "0+cache[one two]")
+	d.Refused(t, "SBX-232", "volume", "rm", "--json", "cache")
+	d.Run(t, "stop", "--grace", "0s", "one")
+	sameVolumes(t, d.Run, "0+cache[two]")
+	d.Run(t, "rm", "--force", "one", "two")
+	if out := d.Run(t, "volume", "rm", "cache").Stdout; out != "cache\n" {
+		t.Errorf("removed %q", out)
+	}
+	sameVolumes(t, d.Run)
+	if _, err := os.Lstat(data); err == nil {
+		t.Error("its files stay")
+	}
+	d.Refused(t, "SBX-231", "volume", "inspect", "--json", "cache")
+	d.Refused(t, "SBX-231", "volume", "rm", "--json", "cache")
+}
+
+// TestVolumeInThePool: a ready sandbox gets a volume, and it is in use from then on.
+func TestVolumeInThePool(t *testing.T) {
+	t.Parallel()
+	d := harness.StartWith(t, "pools: [{profile: web, size: 1}]\nprofiles: {web: {mounts: [{type: volume, source: v, target: /v}]}}\n")
+	awaitReady(t, d, 1)
+	sameVolumes(t, d.Run) // a ready one has none yet
+	hits := poolOf(t, d).Hits
+	box(t, d, "s", "--profile", "web")
+	if poolOf(t, d).Hits != hits+1 {
+		t.Error("not from the pool")
+	}
+	d.Run(t, "exec", "s", "--", "touch", "/v/made")
+	sameVolumes(t, d.Run, "0+v[s]")
+	d.Refused(t, "SBX-232", "volume", "rm", "--json", "v")
+	d.Run(t, "inspect", "--all", "s") // compares the live process with its spec
+	d.Run(t, "rm", "--force", "s")
+	d.Run(t, "volume", "rm", "v")
+}
+
+// TestVolumeOwners: each user has volumes of its own, and knows of no others. Root sees all.
+func TestVolumeOwners(t *testing.T) {
+	t.Parallel()
+	d := harness.StartWith(t, "peers: [{uids: [54321, 54322], volumes: true}, {uids: [54323]}]\n")
+	a, b, c := d.User(t, ann), d.User(t, bob), d.User(t, 54323)
+	const at = "type=volume,src=cache,dst=/cache"
+	for name, run := range map[string]func(testing.TB, ...string) harness.Result{"root": d.Run, "ann": a.Run, "bob": b.Run} {
+		if out := run(t, "run", "--mount", at, "--", "sh", "-c", "ls /cache; echo $0 > /cache/mine; cat /cache/mine", name).Stdout; out != name+"\n" {
+			t.Errorf("%s: %q", name, out)
+		}
+	}
+	info, err := os.Stat(filepath.Join(d.Root, "volumes", "54321+cache", "data", "mine"))
+	if err != nil || ownerOf(info) != ann {
+		t.Errorf("on disk: %v, %v", info, err)
+	}
+	sameVolumes(t, a.Run, "54321+cache[]")
+	sameVolumes(t, d.Run, "0+cache[]", "54321+cache[]", "54322+cache[]")
+	a.Run(t, "volume", "inspect", "54321+cache")
+	d.Run(t, "volume", "inspect", "54321+cache")
+	for _, call := range [][]string{{"volume", "inspect"}, {"volume", "rm"}} {
+		b.Refused(t, "SBX-231", append(call, "--json", "54321+cache")...)
+		b.Refused(t, "SBX-231", append(call, "--json", "0+cache")...)
+	}
+	b.Refused(t, "SBX-101", "run", "--json", "--mount", "type=volume,src=54321+cache,dst=/cache", "--", "true")
+	for _, call := range [][]string{{"volume", "ls"}, {"volume", "create", "x"}, {"volume", "rm", "x"}, {"volume", "prune"}, {"run", "--mount=" + at, "--", "true"}} {
+		c.Refused(t, "SBX-805", append([]string{call[0], call[1], "--json"}, call[2:]...)...)
+	}
+	for _, bad := range []string{"", ".", "a/b", "-", "..", strings.Repeat("a", 129)} {
+		d.Refused(t, "SBX-101", "volume", "create", "--json", "--", bad)
+	}
+	for name, user := range map[string]harness.User{"ann": a, "bob": b} {
+		out := user.Run(t, "events", "--json", "--filter", "type=volume.created").Stdout
+		if strings.Count(out, "volume.created") != 1 || !strings.Contains(out, `"volume":"cache"`) {
+			t.Errorf("events of %s: %s", name, out)
+		}
+	}
+	a.Run(t, "volume", "create", "empty")
+	a.Run(t, "create", "--name", "s", "--mount", at)
+	if out := a.Run(t, "volume", "prune", "--dry-run").Stdout; out != "empty\n" {
+		t.Errorf("to prune: %q", out)
+	}
+	if out := a.Run(t, "volume", "prune").Stdout; out != "empty\n" {
+		t.Errorf("pruned: %q", out)
+	}
+	sameVolumes(t, d.Run, "0+cache[]", "54321+cache[s]", "54322+cache[]")
+	d.Run(t, "rm", "--force", "s")
+	d.Run(t, "volume", "rm", "54321+cache")
+	sameVolumes(t, a.Run)
+}
+
+// TestVolumeNested: a sandbox gives no volume to its children.
+func TestVolumeNested(t *testing.T) {
+	t.Parallel()
+	d := harness.Start(t)
+	in := nestedBox(t, d, "outer")
+	in.run(t, smallBox("child")...)
+	in.refused(t, "SBX-805", smallBox("other", "--mount", "type=volume,src=v,dst=/v")...)
+	in.refused(t, "SBX-805", "volume", "ls", "--json")
+	in.refused(t, "SBX-805", "volume", "create", "--json", "v")
+	sameVolumes(t, d.Run)
+}
+
+// TestVolumeIsRemovedWhole: files that a sandbox nests deeper than any path, and that
+// nobody may read, go with the volume, also right after the sandbox ended.
+func TestVolumeIsRemovedWhole(t *testing.T) {
+	t.Parallel()
+	d := harness.Start(t)
+	d.Run(t, "run", "--mount", "type=volume,src=v,dst=/v", "--", "sh", "-c",
+		"cd /v; ln -s /etc l; mkfifo f; mkdir no; touch no/x; chmod 0 no; long=$(printf 'd/%.0s' $(seq 1000)); mkdir -p a/$long; for n in b c; do mkdir -p $n/$long && mv a $n/${long}a && mv $n a || exit 1; done")
+	d.Run(t, "volume", "rm", "v")
+	if left, err := os.ReadDir(filepath.Join(d.Root, "volumes")); err != nil || len(left) != 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+	if _, err := os.Stat("/etc/passwd"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestVolumeIsNeverTakenAway: while a volume is removed again and again, each sandbox that
+// mounts it keeps what it wrote as long as it lives.
+func TestVolumeIsNeverTakenAway(t *testing.T) {
+	t.Parallel()
+	d := harness.StartWith(t, "pools: [{size: 2}]\n")
+	var runs sync.WaitGroup
+	over := make(chan struct{})
+	for i := range 2 {
+		runs.Go(func() {
+			for n := range 15 {
+				mark := fmt.Sprintf("%d-%d", i, n)
+				r := d.Try("run", "--mount", "type=volume,src=v,dst=/v", "--", "sh", "-c", "echo $0 > /v/$0; sleep 0.05; cat /v/$0", mark)
+				if r.Code != 0 || r.Stdout != mark+"\n" {
+					t.Errorf("%s: code %d, %q%s", mark, r.Code, r.Stdout, r.Stderr)
+				}
+			}
+		})
+	}
+	go func() { runs.Wait(); close(over) }()
+	removed := 0
+	for done := false; !done; {
+		select {
+		case <-over:
+			done = true
+		default:
+		}
+		switch r := d.Try("volume", "rm", "--json", "v"); {
+		case r.Code == 0:
+			removed++
+		case !strings.Contains(r.Stdout, "SBX-231") && !strings.Contains(r.Stdout, "SBX-232"):
+			t.Errorf("rm: %s", r.Stdout)
+		}
+	}
+	if removed == 0 {
+		t.Error("it was never removed: nothing is shown")
+	}
+	if left, err := os.ReadDir(filepath.Join(d.Root, "volumes")); err != nil || len(left) != 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+}
