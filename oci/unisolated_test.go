@@ -242,11 +242,11 @@ func TestUnisolatedAtOtherState(t *testing.T) {
 // TestUnisolatedFieldsAreDecided: a field that is added to Config later must be used without
 // isolation, or be refused by checkUnused.
 func TestUnisolatedFieldsAreDecided(t *testing.T) {
-	const used = "ID Process StateDir RootPath InitDir DevDir CgroupsPath Seccomp Resources Rlimits OOMScoreAdj TmpfsBytes TmpfsInodes Annotations"
+	const used = "ID Process StateDir RootPath InitDir DevDir CgroupsPath Seccomp Resources Rlimits OOMScoreAdj TmpfsBytes TmpfsInodes ShmBytes Annotations"
 	for i := range reflect.TypeFor[Config]().NumField() {
 		name := reflect.TypeFor[Config]().Field(i).Name
 		c, whole := goodUnisolated(), good()
-		whole.Build = true
+		whole.Build, whole.Hostname = true, "box"
 		reflect.ValueOf(&c.Config).Elem().Field(i).Set(reflect.ValueOf(whole).Field(i))
 		_, err := BuildUnisolated(c)
 		if want := !slices.Contains(strings.Fields(used), name); (err != nil) != want && name != "Process" {

@@ -321,7 +321,7 @@ func TestUnisolatedRefuses(t *testing.T) {
 	}
 	for _, flags := range [][]string{
 		{"--image", "base"}, {"--user", "0"}, {"--network", "none"}, {"--network", "open"}, {"--allow", "a.example"}, {"--deny", "a.example"},
-		{"--publish", "0:8080"}, {"--expose", "8080"}, {"--mount", "type=tmpfs,dst=/x"}, {"--tmpfs", "1M"},
+		{"--publish", "0:8080"}, {"--expose", "8080"}, {"--mount", "type=tmpfs,dst=/x"}, {"--tmpfs", "1M"}, {"--shm-size", "1M"}, {"--hostname", "box"}, {"--dns", "192.0.2.53"}, {"--mount", "type=volume,src=v,dst=/v"},
 		{"--workspace", dir + ":ro"},
 	} {
 		d.Refused(t, "SBX-119", append(append([]string{"run", "--json", "--profile", "host"}, flags...), "--", "true")...)
