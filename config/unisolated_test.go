@@ -1,6 +1,8 @@
 package config
 
 import (
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -65,6 +67,18 @@ func TestUnisolatedRefuses(t *testing.T) {
 		}
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", change, err, want)
+		}
+	}
+}
+
+// TestUnisolatedKeysAreDecided: of each key that profiles will have it must be said whether it
+// holds without isolation. One that does not is refused.
+func TestUnisolatedKeysAreDecided(t *testing.T) {
+	const holds, refused = "Seccomp Env Memory CPUs CPUShares PIDs Files Alerts Timeout Isolation", "Image User Tmpfs ShmSize Network Mounts Nested"
+	of := reflect.TypeFor[Profile]()
+	for i := range of.NumField() {
+		if name := of.Field(i).Name; !slices.Contains(strings.Fields(holds+" "+refused), name) {
+			t.Errorf("%s: refuse it in validateIsolation, or name it here if it holds", name)
 		}
 	}
 }

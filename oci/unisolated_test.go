@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -235,5 +236,21 @@ func TestUnisolatedAtOtherState(t *testing.T) {
 	}
 	if err := VerifyUnisolated(spec); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestUnisolatedFieldsAreDecided: a field that is added to Config later must be used without
+// isolation, or be refused by checkUnused.
+func TestUnisolatedFieldsAreDecided(t *testing.T) {
+	const used = "ID Process StateDir RootPath InitDir DevDir CgroupsPath Seccomp Resources Rlimits OOMScoreAdj TmpfsBytes TmpfsInodes ShmBytes Annotations"
+	for i := range reflect.TypeFor[Config]().NumField() {
+		name := reflect.TypeFor[Config]().Field(i).Name
+		c, whole := goodUnisolated(), good()
+		whole.Build, whole.Hostname = true, "box"
+		reflect.ValueOf(&c.Config).Elem().Field(i).Set(reflect.ValueOf(whole).Field(i))
+		_, err := BuildUnisolated(c)
+		if want := !slices.Contains(strings.Fields(used), name); (err != nil) != want && name != "Process" {
+			t.Errorf("%s: error %v, want one: %v", name, err, want)
+		}
 	}
 }

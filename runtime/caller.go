@@ -200,7 +200,7 @@ func (m *Manager) planFor(ctx context.Context, r plan.CreateRequest) (*plan.Sand
 		}
 	}
 	if p.Profile.Unisolated != nil {
-		return p, m.enterWorkspace(ctx, p)
+		return p, m.checkHostUser(ctx, p)
 	}
 	return p, nil
 }

@@ -3,6 +3,7 @@ package runtime
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
@@ -85,10 +86,15 @@ func (m *Manager) createUnisolated(ctx context.Context, s *sandbox) error {
 	return err
 }
 
-// enterWorkspace checks that the caller of p has its workspace, and that the user of its
-// profile may enter it. The path that the command gets has no symbolic links.
-func (m *Manager) enterWorkspace(ctx context.Context, p *plan.Sandbox) (err error) {
-	w := p.Request.Workspace
+// checkHostUser refuses a user of the profile that is one of a sandbox with isolation, and then
+// checks that the caller of p has its workspace, and that the user may enter it. The path that
+// the command gets has no symbolic links.
+func (m *Manager) checkHostUser(ctx context.Context, p *plan.Sandbox) (err error) {
+	u, w := p.Profile.Unisolated, p.Request.Workspace
+	if m.opts.IDs.Holds(u.UID) || m.opts.IDs.Holds(u.GID) {
+		return sbxerr.WithRemedy(sbxerr.DaemonConf, "runtime.plan", fmt.Errorf("the user %d:%d of profile %q lies in the ids of the sandboxes", u.UID, u.GID, p.ProfileName),
+			"name another user in unisolated.user, or choose another ids.base")
+	}
 	if w == nil {
 		return nil
 	}
@@ -98,7 +104,6 @@ func (m *Manager) enterWorkspace(ctx context.Context, p *plan.Sandbox) (err erro
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
 	p.Cwd = dir.File.Name()
-	u := p.Profile.Unisolated
 	return errors.Join(m.settings().Workspaces.Check(p.Cwd), p.Grant.CheckEntry(ctx, u.UID, u.GID, p.Cwd))
 }
 

@@ -28,7 +28,7 @@ func settingsOf(c config.Config) (runtime.Settings, error) {
 		return runtime.Settings{}, err
 	}
 	policy, err := peers(c, profiles)
-	if err != nil {
+	if err := errors.Join(err, checkSocket(c, profiles, policy)); err != nil {
 		return runtime.Settings{}, err
 	}
 	limits := image.DefaultLimits()

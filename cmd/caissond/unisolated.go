@@ -5,18 +5,18 @@ import (
 	"fmt"
 	"maps"
 	"os/user"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/config"
 	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/egress"
+	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/plan"
 )
-
-// firstSandboxID is the lowest id that the gateway or a sandbox can have where the operator
-// names no range.
-const firstSandboxID = 1879048191
 
 // hostUser looks up the user of the host as whom commands run without isolation. Nil is none.
 // A number without an account has the group of the same number, and no home.
@@ -39,11 +39,26 @@ func hostUser(u config.Unisolated) (*plan.HostUser, error) {
 		return nil, fmt.Errorf("unisolated.user: %q: %w", u.User, err)
 	}
 	for _, id := range []uint64{uid, gid} {
-		if id == 0 || id >= firstSandboxID || id == 65534 || id == 65535 {
-			return nil, fmt.Errorf("unisolated.user: %q is %d:%d: neither may be root's, nobody's, or in the ids of sandboxes", u.User, uid, gid)
+		if id == 0 || id == egress.DefaultID || id > 1<<31-1 || id == 65534 || id == 65535 {
+			return nil, fmt.Errorf("unisolated.user: %q is %d:%d: neither may be root's, nobody's or the gateway's", u.User, uid, gid)
 		}
 	}
 	return &plan.HostUser{UID: uint32(uid), GID: uint32(gid), Name: found.Username, Home: found.HomeDir}, nil
+}
+
+// checkSocket refuses a socket on which commands without isolation could call as their user,
+// and so as a peer. In the directory state they find none: it is covered there.
+func checkSocket(c config.Config, known map[string]plan.Profile, peers peer.Policy) error {
+	names, user := unisolated(known)
+	if len(names) == 0 || peers.Admit(peer.User(user.UID, user.GID, nil, 1)) != nil {
+		return nil
+	}
+	dir, err := filepath.EvalSymlinks(filepath.Dir(c.Socket))
+	if err == nil && (dir == c.State || strings.HasPrefix(dir, c.State+"/")) {
+		return nil
+	}
+	return sbxerr.New(sbxerr.DaemonConf, "caissond.unisolated", "socket: %q lies outside of state, and %s is one of the peers: commands of the profiles %s could call as that user",
+		c.Socket, user.Name, strings.Join(names, ", "))
 }
 
 // unisolated lists the profiles without isolation, and their user.

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -71,6 +72,9 @@ func TestPlanUnisolatedRefuses(t *testing.T) {
 		"expose":              func(r *Request) { r.Create.Expose = []uint32{8080} },
 		"link":                func(r *Request) { r.Create.Links = []string{"a=b:1"} },
 		"mount":               func(r *Request) { r.Create.Mounts = []MountRequest{{Type: "tmpfs", Target: "/x"}} },
+		"hostname":            func(r *Request) { r.Create.Hostname = "box" },
+		"dns":                 func(r *Request) { r.Create.DNS = []string{"192.0.2.53"} },
+		"shm-size":            func(r *Request) { r.Create.Limits.ShmBytes = new(int64(1 << 20)) },
 		"tmpfs-size":          func(r *Request) { r.Create.Limits.TmpfsBytes = new(int64(1 << 20)) },
 		"workspace mode ro":   func(r *Request) { r.Create.Workspace.Mode = "ro" },
 		"workspace mode cow":  func(r *Request) { r.Create.Workspace.Mode = "cow" },
@@ -105,5 +109,23 @@ func TestPlanUnisolatedRefuses(t *testing.T) {
 	r.Exec.Inputs = []InputRequest{{Path: "key"}, {Path: "/dev/shm/x"}}
 	if p, err := planRun(hostPlanner(), r); err != nil || p.exec.Timeout != time.Second || len(p.exec.Inputs) != 2 {
 		t.Errorf("what a request may have: %v", err)
+	}
+}
+
+// TestUnisolatedFieldsAreDecided: of each setting that there will be it must be said whether
+// it holds without isolation. One that does not is refused.
+func TestUnisolatedFieldsAreDecided(t *testing.T) {
+	for of, decided := range map[reflect.Type]string{
+		reflect.TypeFor[CreateRequest](): `Name Language LanguageReason Profile Env Workspace Limits Labels Session Task TTL IdleTimeout Ensure Replace Key |
+			Image User Hostname Network DNS Allow Deny AllowECH Publish Expose Links Mounts Nested Build Pooled`,
+		reflect.TypeFor[LimitsRequest]():    "MemoryBytes MilliCPU PIDs OpenFiles CPUShares | TmpfsBytes ShmBytes",
+		reflect.TypeFor[WorkspaceRequest](): "Dir | Mode Path",
+		reflect.TypeFor[ExecRequest]():      "Args Shell Env Cwd Stdin TTY Timeout OutputLimit Rlimits Limits Inputs | User",
+	} {
+		for i := range of.NumField() {
+			if name := of.Field(i).Name; !slices.Contains(strings.Fields(decided), name) {
+				t.Errorf("%s.%s: refuse it in checkUnisolated, or name it here before the bar if it holds", of.Name(), name)
+			}
+		}
 	}
 }

@@ -68,7 +68,7 @@ func greeter(t *testing.T) (port string) {
 func TestUnisolatedIsAUserOfTheHost(t *testing.T) {
 	t.Parallel()
 	need.Tools(t, "bash", "id", "sleep", "cp")
-	d := harness.StartWith(t, unisolated)
+	d := harness.StartWith(t, strings.Replace(unisolated, "[54321]", "[54321, 43210]", 1))
 	dir := workspace(t, worker, worker)
 	must := func(err error) {
 		t.Helper()
@@ -100,6 +100,12 @@ func TestUnisolatedIsAUserOfTheHost(t *testing.T) {
 	if out, err := as(t, worker, raised, "-u"); err != nil || out != "0\n" {
 		t.Fatalf("the set-id program, without a sandbox: %q, %v", out, err)
 	}
+	client := filepath.Join(dir, "caisson")
+	must(exec.Command("cp", harness.Bin(t, "caisson"), client).Run())
+	call := "CAISSON_SOCKET=" + d.Socket + " " + client + " ls"
+	if out, err := as(t, worker, "bash", "-c", call); err != nil || !strings.HasPrefix(out, "ID ") {
+		t.Fatalf("a call of the user, without a sandbox: %q, %v", out, err)
+	}
 	other := exec.Command("sleep", "1000")
 	other.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: worker + 1, Gid: worker + 1}, Pdeathsig: syscall.SIGKILL}
 	must(other.Start())
@@ -117,6 +123,7 @@ func TestUnisolatedIsAUserOfTheHost(t *testing.T) {
 		{"rm -f /etc/hostname || echo refused", "refused\n"},
 		{raised + " -u; " + raised + " -G", "43210\n43210\n"},
 		{"kill -0 " + pid + " || echo refused", "refused\n"},
+		{call + " 2>/dev/null || echo refused", "refused\n"},
 		{"hostname", hostname(t) + "\n"},
 		{"cat " + d.State + "/sandboxes/*/record.json " + d.Socket + " || echo refused", "refused\n"},
 		{"ls /sys /proc/fs | wc -w; echo $$ > /proc/sys/kernel/ns_last_pid || echo refused", "2\nrefused\n"},
@@ -192,9 +199,10 @@ func sleepers(t *testing.T, argument string) (pids []string) {
 }
 
 // A session without isolation survives a killed daemon, and everything tells of it.
+//
+//caisson:kernel
 func TestUnisolatedSession(t *testing.T) {
 	t.Parallel()
-	need.Tools(t, "bash", "cat")
 	d := harness.StartWith(t, unisolated)
 	dir := workspace(t, worker, worker)
 	other := filepath.Join(t.TempDir(), "other")
@@ -219,7 +227,7 @@ func TestUnisolatedSession(t *testing.T) {
 	if out := d.Run(t, "exec", "s", "--", "cat", "/proc/self/mountinfo").Stdout; !strings.Contains(out, " "+other+" ") {
 		t.Errorf("a file system of the host is not there: %s", out)
 	}
-	if r := d.Run(t, "exec", "s", "--", "bash", "-c", "pwd; echo $A; echo written > file; cat /proc/sys/kernel/hostname"); r.Stdout != dir+"\nb\n"+hostname(t)+"\n" || !strings.Contains(r.Stderr, unisolatedWarning) {
+	if r := d.Run(t, "exec", "s", "--", "sh", "-c", "pwd; echo $A; echo written > file; cat /proc/sys/kernel/hostname"); r.Stdout != dir+"\nb\n"+hostname(t)+"\n" || !strings.Contains(r.Stderr, unisolatedWarning) {
 		t.Errorf("exec: %+v", r)
 	}
 	for line := range strings.Lines(d.Run(t, "exec", "s", "--", "cat", "/proc/self/mountinfo").Stdout) {
@@ -235,7 +243,7 @@ func TestUnisolatedSession(t *testing.T) {
 	if err := errors.Join(syscall.Unmount(other, 0), os.Remove(other)); err != nil {
 		t.Error(err)
 	}
-	number := start(t, d, "s", "bash", "-c", "while [ ! -e end ]; do sleep 0.05; done; echo ended; exit 9")
+	number := start(t, d, "s", "sh", "-c", "while [ ! -e end ]; do sleep 0.05; done; echo ended; exit 9")
 	d.Kill(t)
 	d.Launch(t)
 	if err := os.WriteFile(filepath.Join(dir, "end"), nil, 0o644); err != nil {
@@ -313,7 +321,7 @@ func TestUnisolatedRefuses(t *testing.T) {
 	}
 	for _, flags := range [][]string{
 		{"--image", "base"}, {"--user", "0"}, {"--network", "none"}, {"--network", "open"}, {"--allow", "a.example"}, {"--deny", "a.example"},
-		{"--publish", "0:8080"}, {"--expose", "8080"}, {"--mount", "type=tmpfs,dst=/x"}, {"--tmpfs", "1M"},
+		{"--publish", "0:8080"}, {"--expose", "8080"}, {"--mount", "type=tmpfs,dst=/x"}, {"--tmpfs", "1M"}, {"--shm-size", "1M"}, {"--hostname", "box"}, {"--dns", "192.0.2.53"}, {"--mount", "type=volume,src=v,dst=/v"},
 		{"--workspace", dir + ":ro"},
 	} {
 		d.Refused(t, "SBX-119", append(append([]string{"run", "--json", "--profile", "host"}, flags...), "--", "true")...)
@@ -351,7 +359,7 @@ func TestUnisolatedRefuses(t *testing.T) {
 		"profiles: {h: {isolation: none, timeout: 1s}}\nunisolated: {profiles: [h], user: root}\n":            "root is not possible",
 		"profiles: {h: {isolation: none, timeout: 1s}}\nunisolated: {profiles: [h], user: nobody}\n":          "nobody's",
 		"profiles: {h: {isolation: none, timeout: 1s}}\nunisolated: {profiles: [h], user: no-such-user}\n":    "no user",
-		"profiles: {h: {isolation: none, timeout: 1s}}\nunisolated: {profiles: [h], user: 1879048192}\n":      "ids of sandboxes",
+		"profiles: {h: {isolation: none, timeout: 1s}}\nunisolated: {profiles: [h], user: 1879048191}\n":      "the gateway's",
 		"profiles: {strict: {isolation: none, timeout: 1s}}\nunisolated: {profiles: [strict], user: 43210}\n": "built-in profile keeps its isolation",
 		"profiles: {h: {}}\nunisolated: {profiles: [h], user: 43210}\n":                                       "no profile with isolation: none",
 		"unisolated: {user: 43210}\n": "no profile is named",
@@ -363,6 +371,14 @@ func TestUnisolatedRefuses(t *testing.T) {
 			t.Errorf("%q: code %d, %s", config, r.Code, r.Stdout)
 		}
 	}
+	var strict struct {
+		Base int `json:"host_id_base"`
+	}
+	box(t, d, "strict")
+	d.Run(t, "inspect", "strict").JSON(t, &strict)
+	d.Configure(t, strings.Replace(unisolated, "43210", strconv.Itoa(strict.Base+1000), 1))
+	d.Run(t, "config", "reload")
+	d.Refused(t, "SBX-105", "run", "--json", "--profile", "host", "--", "true")
 	d.Configure(t, unisolated)
 }
 
