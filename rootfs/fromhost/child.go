@@ -15,8 +15,8 @@ import (
 	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
-// collectorName is the name of the collector's process. It runs the program that
-// it was started from, which knows its part by this name.
+// collectorName is the first argument of the collector's process. Any program
+// that links this package becomes the collector when it is started by this name.
 const collectorName = "caisson-collect"
 
 // ID is the user and the group of the collector. It is right below the
@@ -93,8 +93,8 @@ func serve() (warnings []string, err error) {
 	return append(hints, c.left.warnings()...), out.Flush()
 }
 
-// confined makes sure that the kernel refuses this process what it refuses
-// everybody: no user's files, no group, no capability, and no way to get one.
+// confined makes sure that the kernel refuses this process all that it refuses
+// others: it owns no file, is in no group, has no capability, and cannot get one.
 func confined() error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("set no_new_privs: %w", err)

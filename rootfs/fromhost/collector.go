@@ -27,11 +27,11 @@ type entry struct {
 	file    *packageFile // nil where no package brought it
 }
 
-// origin says why an entry is wanted.
+// origin says how an entry is wanted.
 type origin struct {
-	whole bool // all of it: also follow links to directories
-	scan  bool // look for what it needs; packages say so themselves
-	file  *packageFile
+	whole bool         // all of it: also follow links to directories
+	scan  bool         // look for what it needs; packages say so themselves
+	file  *packageFile // nil where no package brought it
 }
 
 // collector gathers the entries of one image. What concerns one path is left
@@ -203,7 +203,7 @@ func (c *collector) recurse(dir string, o origin) {
 	})
 }
 
-// take adds r and the links on the way there, unless it never comes.
+// take adds r and the links on the way there, unless r must stay behind.
 func (c *collector) take(r resolved, o origin) {
 	if _, never := neverCopied(r.path); !never {
 		c.passed(r.links, o)
@@ -212,8 +212,8 @@ func (c *collector) take(r resolved, o origin) {
 }
 
 // chain adds where p leads and each link on the way there. A directory comes
-// without its content. Below /etc only what is there already counts: a package or
-// a certificate has brought it.
+// without its content. A target below /etc must be there already: a package or
+// the certificates have brought it.
 func (c *collector) chain(p string, o origin) {
 	if r, err := c.resolve(p); err == nil && (!below(r.path, "/etc") || c.set[r.path] != nil) {
 		c.take(r, o)

@@ -119,7 +119,7 @@ func (d *dpkg) info(p *pkg, suffix string) ([]byte, error) {
 }
 
 func (d *dpkg) owner(paths ...string) string {
-	out, _ := d.query(append([]string{"-S", "--"}, paths...)...) // it fails if one of paths has none
+	out, _ := d.query(append([]string{"-S", "--"}, paths...)...) // it fails if one of paths has no owner
 	for line := range strings.Lines(out) {
 		owners, name, ok := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
 		if ok && slices.Contains(paths, name) { // paths were read as patterns

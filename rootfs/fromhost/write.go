@@ -6,6 +6,7 @@ import (
 	"crypto/md5" // it is what dpkg records; it finds changes, it protects nothing
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"hash"
 	"io"
@@ -33,8 +34,8 @@ type writer struct {
 	buf     []byte
 }
 
-// write copies all entries, sorted by path. A file that vanished or is for
-// nobody to read is left out; one that changes while it is copied ends the copy.
+// write copies all entries, sorted by path. A file that is gone or that not
+// everybody may read is left out. One that changes while it is copied ends the copy.
 func (c *collector) write(out io.Writer) error {
 	w := writer{
 		collector: c, tar: tar.NewWriter(out), first: map[inode]string{}, changed: map[string][]string{},
@@ -169,7 +170,7 @@ func (w *writer) file(hdr *tar.Header, e *entry, f *os.File, before fs.FileInfo)
 		return err
 	}
 	if n != hdr.Size || after.Size() != hdr.Size || !after.ModTime().Equal(before.ModTime()) {
-		return fmt.Errorf("it changed while it was copied: try again")
+		return errors.New("it changed while it was copied: try again")
 	}
 	if sum != nil && !matches(sum, e.file.digest) {
 		w.changed[e.file.of] = append(w.changed[e.file.of], e.path)
@@ -177,7 +178,7 @@ func (w *writer) file(hdr *tar.Header, e *entry, f *os.File, before fs.FileInfo)
 	return nil
 }
 
-// newHash is of the kind of digest; nil for none.
+// newHash makes the hash that digest is of; nil if that is unknown.
 func newHash(digest string) hash.Hash {
 	switch len(digest) {
 	case hex.EncodedLen(md5.Size):
