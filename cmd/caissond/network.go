@@ -8,6 +8,7 @@ import (
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/config"
 	"github.com/caisson-run/caisson/netns"
+	"github.com/caisson-run/caisson/rootfs/fromhost"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/egress"
 	"github.com/caisson-run/caisson/runtime/plan"
@@ -43,11 +44,16 @@ func checkNetwork(c config.Config, known map[string]plan.Profile) error {
 	return sbxerr.WithRemedy(sbxerr.DaemonConf, "caissond.network", err, row.Remedy) // each has its own in its text
 }
 
+// ownUsers are the users of the daemon's processes that have no rights.
+var ownUsers = map[uint32]string{egress.DefaultID: "gateway", fromhost.ID: "collector"}
+
 // openNetwork gives the manager what carries the traffic of its sandboxes. It
 // starts nothing: the first sandbox with a network does.
 func (d *daemon) openNetwork(c config.Config, o *runtime.Options) error {
-	if o.IDs.Holds(egress.DefaultID) { // a sandbox's user would be the gateway's
-		return sbxerr.New(sbxerr.IDRange, "caissond.network", "the range of %d blocks from %d holds %d, which is the gateway's user", o.IDs.Blocks, o.IDs.Base, egress.DefaultID)
+	for id, whose := range ownUsers {
+		if o.IDs.Holds(id) { // a sandbox's user would be the same
+			return sbxerr.New(sbxerr.IDRange, "caissond.network", "the range of %d blocks from %d holds %d, which is the %s's user", o.IDs.Blocks, o.IDs.Base, id, whose)
+		}
 	}
 	servers, err := c.Network.Servers()
 	rules, rulesErr := networkRules(c)

@@ -13,7 +13,6 @@ import (
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/config"
 	"github.com/caisson-run/caisson/runtime"
-	"github.com/caisson-run/caisson/runtime/egress"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/plan"
 )
@@ -39,8 +38,8 @@ func hostUser(u config.Unisolated) (*plan.HostUser, error) {
 		return nil, fmt.Errorf("unisolated.user: %q: %w", u.User, err)
 	}
 	for _, id := range []uint64{uid, gid} {
-		if id == 0 || id == egress.DefaultID || id > 1<<31-1 || id == 65534 || id == 65535 {
-			return nil, fmt.Errorf("unisolated.user: %q is %d:%d: neither may be root's, nobody's or the gateway's", u.User, uid, gid)
+		if id == 0 || ownUsers[uint32(id)] != "" || id > 1<<31-1 || id == 65534 || id == 65535 {
+			return nil, fmt.Errorf("unisolated.user: %q is %d:%d: neither may be root's, nobody's or one of the daemon's processes'", u.User, uid, gid)
 		}
 	}
 	return &plan.HostUser{UID: uint32(uid), GID: uint32(gid), Name: found.Username, Home: found.HomeDir}, nil
