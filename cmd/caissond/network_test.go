@@ -6,6 +6,7 @@ import (
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/config"
+	"github.com/caisson-run/caisson/rootfs/fromhost"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/egress"
 	"github.com/caisson-run/caisson/runtime/idblock"
@@ -13,10 +14,16 @@ import (
 	"github.com/caisson-run/caisson/tests/need"
 )
 
-func TestOpenNetworkRefusesTheGatewaysUser(t *testing.T) {
-	o := runtime.Options{IDs: idblock.Range{Base: egress.DefaultID - 10, Blocks: 1}}
-	if err := new(daemon).openNetwork(config.Default(), &o); sbxerr.Of(err) != sbxerr.IDRange || o.Egress != nil {
-		t.Errorf("%v, want %s", err, sbxerr.IDRange)
+// A sandbox's user must be none of the daemon's own.
+func TestOpenNetworkRefusesOwnUsers(t *testing.T) {
+	for id, whose := range map[uint32]string{egress.DefaultID: "gateway", fromhost.ID: "collector"} {
+		o := runtime.Options{IDs: idblock.Range{Base: id - idblock.Size + 1, Blocks: 1}} // it is the last
+		if id == egress.DefaultID {
+			o.IDs.Base = id // and the collector's is not in it
+		}
+		if err := new(daemon).openNetwork(config.Default(), &o); sbxerr.Of(err) != sbxerr.IDRange || !strings.Contains(err.Error(), whose) || o.Egress != nil {
+			t.Errorf("%s: %v, want %s", whose, err, sbxerr.IDRange)
+		}
 	}
 }
 
