@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -103,9 +104,9 @@ done
 // needs one waits. An engine that does not start ends the daemon, and nothing else.
 func TestServedBeforeTheEngine(t *testing.T) {
 	bin, file := withScript(t, "containerd", containerdThatWaits)
-	say := func(how string) {
+	say := func(how string) { // whole, for a script that reads it at any time
 		t.Helper()
-		if err := os.WriteFile(file, []byte(how), 0o600); err != nil {
+		if err := errors.Join(os.WriteFile(file+".new", []byte(how), 0o600), os.Rename(file+".new", file)); err != nil {
 			t.Fatal(err)
 		}
 	}
