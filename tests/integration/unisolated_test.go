@@ -359,7 +359,7 @@ func TestUnisolatedRefuses(t *testing.T) {
 		"profiles: {h: {isolation: none, timeout: 1s}}\nunisolated: {profiles: [h], user: root}\n":            "root is not possible",
 		"profiles: {h: {isolation: none, timeout: 1s}}\nunisolated: {profiles: [h], user: nobody}\n":          "nobody's",
 		"profiles: {h: {isolation: none, timeout: 1s}}\nunisolated: {profiles: [h], user: no-such-user}\n":    "no user",
-		"profiles: {h: {isolation: none, timeout: 1s}}\nunisolated: {profiles: [h], user: 1879048191}\n":      "the gateway's",
+		"profiles: {h: {isolation: none, timeout: 1s}}\nunisolated: {profiles: [h], user: 1879048191}\n":      "one of the daemon's processes'",
 		"profiles: {strict: {isolation: none, timeout: 1s}}\nunisolated: {profiles: [strict], user: 43210}\n": "built-in profile keeps its isolation",
 		"profiles: {h: {}}\nunisolated: {profiles: [h], user: 43210}\n":                                       "no profile with isolation: none",
 		"unisolated: {user: 43210}\n": "no profile is named",
