@@ -81,9 +81,10 @@ func checkDatabase(root, file, files string) error {
 	return err
 }
 
-// blamesDatabase reports whether containerd ended at its start because of a database.
+// blamesDatabase reports whether containerd ended at its start because of a database, such as
+// one of which a kill left the first pages alone.
 func blamesDatabase(err error) bool {
-	for _, word := range []string{"bbolt", "meta.db", "metadata.db", "invalid database"} {
+	for _, word := range []string{"bbolt", "meta.db", "metadata.db", "invalid database", "file size too small"} {
 		if strings.Contains(err.Error(), word) {
 			return true
 		}
