@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"regexp"
 	"strings"
 
@@ -150,27 +151,13 @@ func suggest(text string, d protoreflect.MessageDescriptor) string {
 // place says into which object of a message of type d the field name belongs: of several
 // the outermost, of these the first. A message of d has such a field.
 func place(name string, d protoreflect.MessageDescriptor) string {
-	type object struct {
-		path string
-		d    protoreflect.MessageDescriptor
-	}
-	seen := map[protoreflect.FullName]bool{}
-	for queue := []object{{d: d}}; len(queue) > 0; queue = queue[1:] {
-		o := queue[0]
-		if seen[o.d.FullName()] {
-			continue
-		}
-		seen[o.d.FullName()] = true
-		if o.d.Fields().ByName(protoreflect.Name(name)) != nil {
-			if o.path == "" {
-				return "to the outermost object"
-			}
-			return fmt.Sprintf("into %q", o.path)
-		}
-		for i := range o.d.Fields().Len() {
-			if f := o.d.Fields().Get(i); f.Message() != nil {
-				queue = append(queue, object{strings.TrimPrefix(o.path+"."+string(f.Name()), "."), f.Message()})
-			}
+	for path, o := range objects(d) {
+		switch {
+		case o.Fields().ByName(protoreflect.Name(name)) == nil:
+		case path == "":
+			return "to the outermost object"
+		default:
+			return fmt.Sprintf("into %q", path)
 		}
 	}
 	return "into another object"
@@ -178,21 +165,38 @@ func place(name string, d protoreflect.MessageDescriptor) string {
 
 // FieldNames are the names of the fields that a message of type d can hold at any depth.
 func FieldNames(d protoreflect.MessageDescriptor) []string {
-	return fieldNames(d, map[protoreflect.FullName]bool{})
-}
-
-func fieldNames(d protoreflect.MessageDescriptor, seen map[protoreflect.FullName]bool) []string {
-	if seen[d.FullName()] {
-		return nil
-	}
-	seen[d.FullName()] = true
 	var names []string
-	for i := range d.Fields().Len() {
-		f := d.Fields().Get(i)
-		names = append(names, string(f.Name()))
-		if f.Message() != nil && f.Message().ParentFile().Package() == d.ParentFile().Package() {
-			names = append(names, fieldNames(f.Message(), seen)...)
+	for _, o := range objects(d) {
+		for i := range o.Fields().Len() {
+			names = append(names, string(o.Fields().Get(i).Name()))
 		}
 	}
 	return names
+}
+
+// objects yields the messages of our own that one of type d can hold, each type once, by
+// their paths: the outermost first, which has none.
+func objects(d protoreflect.MessageDescriptor) iter.Seq2[string, protoreflect.MessageDescriptor] {
+	type object struct {
+		path string
+		d    protoreflect.MessageDescriptor
+	}
+	return func(yield func(string, protoreflect.MessageDescriptor) bool) {
+		seen := map[protoreflect.FullName]bool{d.FullName(): true}
+		for queue := []object{{"", d}}; len(queue) > 0; queue = queue[1:] {
+			o := queue[0]
+			if !yield(o.path, o.d) {
+				return
+			}
+			for i := range o.d.Fields().Len() {
+				f := o.d.Fields().Get(i)
+				m := f.Message()
+				if m == nil || seen[m.FullName()] || m.ParentFile().Package() != d.ParentFile().Package() {
+					continue
+				}
+				seen[m.FullName()] = true
+				queue = append(queue, object{strings.TrimPrefix(o.path+"."+string(f.Name()), "."), m})
+			}
+		}
+	}
 }

@@ -177,6 +177,11 @@ func TestLostLayers(t *testing.T) {
 				t.Error(err)
 			}
 		}, true, true},
+		"database cut short": {func(t *testing.T, d *harness.Daemon) { // as by a kill while it is made
+			if err := os.Truncate(filepath.Join(d.Root, "containerd", "io.containerd.metadata.v1.bolt", "meta.db"), 4096); err != nil {
+				t.Error(err)
+			}
+		}, true, true},
 		"database gone": {func(t *testing.T, d *harness.Daemon) {
 			if err := os.Remove(filepath.Join(d.Root, "containerd", "io.containerd.snapshotter.v1.overlayfs", "metadata.db")); err != nil {
 				t.Error(err)
