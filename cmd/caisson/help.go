@@ -2,6 +2,7 @@ package main
 
 import (
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -10,11 +11,16 @@ import (
 // helpWidth is how many columns help has: those of the smallest usual terminal.
 const helpWidth = 80
 
-// fitHelp has the help of root and of all below it wrapped to helpWidth.
-func fitHelp(root *cobra.Command) {
+// setUpCobra sets what cobra keeps for the process: its maps are not for many goroutines.
+var setUpCobra = sync.OnceFunc(func() {
 	cobra.EnableCommandSorting = false // ours is from the usual to the rare
 	cobra.AddTemplateFunc("flags", func(f *pflag.FlagSet) string { return f.FlagUsagesWrapped(helpWidth) })
 	cobra.AddTemplateFunc("fit", fit)
+})
+
+// fitHelp has the help of root and of all below it wrapped to helpWidth.
+func fitHelp(root *cobra.Command) {
+	setUpCobra()
 	usage := strings.NewReplacer(".LocalFlags.FlagUsages", "flags .LocalFlags", ".InheritedFlags.FlagUsages", "flags .InheritedFlags")
 	root.SetUsageTemplate(usage.Replace(root.UsageTemplate()))
 	root.SetHelpTemplate(strings.Replace(root.HelpTemplate(), "trimTrailingWhitespaces", "fit", 1))
