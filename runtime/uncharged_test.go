@@ -93,6 +93,7 @@ func TestWatchSocketsOfNobody(t *testing.T) {
 		done := make(chan struct{})
 		go func() { m.watchSockets(ctx, f); close(done) }()
 		time.Sleep(10*watchSockets - 1)
+		synctest.Wait()
 		if len(f.looks) != 20 { // each is repeated
 			t.Errorf("%d looks, want 20", len(f.looks))
 		}
@@ -146,12 +147,14 @@ func TestWatchSocketsSleeps(t *testing.T) {
 		done := make(chan struct{})
 		go func() { m.watchSockets(ctx, f); close(done) }()
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		if len(f.looks) != 2 || f.looks[0] || !f.looks[1] {
 			t.Errorf("looks in an hour without sockets: %v", f.looks)
 		}
 		f.there = 1
 		f.wake <- struct{}{}
 		time.Sleep(10*watchSockets - 1)
+		synctest.Wait()
 		if n := len(f.looks) - 2; n != 10 {
 			t.Errorf("%d looks with a socket, want 10", n)
 		}
