@@ -26,7 +26,7 @@ const (
 var pythonPages = map[string]int{
 	"../../README.md": 1,
 	"../../docs/how-to/connect-an-orchestrator.md": 1,
-	"../../sdk/python/README.md":                   7,
+	"../../sdk/python/README.md":                   8,
 }
 
 // python is an environment with nothing but the package.
@@ -148,7 +148,7 @@ func TestPython(t *testing.T) {
 		only(t, filepath.Join(site, "py.typed"))
 	})
 	t.Run("calls", func(t *testing.T) {
-		p.run(t, "-m", "unittest", "tests.daemon.session", "tests.daemon.files", "tests.daemon.tasks", "tests.daemon.images")
+		p.run(t, "-m", "unittest", "tests.daemon.session", "tests.daemon.files", "tests.daemon.tasks", "tests.daemon.images", "tests.daemon.volumes")
 		daemon.AwaitNoSandbox(t)
 	})
 	t.Run("pages", func(t *testing.T) {

@@ -32,7 +32,7 @@ from .codes import (
 )
 from .errors import CaissonError, CommandFailed
 from .host import HostEvent
-from .types import Event, Exited, FileEvent, FileInfo, Output, ProcessInfo, Result, SandboxInfo, Started
+from .types import Event, Exited, FileEvent, FileInfo, Mount, Output, ProcessInfo, Result, SandboxInfo, Started, Volume
 
 __version__ = "0.1.0"
 
@@ -58,6 +58,7 @@ __all__ = [
     "HostEvent",
     "ImageNotFound",
     "Limits",
+    "Mount",
     "NotFound",
     "Output",
     "Paused",
@@ -68,5 +69,6 @@ __all__ = [
     "SandboxInfo",
     "Started",
     "State",
+    "Volume",
     "codes",
 ]

@@ -52,6 +52,7 @@ def limits(
     open_files: Optional[int] = None,
     tmpfs: Optional[Size] = None,
     shm_size: Optional[Size] = None,
+    cpu_shares: Optional[int] = None,
 ) -> Dict[str, Any]:
     """Makes Limits or ExecLimits: what is not given is absent."""
     return present(
@@ -61,6 +62,7 @@ def limits(
         open_files=open_files,
         tmpfs_bytes=size(tmpfs),
         shm_bytes=size(shm_size),
+        cpu_shares=cpu_shares,
     )
 
 

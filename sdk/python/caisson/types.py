@@ -233,6 +233,7 @@ class Limits:
 
     memory_bytes: int = 0
     milli_cpu: int = 0
+    cpu_shares: int = 0
     pids: int = 0
     open_files: int = 0
     tmpfs_bytes: int = 0
@@ -359,6 +360,16 @@ class Image:
     source: str = ""
     owner: int = 0
     damaged: str = ""
+
+
+@dataclass(frozen=True)
+class Volume:
+    """One volume. used_by holds the names of the sandboxes that use it."""
+
+    name: str = ""
+    owner: int = 0
+    created_at: Optional[datetime] = None
+    used_by: List[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import { hostEvents, resumed, type EventOptions } from './resume.js'
 import { reconnect, Sandbox } from './sandbox.js'
 import * as spec from './spec.js'
 import type { Doctor, HostEvent, HostInfo, Result, Stats, Version } from './types.js'
+import { Volumes } from './volumes.js'
 import { decode, sandboxPath } from './wire.js'
 
 /** Which daemon a client talks to. */
@@ -21,11 +22,13 @@ export class Client {
   /** @internal */
   readonly transport: Transport
   readonly images: Images
+  readonly volumes: Volumes
 
   constructor(options: ClientOptions = {}) {
     const window = options.reconnect === undefined ? reconnect : 1000 * Number(spec.duration(options.reconnect)?.slice(0, -1))
     this.transport = new Transport(spec.socketPath(options.socket), window)
     this.images = new Images(this.transport)
+    this.volumes = new Volumes(this.transport)
   }
 
   /**

@@ -30,3 +30,4 @@ export type {
   UpdateOptions,
 } from './spec.js'
 export type * from './types.js'
+export { Volumes } from './volumes.js'

@@ -60,6 +60,8 @@ export interface SandboxOptions extends LimitOptions, NetworkOptions {
   workspace?: string
   /** Mounts beside the workspace. */
   mounts?: readonly MountOptions[]
+  /** Weight against other sandboxes while CPUs are short, as `cpu.shares`. By default 1024. */
+  cpuShares?: number
   openFiles?: number
   /** The size of each tmpfs. */
   tmpfs?: Size
@@ -153,6 +155,7 @@ export function listQuery({ labels, name, session, task, states, olderThan }: Li
 
 /** What can be changed of a sandbox. `ttl` counts from now; a label with an empty value goes. */
 export interface UpdateOptions extends LimitOptions, NetworkOptions {
+  cpuShares?: number
   ttl?: Time
   idleTimeout?: Time
   labels?: Readonly<Record<string, string>>
@@ -244,7 +247,7 @@ export function sandboxSpec(options: SandboxOptions & { name?: string }): Schema
     deny: options.deny,
     workspace: workspace(options.workspace),
     mounts: options.mounts?.map(mount),
-    limits: present({ ...limitsOf(options), open_files: int64(options.openFiles), tmpfs_bytes: size(options.tmpfs), shm_bytes: size(options.shmSize) }),
+    limits: present({ ...limitsOf(options), cpu_shares: int64(options.cpuShares), open_files: int64(options.openFiles), tmpfs_bytes: size(options.tmpfs), shm_bytes: size(options.shmSize) }),
     labels: options.labels,
     publish: options.publish,
     expose: options.expose,
@@ -277,6 +280,7 @@ export function updateRequest(options: UpdateOptions): Schemas['UpdateRequest'] 
   const rules = (list: readonly string[] | undefined) => list && { rules: [...list] }
   return present({
     ...limitsOf(options),
+    cpu_shares: int64(options.cpuShares),
     ttl: duration(options.ttl),
     idle_timeout: duration(options.idleTimeout),
     labels: options.labels,

@@ -113,6 +113,9 @@ export interface History extends Decoded<Schemas['HistoryResponse']> {}
 /** One image of the daemon. */
 export interface Image extends Decoded<Schemas['Image']> {}
 
+/** One volume. */
+export interface Volume extends Decoded<Schemas['Volume']> {}
+
 /** A line about a pull, or its layers where one has changed. */
 export interface ImageProgress extends Decoded<Schemas['ImageProgress']> {}
 

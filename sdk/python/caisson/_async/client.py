@@ -17,6 +17,7 @@ from .images import AsyncImages
 from .process import AsyncForeground, checked
 from .resume import AsyncResumed, host_events
 from .sandbox import AsyncSandbox
+from .volumes import AsyncVolumes
 
 
 class AsyncClient:
@@ -29,6 +30,7 @@ class AsyncClient:
     def __init__(self, socket: Optional[str] = None, *, reconnect: float = AsyncTransport.RECONNECT) -> None:
         self.transport = AsyncTransport(_spec.socket_path(socket), reconnect)
         self.images = AsyncImages(self.transport)
+        self.volumes = AsyncVolumes(self.transport)
 
     async def __aenter__(self) -> AsyncClient:
         return self

@@ -18,6 +18,7 @@ from .images import Images
 from .process import Foreground, checked
 from .resume import Resumed, host_events
 from .sandbox import Sandbox
+from .volumes import Volumes
 
 
 class Client:
@@ -30,6 +31,7 @@ class Client:
     def __init__(self, socket: Optional[str] = None, *, reconnect: float = Transport.RECONNECT) -> None:
         self.transport = Transport(_spec.socket_path(socket), reconnect)
         self.images = Images(self.transport)
+        self.volumes = Volumes(self.transport)
 
     def __enter__(self) -> Client:
         return self

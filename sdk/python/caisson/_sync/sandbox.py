@@ -52,6 +52,7 @@ class Sandbox:
         mounts: Optional[Sequence[Mount]] = None,
         memory: Optional[Size] = None,
         cpus: Optional[float] = None,
+        cpu_shares: Optional[int] = None,
         pids: Optional[int] = None,
         open_files: Optional[int] = None,
         tmpfs: Optional[Size] = None,
@@ -83,7 +84,7 @@ class Sandbox:
         spec = _spec.sandbox(
             image=image, name=name, hostname=hostname, profile=profile, user=user, env=env and dict(env),
             workspace=workspace, mounts=mounts,
-            limits=_spec.limits(memory, cpus, pids, open_files, tmpfs, shm_size), network=network,
+            limits=_spec.limits(memory, cpus, pids, open_files, tmpfs, shm_size, cpu_shares), network=network,
             allow=allow, deny=deny, publish=publish, expose=expose, links=links, dns=dns,
             allow_ech=allow_ech or None,
             labels=labels and dict(labels), ttl=ttl, idle_timeout=idle_timeout,
@@ -222,6 +223,7 @@ class Sandbox:
         *,
         memory: Optional[Size] = None,
         cpus: Optional[float] = None,
+        cpu_shares: Optional[int] = None,
         pids: Optional[int] = None,
         ttl: Optional[Seconds] = None,
         idle_timeout: Optional[Seconds] = None,
@@ -232,7 +234,8 @@ class Sandbox:
     ) -> SandboxInfo:
         """Changes what is given. ttl counts from now; a label with an empty value goes."""
         body: Dict[str, Any] = present(
-            memory_bytes=size(memory), milli_cpu=milli_cpu(cpus), pids=pids, ttl=duration(ttl),
+            memory_bytes=size(memory), milli_cpu=milli_cpu(cpus), cpu_shares=cpu_shares,
+            pids=pids, ttl=duration(ttl),
             idle_timeout=duration(idle_timeout), labels=labels and dict(labels), network=network,
             allow=None if allow is None else {"rules": list(allow)},
             deny=None if deny is None else {"rules": list(deny)},

@@ -4,7 +4,7 @@ import { createHash } from 'node:crypto'
 import { mkdir, mkdtemp, readFile, readlink, rm, stat, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { CommandFailed, ExecNotFoundError, FileAbsentError, ImageNotFoundError, NotFoundError, Sandbox, Client } from '@caisson-run/caisson'
+import { CommandFailed, ExecNotFoundError, FileAbsentError, ImageNotFoundError, NotFoundError, Sandbox, Client, VolumeInUseError, VolumeNotFoundError } from '@caisson-run/caisson'
 
 const dir = await mkdtemp(join(tmpdir(), 'caisson-session-'))
 const box = await Sandbox.create({ env: { KEY: 'value' }, allow: ['example.com'], publish: ['0:8080'], memory: '256M' })
@@ -16,6 +16,7 @@ try {
   await files()
   await trees()
   await calls()
+  await volumes()
 } finally {
   await box.remove()
   await rm(dir, { recursive: true })
@@ -38,6 +39,28 @@ async function commands() {
   assert.equal((await box.run(['wc', '-c'], { input: parts() })).stdout.trim(), '5000000')
   assert.equal((await box.run(['head', '-c', '5'], { input: parts() })).stdout, 'xxxxx')
   assert.equal((await box.run(['cat'], { input: '' })).stdout, '')
+}
+
+async function volumes() {
+  const { volumes } = new Client()
+  const made = await volumes.create('ts-deps')
+  assert.deepEqual([made.name, made.usedBy], ['ts-deps', []])
+  const mounts = [{ type: 'volume', source: 'ts-deps', target: '/deps' }]
+  const user = await Sandbox.create({ name: 'ts-user', mounts, cpuShares: 512 })
+  try {
+    await user.run('echo kept > /deps/file', { check: true })
+    assert.deepEqual((await volumes.get('ts-deps')).usedBy, ['ts-user'])
+    await assert.rejects(volumes.remove('ts-deps'), VolumeInUseError)
+    assert.deepEqual(await volumes.prune(), [])
+    await user.update({ cpuShares: 256 })
+    assert.equal((await user.inspect()).limits.cpuShares, 256)
+  } finally {
+    await user.remove()
+  }
+  assert.deepEqual((await volumes.prune({ dryRun: true })).map((v) => v.name), ['ts-deps'])
+  assert((await volumes.list()).some((v) => v.name === 'ts-deps'))
+  await volumes.remove('ts-deps')
+  await assert.rejects(volumes.get('ts-deps'), VolumeNotFoundError)
 }
 
 async function output() {
