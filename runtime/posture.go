@@ -37,9 +37,9 @@ func (m *Manager) checkPostureIn(ctx context.Context, s *sandbox, around *postur
 	return err
 }
 
-// refreshPosture compares a sandbox out of a pool once more, with what was
-// attached and set when it was claimed. It would cost more than the claim, which
-// looks at what it attaches, so it waits until somebody wants to see it. Commands
+// refreshPosture compares a sandbox once more, with what was attached and set when it was
+// claimed from a pool, or updated. It would cost more than the claim, which looks at
+// what it attaches, so it waits until somebody wants to see it. Commands
 // run meanwhile: what PID 1 has open for them stays as it was found before. A
 // sandbox that is not as declared is ended.
 func (m *Manager) refreshPosture(ctx context.Context, s *sandbox) error {
@@ -53,7 +53,7 @@ func (m *Manager) refreshPosture(ctx context.Context, s *sandbox) error {
 		return nil
 	}
 	if err != nil {
-		m.log.Error("posture of a sandbox out of a pool", "sandbox", s.id, "err", err)
+		m.log.Error("posture of a sandbox that was claimed or updated", "sandbox", s.id, "err", err)
 		s.end(err)
 		return err
 	}

@@ -51,7 +51,7 @@ func (m *Manager) Update(ctx context.Context, ref string, r UpdateRequest) (Info
 	s.update(func() {
 		s.record.Network, s.record.Asked, s.record.Policy = next.Network, next.Asked, next.Policy
 		s.record.Labels, s.record.Expires, s.record.IdleTimeout = next.Labels, next.Expires, next.IdleTimeout
-		s.digest = ""
+		s.digest, s.stale = "", true
 	})
 	m.keepRecord(s)
 	s.rearm()

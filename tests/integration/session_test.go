@@ -5,6 +5,8 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -301,6 +303,9 @@ func TestUpdateLimits(t *testing.T) {
 	l := inspect(t, daemon, "growing")
 	if l.Limits.MemoryBytes != 128<<20 || l.Labels["k"] != "v" {
 		t.Errorf("inspected %+v", l)
+	}
+	if posture := postureOf(t, daemon, "growing"); !slices.Contains(slices.Collect(maps.Values(posture)), strconv.Itoa(128<<20)) {
+		t.Errorf("the posture is that before the update: %v", posture)
 	}
 	// RLIMIT_NPROC stays that of the creation: what it would not let be is refused.
 	daemon.Run(t, "update", "--pids", "20", "growing")
