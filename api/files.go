@@ -141,28 +141,24 @@ func sendFile[Req, Res any](ctx context.Context, stream *connect.ClientStreamFor
 
 // WatchFiles reports changes below a path until ctx ends or event returns an
 // error. ready, which may be nil, is called when changes from then on are
-// reported.
+// reported. If the daemon restarts, it goes on after an event of the type "overflow",
+// which says that changes may be missing.
 func (c *Client) WatchFiles(ctx context.Context, req *caissonv1.WatchFilesRequest, ready func(), event func(*caissonv1.FileEvent) error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stream, err := c.files().WatchFiles(ctx, connect.NewRequest(req))
-	if err != nil {
-		return err
-	}
-	defer stream.Close()
-	for stream.Receive() {
-		switch kind := stream.Msg().Kind.(type) {
-		case *caissonv1.WatchFilesResponse_Ready:
-			if ready != nil {
-				ready()
-			}
-		case *caissonv1.WatchFilesResponse_Event:
-			if err := event(kind.Event); err != nil {
-				return err
-			}
+	began := false
+	nothing := func() error { return nil } // the next ready tells
+	return resumed(ctx, c.retry(), c.files().WatchFiles, req, nothing, func(m *caissonv1.WatchFilesResponse) error {
+		if e := m.GetEvent(); e != nil {
+			return event(e)
 		}
-	}
-	return stream.Err()
+		if began {
+			return event(&caissonv1.FileEvent{Path: req.Path, Type: "overflow"})
+		}
+		began = true
+		if ready != nil {
+			ready()
+		}
+		return nil
+	})
 }
 
 // LeftOut is what a copy out does not hold: FIFOs, sockets, devices, symlinks

@@ -1,7 +1,11 @@
 package api
 
 import (
+	"cmp"
 	"context"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 )
@@ -23,7 +27,19 @@ func (c *Client) LearnPolicy(ctx context.Context, ref string) (*caissonv1.LearnP
 }
 
 // Traffic calls yield with each attempt of a sandbox to reach something that req asks
-// for, the oldest first, and with follow goes on until the sandbox has ended.
+// for, the oldest first, and with follow goes on until the sandbox has ended. If the daemon
+// restarts, no attempt is missed or comes twice; one of the kind "gap" says that those
+// under way then may have no entry.
 func (c *Client) Traffic(ctx context.Context, req *caissonv1.TrafficRequest, yield func(*caissonv1.TrafficResponse) error) error {
-	return receive(ctx, c.network().Traffic, req, yield)
+	req = proto.CloneOf(req)
+	gap := func() error {
+		return yield(&caissonv1.TrafficResponse{
+			Kind: "gap", Time: timestamppb.Now(),
+			Reason: "the connection to the daemon broke: attempts that were under way may have no entry",
+		})
+	}
+	return resumed(ctx, c.retry(), c.network().Traffic, req, gap, func(t *caissonv1.TrafficResponse) error {
+		req.Since = cmp.Or(t.Cursor, req.Since)
+		return yield(t)
+	})
 }

@@ -28,9 +28,10 @@ func (c *Client) Inspect(ctx context.Context, req *caissonv1.InspectRequest) (*c
 
 // Stats calls yield with the use of the selected sandboxes, at once and then each second,
 // until ctx ends, yield returns an error, or all of req.Refs have ended. With
-// req.NoStream it does so once.
+// req.NoStream it does so once. It goes on if the daemon restarts.
 func (c *Client) Stats(ctx context.Context, req *caissonv1.StatsRequest, yield func(*caissonv1.StatsResponse) error) error {
-	return receive(ctx, c.sandboxes().Stats, req, yield)
+	nothing := func() error { return nil } // each answer stands for itself
+	return resumed(ctx, c.retry(), c.sandboxes().Stats, req, nothing, yield)
 }
 
 // History returns the use of a sandbox over time.

@@ -50,7 +50,8 @@ func (a *app) printEvent(e *caissonv1.Event) error {
 		return a.printJSONLine(eventView(e.ProtoReflect()))
 	}
 	if e.Id == "" {
-		a.progress(fmt.Sprintf("caisson: warning: %d events are missing here: they came faster than they were read", e.GetData().GetLost()))
+		lost := fmt.Sprintf("%d events are missing here: they came faster than they were read", e.GetData().GetLost())
+		a.progress("caisson: warning: " + cmp.Or(e.GetData().GetMessage(), lost))
 		return nil
 	}
 	kind := strings.TrimPrefix(e.Type, eventPrefix)
