@@ -34,7 +34,7 @@ func verify(spec *specs.Spec, further ...func(*specs.Spec) error) error {
 	}
 	var errs []error
 	for _, rule := range append([]func(*specs.Spec) error{
-		ruleFields, ruleProcess, ruleLimits, rulePropagation, rulePaths, ruleSeccomp, ruleCgroup, ruleUnified, ruleDevices, ruleAnnotations,
+		ruleFields, ruleProcess, ruleLimits, rulePropagation, rulePaths, ruleSeccomp, ruleCgroup, ruleBlockIO, ruleUnified, ruleDevices, ruleAnnotations,
 	}, further...) {
 		errs = append(errs, rule(spec))
 	}

@@ -33,6 +33,29 @@ func ruleCgroup(s *specs.Spec) error {
 	return errors.Join(errs...)
 }
 
+// ruleBlockIO: only rates of bytes are set, each for a disk, and none stalls the sandbox.
+func ruleBlockIO(s *specs.Spec) error {
+	if s.Linux.Resources == nil || s.Linux.Resources.BlockIO == nil {
+		return nil
+	}
+	b := s.Linux.Resources.BlockIO
+	errs := []error{only("block I/O", b, "ThrottleReadBpsDevice", "ThrottleWriteBpsDevice")}
+	for _, list := range [][]specs.LinuxThrottleDevice{b.ThrottleReadBpsDevice, b.ThrottleWriteBpsDevice} {
+		seen := map[[2]int64]bool{}
+		for _, d := range list {
+			number := [2]int64{d.Major, d.Minor}
+			if d.Major <= 0 || d.Minor < 0 || seen[number] {
+				errs = append(errs, fmt.Errorf("block I/O names no disk by %d:%d, or names it twice", d.Major, d.Minor))
+			}
+			seen[number] = true
+			if d.Rate < 64<<10 {
+				errs = append(errs, fmt.Errorf("block I/O is throttled to %d bytes per second, fewer than 64K", d.Rate))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // canSwap: the limit of memory and swap together is that of memory. An absent
 // one means that the kernel has no swap; only the live values can tell.
 func canSwap(m *specs.LinuxMemory) bool { return m.Swap != nil && *m.Swap != *m.Limit }
