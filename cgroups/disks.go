@@ -37,6 +37,27 @@ func Disks(dirs ...string) (string, error) {
 	return strings.Join(found, " "), nil
 }
 
+// charged are the file systems whose cached writes the kernel charges to the group of the
+// writer, and those in memory (Documentation/admin-guide/cgroup-v2.rst, "Writeback").
+var charged = []int64{unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC, unix.TMPFS_MAGIC, unix.RAMFS_MAGIC}
+
+// CheckWrites refuses dirs on a file system whose cached writes no rate would bound
+// (sbxerr.Limits).
+func CheckWrites(dirs ...string) error {
+	const op = "cgroups.disks"
+	for _, dir := range dirs {
+		magic, err := fsMagic(dir)
+		if err != nil {
+			return sbxerr.Wrap(sbxerr.Limits, op, err)
+		}
+		if !slices.Contains(charged, magic) {
+			return sbxerr.WithRemedy(sbxerr.Limits, op, fmt.Errorf("bound writes to %q: the kernel does not tell who wrote to its file system", dir),
+				"set no io_write_bps, or use directories on ext4, XFS, Btrfs or F2FS")
+		}
+	}
+	return nil
+}
+
 func disksOf(dir string) ([]string, error) {
 	var st unix.Statx_t
 	if err := unix.Statx(unix.AT_FDCWD, dir, unix.AT_STATX_DONT_SYNC, unix.STATX_MNT_ID, &st); err != nil {

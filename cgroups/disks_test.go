@@ -90,6 +90,14 @@ func TestDisks(t *testing.T) {
 			t.Errorf("disk %s of %s, which is on %s", got, dir, own)
 		}
 	}
+	if err := CheckWrites("/dev/shm"); err != nil {
+		t.Errorf("writes to memory: %v", err)
+	}
+	for _, dir := range []string{"/proc", dir + "/absent"} {
+		if err := CheckWrites(dir); sbxerr.Of(err) != sbxerr.Limits {
+			t.Errorf("writes to %s: %v; want %s", dir, err, sbxerr.Limits)
+		}
+	}
 	for name, dirs := range map[string][]string{"memory alone": {memory}, "no device": {dir, proc}, "absent": {dir + "/absent"}} {
 		if got, err := Disks(dirs...); sbxerr.Of(err) != sbxerr.Limits {
 			t.Errorf("%s: %q, %v; want %s", name, got, err, sbxerr.Limits)

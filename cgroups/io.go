@@ -58,7 +58,7 @@ func (h Host) CheckIO(io IO) error {
 	switch {
 	case !io.bounded():
 		return nil
-	case h.IOLimit == finding.No || h.IOLimit == finding.Unknown && h.Mode != V2:
+	case h.IOLimit == finding.No || h.IOLimit == finding.Unknown && h.Controllers["io"] != finding.Yes:
 		return sbxerr.WithRemedy(sbxerr.CgroupController, op,
 			errors.New("bound I/O: the cgroup controller of I/O is missing, or cannot throttle a sandbox as a whole"),
 			"use a kernel with CONFIG_BLK_DEV_THROTTLING and the cgroup controller io (blkio on cgroup v1, in a hierarchy of its own), or set no I/O rate")
