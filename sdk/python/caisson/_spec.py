@@ -52,6 +52,8 @@ def limits(
     open_files: Optional[int] = None,
     tmpfs: Optional[Size] = None,
     shm_size: Optional[Size] = None,
+    io_read_bps: Optional[Size] = None,
+    io_write_bps: Optional[Size] = None,
 ) -> Dict[str, Any]:
     """Makes Limits or ExecLimits: what is not given is absent."""
     return present(
@@ -61,6 +63,8 @@ def limits(
         open_files=open_files,
         tmpfs_bytes=size(tmpfs),
         shm_bytes=size(shm_size),
+        io_read_bps=size(io_read_bps),
+        io_write_bps=size(io_write_bps),
     )
 
 
