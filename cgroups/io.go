@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
@@ -144,6 +145,45 @@ func ioWrites(dir, name, from, to string) (out []write) {
 		}
 	}
 	return out
+}
+
+// LiftIO takes the rates of the group away. SIGKILL does not end a wait for a disk, so what
+// was killed ends after that. An absent group is success.
+func (g *Group) LiftIO() error {
+	_, err := g.liftIO()
+	return sbxerr.Wrap(sbxerr.Cgroup, "cgroups.lift_io", err)
+}
+
+// dispatchTime is how long the rates are away in FlushIO. The kernel dispatches what waits by
+// a timer, whose ticks are up to 10 ms apart.
+const dispatchTime = 30 * time.Millisecond
+
+// FlushIO lets all that waits at the rates of the group go on at once. After it they are as
+// before. A change of the limits must not run at the same time.
+func (g *Group) FlushIO() error {
+	writes, err := g.liftIO()
+	if len(writes) > 0 {
+		time.Sleep(dispatchTime)
+	}
+	if back := takeBack(writes); !gone(back) {
+		err = errors.Join(err, back)
+	}
+	return sbxerr.Wrap(sbxerr.Cgroup, "cgroups.flush_io", err)
+}
+
+func (g *Group) liftIO() (done []write, err error) {
+	f := IO{}.file(g.host)
+	live, err := g.live(f)
+	if err != nil && !gone(err) {
+		return nil, err
+	}
+	writes := ioWrites(g.dir(f.Controller), f.Name, live, "")
+	for i, w := range writes {
+		if err := w.write(); err != nil && !gone(err) {
+			return writes[:i], err
+		}
+	}
+	return writes, nil
 }
 
 // byDisk takes the value of a limit file of IO apart.

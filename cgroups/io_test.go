@@ -1,6 +1,7 @@
 package cgroups
 
 import (
+	"errors"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -135,6 +136,23 @@ func TestLiveIO(t *testing.T) {
 		}
 		rates(t, g, from, to)
 		from = to
+	}
+	bounded := steps[1]
+	if err := g.Change(from, bounded); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.FlushIO(); err != nil {
+		t.Error(err)
+	}
+	rates(t, g, from, bounded)
+	if err := g.LiftIO(); err != nil {
+		t.Error(err)
+	}
+	rates(t, g, bounded, sane)
+	from = sane
+	absent, err := Open(h, "/"+testParent+"/absent")
+	if err := errors.Join(err, absent.LiftIO(), absent.FlushIO()); err != nil {
+		t.Errorf("a group that is not there: %v", err)
 	}
 	// A later write fails, and the earlier ones are undone.
 	if err := g.Change(from, withIO(IO{ReadBPS: 1 << 20, Disks: disks[0] + " 4095:1"})); sbxerr.Of(err) != sbxerr.Cgroup {

@@ -219,3 +219,33 @@ func TestIORatesThatAreRefused(t *testing.T) {
 		t.Errorf("with 2M a second the writes take %s", took)
 	}
 }
+
+// What is killed while it waits for a disk at its rate ends at once, and not when it has all:
+// a command, one with limits of its own, what clean ends, and a sandbox.
+//
+//caisson:kernel
+func TestKilledWhileItReads(t *testing.T) {
+	t.Parallel()
+	f := newIOFile(t)
+	const rate, soon = 64 << 10, 20 * time.Second // the file takes 128 seconds
+	box(t, daemon, "stuck", "--workspace", f.dir, "--io-read-bps", "64K")
+	read := []string{"stuck", "--", "dd", "if=data", "of=/dev/null", "bs=8M", "iflag=direct"}
+	within := func(what string, code int, args ...string) {
+		t.Helper()
+		began := time.Now()
+		if r := daemon.Try(args...); r.Code != code || time.Since(began) > soon {
+			t.Errorf("%s: code %d after %s\n%s%s", what, r.Code, time.Since(began), r.Stdout, r.Stderr)
+		}
+	}
+	within("a timeout", 124, append([]string{"exec", "--timeout", "1s"}, read...)...)
+	f.wantRead(t, daemon, "stuck", rate)
+	within("a timeout of a command with limits", 124, append([]string{"exec", "--timeout", "1s", "-m", "64M"}, read...)...)
+	f.wantRead(t, daemon, "stuck", rate)
+	daemon.Run(t, append([]string{"exec", "-d"}, read...)...)
+	time.Sleep(time.Second) // it reads
+	within("clean", 0, "clean", "stuck")
+	f.wantRead(t, daemon, "stuck", rate)
+	daemon.Run(t, append([]string{"exec", "-d"}, read...)...)
+	time.Sleep(time.Second)
+	within("removal", 0, "rm", "--force", "stuck")
+}
