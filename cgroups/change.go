@@ -39,7 +39,7 @@ func (g *Group) Change(from, to Limits) error {
 		return err
 	}
 	old := map[string]string{}
-	for _, f := range from.Files(g.host) {
+	for _, f := range from.files(g.host) {
 		old[f.Name] = f.Value
 	}
 	return g.change(old, to)
@@ -52,7 +52,7 @@ func (g *Group) Set(l Limits) error {
 		return err
 	}
 	old := map[string]string{}
-	for _, f := range l.Files(g.host) {
+	for _, f := range l.files(g.host) {
 		live, err := g.live(f)
 		if err != nil {
 			return sbxerr.Wrap(sbxerr.Cgroup, "cgroups.set", err)
@@ -63,6 +63,9 @@ func (g *Group) Set(l Limits) error {
 }
 
 func (g *Group) change(old map[string]string, to Limits) error {
+	if err := g.host.CheckIO(to.IO); err != nil {
+		return err
+	}
 	writes, err := g.writes(old, to)
 	if err == nil {
 		err = g.fits(writes, to)
@@ -83,8 +86,12 @@ func (g *Group) change(old map[string]string, to Limits) error {
 // writes plans the writes, in an order that the kernel accepts.
 func (g *Group) writes(old map[string]string, to Limits) ([]write, error) {
 	var out []write
-	for _, f := range to.Files(g.host) {
-		if f.Value != old[f.Name] && f.Name != "devices.list" {
+	for _, f := range to.files(g.host) {
+		switch {
+		case f.Value == old[f.Name] || f.Name == "devices.list":
+		case f.ofIO():
+			out = append(out, ioWrites(g.dir(f.Controller), f.Name, old[f.Name], f.Value)...)
+		default:
 			out = append(out, write{g.dir(f.Controller), f.Name, old[f.Name], f.Value})
 		}
 	}

@@ -86,6 +86,9 @@ func (d detector) detectV2(h *Host) error {
 	}
 	h.Controllers["devices"] = d.bpf(d.root)
 	h.SwapLimit = d.childrenHave("memory.swap.max")
+	if h.IOLimit = h.Controllers["io"]; h.IOLimit == finding.Yes {
+		h.IOLimit = d.childrenHave(ioMaxFile)
+	}
 	return nil
 }
 
@@ -129,6 +132,7 @@ func (d detector) detectV1(h *Host) error {
 	if magic, err := d.magic(unified); err == nil && magic == unix.CGROUP2_SUPER_MAGIC {
 		h.Mode, h.Unified = Hybrid, unified
 	}
+	h.IOLimit = finding.Of(h.throttles())
 	if memory, ok := h.Hierarchies["memory"]; ok {
 		_, err := os.Stat(filepath.Join(memory, "memory.memsw.limit_in_bytes"))
 		switch {
@@ -139,6 +143,15 @@ func (d detector) detectV1(h *Host) error {
 		}
 	}
 	return nil
+}
+
+// throttles reports whether v1's blkio can throttle, and whether all commands of a sandbox
+// are in its one group there: the rates of a group do not hold for those below it.
+func (h *Host) throttles() bool {
+	blkio, ok := h.Hierarchies["blkio"]
+	shared := slices.ContainsFunc(childControllers, func(name string) bool { return h.Hierarchies[name] == blkio })
+	_, err := os.Stat(filepath.Join(blkio, readBPSFile))
+	return ok && !shared && err == nil
 }
 
 // kernelControllers reads the names that a v1 mount option can mean.

@@ -35,6 +35,9 @@ type Host struct {
 	// SwapLimit says whether swap can be bounded. On v2 the root group has no
 	// file that tells; there Verify has the last word.
 	SwapLimit finding.Answer
+	// IOLimit says whether the traffic of a sandbox with disks can be bounded. On v2 it is
+	// unknown while no group shows the file; there Verify has the last word.
+	IOLimit finding.Answer
 	// NoSwap is set when the kernel was built without swap: there is nothing
 	// to bound, and no file to do it with.
 	NoSwap bool
@@ -61,8 +64,8 @@ var required = []controller{
 // wanted are the controllers that are used if present.
 var wanted = []controller{
 	{"cpuacct", "measuring CPU time"},
-	{"blkio", "measuring I/O"},
-	{"io", "measuring I/O"},
+	{"blkio", "measuring and bounding I/O"},
+	{"io", "measuring and bounding I/O"},
 	{"freezer", "killing a group at one stroke without cgroup.kill"},
 	{"hugetlb", "forbidding huge pages, which are not counted as memory"},
 }

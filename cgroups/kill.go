@@ -68,7 +68,7 @@ func (g *Group) KillOthers(ctx context.Context, but int) (found int, err error) 
 		}
 		thaw, err := g.freeze()
 		if err == nil {
-			err = errors.Join(g.signalAll(but), thaw())
+			err = errors.Join(g.signalAll(but), thaw(), g.FlushIO())
 		}
 		if err == nil {
 			err = wait.next(ctx)
@@ -81,7 +81,8 @@ func (g *Group) KillOthers(ctx context.Context, but int) (found int, err error) 
 
 // killOnce signals every process that is in the group now. After cgroup.kill, processes get
 // time to end before they are signalled one by one. That serves kernels without the file,
-// processes outside the unified group, and processes that v1's freezer holds.
+// processes outside the unified group, and processes that v1's freezer holds. Those that wait
+// for a disk at a rate end as it is lifted.
 func (g *Group) killOnce(first bool) error {
 	if g.host.Unified != "" {
 		err := writeFile(g.unified(), "cgroup.kill", "1")
@@ -96,7 +97,7 @@ func (g *Group) killOnce(first bool) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(g.signalAll(0), thaw())
+	return errors.Join(g.signalAll(0), thaw(), g.LiftIO())
 }
 
 // freeze stops the group where it can be stopped and returns how to undo it.

@@ -25,8 +25,8 @@ const (
 	DefaultCPUShares = 1024
 )
 
-// Limits bounds one sandbox. Every field but CPUShares is required: zero is an error and
-// never means unlimited.
+// Limits bounds one sandbox. Every field but CPUShares and IO is required: zero is an error
+// and never means unlimited.
 type Limits struct {
 	PIDs        int64 // tasks, that is processes and threads, PID 1 included
 	MemoryBytes int64 // anonymous memory, page cache, tmpfs and kernel memory together
@@ -34,6 +34,7 @@ type Limits struct {
 	// CPUShares is the weight against other groups while CPUs are short, in the measure of
 	// cgroup v1. 0 is DefaultCPUShares.
 	CPUShares int64
+	IO        IO // optional
 }
 
 // bound is one check of Validate.
@@ -60,6 +61,9 @@ func (l Limits) Validate() error {
 	}
 	if l.CPUShares != 0 {
 		errs = append(errs, bound{"cpu shares", l.CPUShares, MinCPUShares, MaxCPUShares, "shares", "1024"}.check())
+	}
+	for _, b := range l.IO.bounds() {
+		errs = append(errs, b.check())
 	}
 	return sbxerr.Wrap(sbxerr.Limits, "cgroups.validate", errors.Join(errs...))
 }

@@ -22,8 +22,8 @@ var sane = Limits{PIDs: 256, MemoryBytes: 512 << 20, MilliCPU: 1000}
 func TestValidate(t *testing.T) {
 	for name, l := range map[string]Limits{
 		"default": sane,
-		"least":   {MinPIDs, MinMemoryBytes, MinMilliCPU, MinCPUShares},
-		"most":    {MaxPIDs, MaxMemoryBytes, MaxMilliCPU, MaxCPUShares},
+		"least":   {MinPIDs, MinMemoryBytes, MinMilliCPU, MinCPUShares, IO{}},
+		"most":    {MaxPIDs, MaxMemoryBytes, MaxMilliCPU, MaxCPUShares, IO{}},
 	} {
 		if err := l.Validate(); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -34,9 +34,9 @@ func TestValidate(t *testing.T) {
 		want []string // all must be in the one error
 	}{
 		"nothing":   {Limits{}, []string{`"memory" is absent`, `"cpu" is absent`, `"pids" is absent`, "512M", "256"}},
-		"negative":  {Limits{-1, -1, -1, -1}, []string{`"cpu shares" is negative`, `"memory" is negative`, `"cpu" is negative`, `"pids" is negative`}},
-		"too small": {Limits{1, 1, 1, 1}, []string{"cpu shares", "8388608", "minimum of 10", "minimum of 16", "PID 1"}},
-		"too large": {Limits{math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64}, []string{"maximum of 262144", "maximum of 4194304", "maximum of 70368744177664", "maximum of 8192000"}},
+		"negative":  {Limits{-1, -1, -1, -1, IO{-1, -1, ""}}, []string{`"io read bps" is negative`, `"io write bps" is negative`, `"cpu shares" is negative`, `"memory" is negative`, `"cpu" is negative`, `"pids" is negative`}},
+		"too small": {Limits{1, 1, 1, 1, IO{1, 1, ""}}, []string{"io read bps", "minimum of 65536", "cpu shares", "8388608", "minimum of 10", "minimum of 16", "PID 1"}},
+		"too large": {Limits{math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64, IO{WriteBPS: math.MaxInt64}}, []string{"maximum of 1099511627776", "maximum of 262144", "maximum of 4194304", "maximum of 70368744177664", "maximum of 8192000"}},
 		"one":       {Limits{PIDs: 256, MemoryBytes: MinMemoryBytes - 1, MilliCPU: 1000}, []string{"8388607", "8388608"}},
 		"another":   {Limits{PIDs: MaxPIDs + 1, MemoryBytes: 512 << 20, MilliCPU: 1000}, []string{"4194305"}},
 	} {
@@ -103,7 +103,7 @@ func TestResourcesInvariants(t *testing.T) {
 		newFakeHost(t).v1(usual...).hybrid().detect(),
 		newFakeHost(t).v2("cpu memory pids io hugetlb").detect(),
 	} {
-		for _, l := range []Limits{sane, {MinPIDs, MinMemoryBytes, MinMilliCPU, MinCPUShares}, {MaxPIDs, MaxMemoryBytes, MaxMilliCPU, MaxCPUShares}} {
+		for _, l := range []Limits{sane, {MinPIDs, MinMemoryBytes, MinMilliCPU, MinCPUShares, IO{}}, {MaxPIDs, MaxMemoryBytes, MaxMilliCPU, MaxCPUShares, IO{}}} {
 			r, err := l.Resources(h)
 			if err != nil {
 				t.Fatal(err)

@@ -99,8 +99,11 @@ func readFlat(dir, file string) (map[string]int64, error) {
 	return values, nil
 }
 
+// lineSeparator stands between the lines that sortedLines joins.
+const lineSeparator = "; "
+
 // sortedLines makes the text of a file whose order means nothing comparable.
 func sortedLines(lines []string) string {
 	slices.Sort(lines)
-	return strings.Join(lines, "; ")
+	return strings.Join(lines, lineSeparator)
 }

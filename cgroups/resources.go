@@ -54,7 +54,15 @@ func (l Limits) Resources(h Host) (*specs.LinuxResources, error) {
 	if err := h.Check(); err != nil {
 		return nil, err
 	}
+	if err := h.CheckIO(l.IO); err != nil {
+		return nil, err
+	}
+	blockIO, err := l.IO.blockIO()
+	if err != nil {
+		return nil, err
+	}
 	r := &specs.LinuxResources{
+		BlockIO: blockIO,
 		Devices: deviceRules(),
 		Memory:  &specs.LinuxMemory{Limit: &l.MemoryBytes, Swap: &l.MemoryBytes},
 		CPU:     &specs.LinuxCPU{Quota: ptr(l.quota()), Period: ptr(uint64(cpuPeriod))},
@@ -124,10 +132,19 @@ type File struct {
 // them and `caisson spec` prints them. The function is pure except for the page size, to
 // which the kernel rounds memory limits.
 func (l Limits) Files(h Host) []File {
+	return slices.DeleteFunc(l.files(h), func(f File) bool { return f.Value == "" })
+}
+
+// files are Files and, without a value, those of limits that l does not set.
+func (l Limits) files(h Host) []File {
+	files := l.filesV1
 	if h.Mode == V2 {
-		return l.filesV2(h)
+		files = l.filesV2
 	}
-	return l.filesV1(h)
+	if h.IOLimit == finding.No {
+		return files(h)
+	}
+	return append(files(h), l.IO.file(h))
 }
 
 func (l Limits) filesV1(h Host) []File {

@@ -132,6 +132,8 @@ type Profile struct {
 	Files     int64          `yaml:"open_files" json:"open_files"`
 	Tmpfs     string         `yaml:"tmpfs" json:"tmpfs" jsonschema:"example=64M"`
 	ShmSize   string         `yaml:"shm_size" json:"shm_size" jsonschema:"description=Size of /dev/shm; empty is that of each tmpfs,example=64M"`
+	IORead    string         `yaml:"io_read_bps" json:"io_read_bps" jsonschema:"description=Bytes per second read from each disk; empty is unbounded,example=10M"`
+	IOWrite   string         `yaml:"io_write_bps" json:"io_write_bps" jsonschema:"description=Bytes per second written to each disk\\, on cgroup v2; empty is unbounded,example=10M"`
 	Network   ProfileNetwork `yaml:"network" json:"network"`
 	Mounts    []Mount        `yaml:"mounts" json:"mounts" jsonschema:"description=Mounts of each sandbox\\, as if each request named them; one of the request on the same target replaces it"`
 	Alerts    Alerts         `yaml:"alerts" json:"alerts"`

@@ -34,7 +34,7 @@ func verify(spec *specs.Spec, further ...func(*specs.Spec) error) error {
 	}
 	var errs []error
 	for _, rule := range append([]func(*specs.Spec) error{
-		ruleFields, ruleProcess, ruleLimits, rulePropagation, rulePaths, ruleSeccomp, ruleCgroup, ruleUnified, ruleDevices, ruleAnnotations,
+		ruleFields, ruleProcess, ruleLimits, rulePropagation, rulePaths, ruleSeccomp, ruleCgroup, ruleBlockIO, ruleUnified, ruleDevices, ruleAnnotations,
 	}, further...) {
 		errs = append(errs, rule(spec))
 	}
@@ -302,84 +302,6 @@ func ruleSeccomp(s *specs.Spec) error {
 // another one would refuse nothing that it means to.
 func nativeArch() specs.Arch {
 	return map[string]specs.Arch{"amd64": specs.ArchX86_64, "arm64": specs.ArchAARCH64}[goruntime.GOARCH]
-}
-
-func ruleCgroup(s *specs.Spec) error {
-	p, r := s.Linux.CgroupsPath, s.Linux.Resources
-	var errs []error
-	if path.Clean(p) != p || path.Base(p) != path.Base(sandboxDir(s)) || strings.Count(p, "/") < 2 || p[0] != '/' || strings.Contains(p, ":") {
-		errs = append(errs, fmt.Errorf("cgroup %q is not the sandbox's own below a parent", p))
-	}
-	if r == nil {
-		return errors.Join(append(errs, errors.New("there are no resource limits"))...)
-	}
-	if r.Pids == nil || r.Pids.Limit == nil || *r.Pids.Limit <= 0 {
-		errs = append(errs, errors.New("processes are not limited"))
-	}
-	if r.CPU == nil || r.CPU.Quota == nil || *r.CPU.Quota <= 0 || r.CPU.Period == nil || *r.CPU.Period == 0 || r.CPU.RealtimeRuntime != nil {
-		errs = append(errs, errors.New("cpu time is not limited"))
-	}
-	if m := r.Memory; m == nil || m.Limit == nil || *m.Limit <= 0 {
-		errs = append(errs, errors.New("memory is not limited"))
-	} else if m.DisableOOMKiller != nil && *m.DisableOOMKiller || canSwap(m) {
-		errs = append(errs, errors.New("memory can swap, or the oom killer is off"))
-	}
-	return errors.Join(errs...)
-}
-
-// canSwap: the limit of memory and swap together is that of memory. An absent
-// one means that the kernel has no swap; only the live values can tell.
-func canSwap(m *specs.LinuxMemory) bool { return m.Swap != nil && *m.Swap != *m.Limit }
-
-// ruleUnified: raw cgroup v2 files can undo every limit, so only known ones are
-// written, and huge pages, which no memory limit covers, not at all.
-func ruleUnified(s *specs.Spec) error {
-	if s.Linux.Resources == nil {
-		return nil // ruleCgroup says so
-	}
-	for _, h := range s.Linux.Resources.HugepageLimits {
-		if h.Limit != 0 {
-			return fmt.Errorf("huge pages of %s can be used", h.Pagesize)
-		}
-	}
-	for key, value := range s.Linux.Resources.Unified {
-		switch {
-		case key == "memory.oom.group" && value == "0", key == "memory.swap.max" && value == "0", key == "cpu.weight":
-		default:
-			return fmt.Errorf("cgroup file %q is set to %q", key, value)
-		}
-	}
-	return nil
-}
-
-// harmless are the devices that a sandbox can open: null, zero, full, random,
-// urandom, tty, ptmx and the terminals of its own.
-var harmless = []string{"c 1:3", "c 1:5", "c 1:7", "c 1:8", "c 1:9", "c 5:0", "c 5:2", "c 136:*"}
-
-func ruleDevices(s *specs.Spec) error {
-	if s.Linux.Resources == nil || len(s.Linux.Resources.Devices) == 0 {
-		return errors.New("devices are not limited")
-	}
-	var errs []error
-	for i, d := range s.Linux.Resources.Devices {
-		switch {
-		case i == 0 && (d.Allow || d.Type != "" && d.Type != "a" || d.Major != nil || d.Minor != nil || d.Access != "rwm"):
-			errs = append(errs, errors.New("device rules do not deny all first"))
-		case i > 0 && d.Allow && !slices.Contains(harmless, deviceName(d)):
-			errs = append(errs, fmt.Errorf("device %s can be opened", deviceName(d)))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-func deviceName(d specs.LinuxDeviceCgroup) string {
-	number := func(n *int64) string {
-		if n == nil || *n < 0 {
-			return "*"
-		}
-		return fmt.Sprint(*n)
-	}
-	return d.Type + " " + number(d.Major) + ":" + number(d.Minor)
 }
 
 func ruleAnnotations(s *specs.Spec) error {

@@ -30,8 +30,26 @@ func goodSpec(t testing.TB) *specs.Spec {
 }
 
 func TestVerifyAcceptsGolden(t *testing.T) {
-	if err := Verify(goodSpec(t)); err != nil {
+	spec := goodSpec(t)
+	if err := Verify(spec); err != nil {
 		t.Error(err)
+	}
+	throttled(func(*specs.LinuxBlockIO) {})(spec)
+	if err := Verify(spec); err != nil {
+		t.Errorf("with rates of block I/O: %v", err)
+	}
+}
+
+// throttled gives a specification rates of block I/O that are allowed, and changes them.
+func throttled(change func(*specs.LinuxBlockIO)) func(*specs.Spec) {
+	return func(s *specs.Spec) {
+		rate := func() []specs.LinuxThrottleDevice {
+			d := specs.LinuxThrottleDevice{Rate: 65536}
+			d.Major = 8
+			return []specs.LinuxThrottleDevice{d}
+		}
+		s.Linux.Resources.BlockIO = &specs.LinuxBlockIO{ThrottleReadBpsDevice: rate(), ThrottleWriteBpsDevice: rate()}
+		change(s.Linux.Resources.BlockIO)
 	}
 }
 
@@ -58,23 +76,32 @@ func TestVerifyRefuses(t *testing.T) {
 		change func(*specs.Spec)
 		want   string
 	}{
-		"no process":             {func(s *specs.Spec) { s.Process = nil }, "lacks"},
-		"no root":                {func(s *specs.Spec) { s.Root = nil }, "lacks"},
-		"no linux":               {func(s *specs.Spec) { s.Linux = nil }, "lacks"},
-		"hook":                   {func(s *specs.Spec) { s.Hooks = &specs.Hooks{Poststop: []specs.Hook{{Path: "/x"}}} }, "Hooks"},
-		"domain name":            {func(s *specs.Spec) { s.Domainname = "x" }, "Domainname"},
-		"vm":                     {func(s *specs.Spec) { s.VM = &specs.VM{} }, "VM"},
-		"terminal":               {func(s *specs.Spec) { s.Process.Terminal = true }, "Terminal"},
-		"scheduler":              {func(s *specs.Spec) { s.Process.Scheduler = &specs.Scheduler{} }, "Scheduler"},
-		"io priority":            {func(s *specs.Spec) { s.Process.IOPriority = &specs.LinuxIOPriority{} }, "IOPriority"},
-		"user name":              {func(s *specs.Spec) { s.Process.User.Username = "root" }, "Username"},
-		"device":                 {func(s *specs.Spec) { s.Linux.Devices = []specs.LinuxDevice{{Path: "/dev/kvm"}} }, "Devices"},
-		"network device":         {func(s *specs.Spec) { s.Linux.NetDevices = map[string]specs.LinuxNetDevice{"eth0": {}} }, "NetDevices"},
-		"sysctl":                 {func(s *specs.Spec) { s.Linux.Sysctl = map[string]string{"kernel.shm_rmid_forced": "1+x"} }, "Sysctl"},
-		"rdt":                    {func(s *specs.Spec) { s.Linux.IntelRdt = &specs.LinuxIntelRdt{} }, "IntelRdt"},
-		"personality":            {func(s *specs.Spec) { s.Linux.Personality = &specs.LinuxPersonality{} }, "Personality"},
-		"time offsets":           {func(s *specs.Spec) { s.Linux.TimeOffsets = map[string]specs.LinuxTimeOffset{"monotonic": {Secs: 1}} }, "TimeOffsets"},
-		"net class":              {func(s *specs.Spec) { s.Linux.Resources.Network = &specs.LinuxNetwork{} }, "Network"},
+		"no process":           {func(s *specs.Spec) { s.Process = nil }, "lacks"},
+		"no root":              {func(s *specs.Spec) { s.Root = nil }, "lacks"},
+		"no linux":             {func(s *specs.Spec) { s.Linux = nil }, "lacks"},
+		"hook":                 {func(s *specs.Spec) { s.Hooks = &specs.Hooks{Poststop: []specs.Hook{{Path: "/x"}}} }, "Hooks"},
+		"domain name":          {func(s *specs.Spec) { s.Domainname = "x" }, "Domainname"},
+		"vm":                   {func(s *specs.Spec) { s.VM = &specs.VM{} }, "VM"},
+		"terminal":             {func(s *specs.Spec) { s.Process.Terminal = true }, "Terminal"},
+		"scheduler":            {func(s *specs.Spec) { s.Process.Scheduler = &specs.Scheduler{} }, "Scheduler"},
+		"io priority":          {func(s *specs.Spec) { s.Process.IOPriority = &specs.LinuxIOPriority{} }, "IOPriority"},
+		"user name":            {func(s *specs.Spec) { s.Process.User.Username = "root" }, "Username"},
+		"device":               {func(s *specs.Spec) { s.Linux.Devices = []specs.LinuxDevice{{Path: "/dev/kvm"}} }, "Devices"},
+		"network device":       {func(s *specs.Spec) { s.Linux.NetDevices = map[string]specs.LinuxNetDevice{"eth0": {}} }, "NetDevices"},
+		"sysctl":               {func(s *specs.Spec) { s.Linux.Sysctl = map[string]string{"kernel.shm_rmid_forced": "1+x"} }, "Sysctl"},
+		"rdt":                  {func(s *specs.Spec) { s.Linux.IntelRdt = &specs.LinuxIntelRdt{} }, "IntelRdt"},
+		"personality":          {func(s *specs.Spec) { s.Linux.Personality = &specs.LinuxPersonality{} }, "Personality"},
+		"time offsets":         {func(s *specs.Spec) { s.Linux.TimeOffsets = map[string]specs.LinuxTimeOffset{"monotonic": {Secs: 1}} }, "TimeOffsets"},
+		"net class":            {func(s *specs.Spec) { s.Linux.Resources.Network = &specs.LinuxNetwork{} }, "Network"},
+		"block i/o weight":     {throttled(func(b *specs.LinuxBlockIO) { b.Weight = new(uint16) }), "block I/O sets Weight"},
+		"block i/o operations": {throttled(func(b *specs.LinuxBlockIO) { b.ThrottleReadIOPSDevice = b.ThrottleReadBpsDevice }), "ThrottleReadIOPSDevice"},
+		"anonymous device":     {throttled(func(b *specs.LinuxBlockIO) { b.ThrottleReadBpsDevice[0].Major = 0 }), "names no disk"},
+		"negative device":      {throttled(func(b *specs.LinuxBlockIO) { b.ThrottleReadBpsDevice[0].Minor = -1 }), "names no disk"},
+		"disk named twice": {throttled(func(b *specs.LinuxBlockIO) {
+			b.ThrottleReadBpsDevice = append(b.ThrottleReadBpsDevice, b.ThrottleReadBpsDevice...)
+		}), "twice"},
+		"stalled reads":          {throttled(func(b *specs.LinuxBlockIO) { b.ThrottleReadBpsDevice[0].Rate = 65535 }), "fewer than 64K"},
+		"stalled writes":         {throttled(func(b *specs.LinuxBlockIO) { b.ThrottleWriteBpsDevice[0].Rate = 0 }), "fewer than 64K"},
 		"listener":               {func(s *specs.Spec) { s.Linux.Seccomp.ListenerPath = "/x" }, "ListenerPath"},
 		"program of the image":   {func(s *specs.Spec) { s.Process.Args[0] = "/bin/sh" }, "pid 1"},
 		"program climbs":         {func(s *specs.Spec) { s.Process.Args[0] = "/run/caisson/../x" }, "pid 1"},

@@ -171,6 +171,7 @@ func (m *Manager) planFor(ctx context.Context, r plan.CreateRequest) (*plan.Sand
 	links, linkErr := m.resolveLinks(ctx, g, r.Links)
 	pl := m.planner(ctx)
 	pl.Links, pl.MaxTmpfs = links, g.MaxTmpfs()
+	pl.IOReadBPS, pl.IOWriteBPS = g.IORates()
 	p, err := pl.Sandbox(r)
 	if err := plan.JoinReasons(linkErr, err); err != nil {
 		return nil, err
@@ -191,7 +192,7 @@ func (m *Manager) planFor(ctx context.Context, r plan.CreateRequest) (*plan.Sand
 	}
 	limits := p.Limits.Peer()
 	limits.TmpfsBytes = p.LargestTmpfs()
-	if err := errors.Join(g.CheckLimits(limits, r.TTL), g.CheckNetwork(string(p.Network), r.Network != "" || len(r.Allow)+len(r.Links)+len(r.DNS) > 0 || r.AllowECH), checkPublish(g, p.Ports)); err != nil {
+	if err := errors.Join(g.CheckLimits(limits, r.TTL), g.CheckNetwork(string(p.Network), r.Network != "" || len(r.Allow)+len(r.Links)+len(r.DNS) > 0 || r.AllowECH), checkPublish(g, p.Ports), m.host.CheckIO(p.Limits.Cgroup().IO)); err != nil {
 		return nil, err
 	}
 	if r.Nested != nil {

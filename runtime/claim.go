@@ -42,7 +42,7 @@ func (m *Manager) take(ctx context.Context, p *plan.Sandbox, prepare func(*recor
 		if err == nil {
 			return s, nil
 		}
-		if code := sbxerr.Of(err); code == sbxerr.Canceled || code == sbxerr.Workspace || code == sbxerr.Peer || code == sbxerr.Busy || code == sbxerr.PortTaken { // a new one would not help
+		if code := sbxerr.Of(err); code == sbxerr.Canceled || code == sbxerr.Workspace || code == sbxerr.Peer || code == sbxerr.Busy || code == sbxerr.PortTaken || code == sbxerr.Limits { // a new one would not help
 			return nil, err
 		}
 		m.log.Warn("use ready sandbox", "sandbox", s.id, "err", err)
@@ -105,17 +105,24 @@ func (m *Manager) assign(ctx context.Context, s *sandbox, was record, p *plan.Sa
 
 // outfit gives a claimed sandbox what p asks for: its limits, its workspace, its
 // record. Its ID stays, and with it all that is named after it.
-func (m *Manager) outfit(ctx context.Context, s *sandbox, have record, p *plan.Sandbox, prepare func(*record)) error {
+func (m *Manager) outfit(ctx context.Context, s *sandbox, have record, p *plan.Sandbox, prepare func(*record)) (err error) {
 	r := newRecord(p, m.boot, time.Now().Round(0))
 	if prepare != nil {
 		prepare(&r)
 	}
 	r.HostIDBase, r.Stages, r.Warnings = have.HostIDBase, nil, slices.Concat(p.Notes, have.Warnings)
-	r.PID, r.PIDBegan = have.PID, have.PIDBegan
+	r.PID, r.PIDBegan, r.Layers = have.PID, have.PIDBegan, have.Layers
 	begin := time.Now()
 	if err := failpoint("assign/renamed"); err != nil {
 		return err
 	}
+	if err := errors.Join(m.attachMounts(ctx, s, p), failpoint("assign/mounts")); err != nil {
+		return err
+	}
+	if p.Limits.Disks, err = m.disksOf(r); err != nil {
+		return err
+	}
+	r.Limits = p.Limits
 	if err := errors.Join(m.setLimits(s, have.Limits, p.Limits), failpoint("assign/limits")); err != nil {
 		return err
 	}
@@ -131,9 +138,6 @@ func (m *Manager) outfit(ctx context.Context, s *sandbox, have record, p *plan.S
 	}
 	r.Ports = s.kept().Ports
 	if err := errors.Join(m.setPolicy(ctx, s, have.Policy, p.Policy), failpoint("assign/policy")); err != nil {
-		return err
-	}
-	if err := errors.Join(m.attachMounts(ctx, s, p), failpoint("assign/mounts")); err != nil {
 		return err
 	}
 	r.Stages = []Stage{{Name: "pool", Duration: time.Since(begin)}}

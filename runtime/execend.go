@@ -144,15 +144,43 @@ func (m *Manager) killExec(ctx context.Context, e *execution) <-chan time.Time {
 	case e.s.isMain(e):
 		m.kill(e.s)
 	case e.group() != nil:
-		err = e.group().Kill(ctx)
+		err = m.killGroup(ctx, e)
 	default:
 		_, err = e.process().SignalAll(ctx, syscall.SIGKILL)
+		m.flushIO(e.s)
 	}
 	if err == nil || errors.Is(err, sbxerr.State) { // or it has ended
 		return nil
 	}
 	m.log.Warn("kill command", "sandbox", e.s.id, "exec", e.number(), "err", err)
 	return time.After(killRetry)
+}
+
+// flushAfter is how long killed processes have to end by themselves.
+const flushAfter = 100 * time.Millisecond
+
+func (m *Manager) killGroup(ctx context.Context, e *execution) error {
+	flush := time.AfterFunc(flushAfter, func() { m.flushIO(e.s) })
+	defer flush.Stop()
+	return e.group().Kill(ctx)
+}
+
+// flushIO lets killed processes of s end that wait for a disk at its rates: SIGKILL does not
+// end that wait. A sandbox that could not get its rates back is ended.
+func (m *Manager) flushIO(s *sandbox) {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	if !s.kept().Limits.RatesIO() {
+		return
+	}
+	group, err := m.group(s.id)
+	if err == nil {
+		err = group.FlushIO()
+	}
+	if err != nil {
+		m.log.Error("flush I/O at a rate", "sandbox", s.id, "err", err)
+		s.end(err)
+	}
 }
 
 // killRetry is how long after a failed kill the next one is tried.
@@ -206,7 +234,7 @@ func (m *Manager) conclude(ctx context.Context, e *execution, end ending) {
 func (m *Manager) endGroup(ctx context.Context, e *execution) {
 	ctx, cancel := context.WithTimeout(ctx, initTimeout)
 	defer cancel()
-	if err := errors.Join(e.group().Kill(ctx), e.group().Remove(ctx)); err != nil {
+	if err := errors.Join(m.killGroup(ctx, e), e.group().Remove(ctx)); err != nil {
 		m.log.Warn("remove the command's cgroup", "sandbox", e.s.id, "exec", e.number(), "err", err)
 	}
 }

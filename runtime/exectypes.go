@@ -52,7 +52,9 @@ type UpdateRequest struct {
 	MemoryBytes *int64
 	MilliCPU    *int64
 	PIDs        *int64
-	CPUShares   *int64            // see [cgroups.Limits]
+	CPUShares   *int64 // see [cgroups.Limits]
+	IOReadBPS   *int64 // see [cgroups.IO]
+	IOWriteBPS  *int64
 	TTL         *time.Duration    // from now; 0 is never
 	IdleTimeout *time.Duration    // 0 is never
 	Labels      map[string]string // merged; an empty value removes the label

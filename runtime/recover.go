@@ -241,7 +241,7 @@ func (m *Manager) loseExecs(ctx context.Context, s *sandbox) {
 func (m *Manager) killSilent(ctx context.Context, s *sandbox) error {
 	ctx, cancel := context.WithTimeout(ctx, destroyTimeout)
 	defer cancel()
-	return errors.Join(s.process.kill(), m.thawKilled(ctx, s), s.process.wait(ctx))
+	return errors.Join(s.process.kill(), m.releaseKilled(ctx, s), s.process.wait(ctx))
 }
 
 // awaited reports whether it is not yet known if this daemon goes on with s.

@@ -155,7 +155,7 @@ func differences(prefix string, a, b reflect.Value) (names []string) {
 	return names
 }
 
-var wordEnd = regexp.MustCompile(`([a-z]|CPU)([A-Z])`)
+var wordEnd = regexp.MustCompile(`([a-z]|CPU|IO)([A-Z])`)
 
 // normal is r with the several ways to say nothing made one.
 func normal(r plan.CreateRequest) plan.CreateRequest {

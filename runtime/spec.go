@@ -29,6 +29,9 @@ func (m *Manager) Spec(ctx context.Context, r plan.Request) (*SpecView, error) {
 		return nil, err
 	}
 	p = m.refuseUncounted(p)
+	if p.Limits.Disks, err = m.disksFor(ctx, p); err != nil {
+		return nil, err
+	}
 	spec, _, err := m.buildSpec(p, m.blocks.First())
 	if err != nil {
 		return nil, err

@@ -269,6 +269,9 @@ func (m *Manager) createContainer(ctx context.Context, s *sandbox) error {
 
 // createTask makes the container by the spec that adapt makes of the declared one.
 func (m *Manager) createTask(ctx context.Context, s *sandbox, adapt func(*specs.Spec) *specs.Spec) error {
+	if err := m.findDisks(s); err != nil {
+		return err
+	}
 	refusing := m.refuseUncounted(s.plan)
 	spec, warnings, err := m.buildSpec(refusing, s.block)
 	if err != nil {

@@ -68,7 +68,7 @@ func (m *Manager) endProcesses(ctx context.Context, s *sandbox) {
 		ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), destroyTimeout,
 			sbxerr.New(sbxerr.Deadline, "runtime.end", "the processes of sandbox %s did not end within %s", s.id, destroyTimeout))
 		defer cancel()
-		if err := errors.Join(s.process.kill(), m.thawKilled(ctx, s), s.process.wait(ctx)); err != nil {
+		if err := errors.Join(s.process.kill(), m.releaseKilled(ctx, s), s.process.wait(ctx)); err != nil {
 			m.log.Error("end processes", "sandbox", s.id, "err", err)
 			for _, e := range s.executions() { // a writer may live on: do not wait for it
 				e.stopFilling()
@@ -81,12 +81,22 @@ func (m *Manager) endProcesses(ctx context.Context, s *sandbox) {
 	})
 }
 
-// thawKilled lets a frozen sandbox, whose PID 1 was killed, go on to its end:
-// on cgroup v1 a frozen process does not take notice of SIGKILL.
-func (m *Manager) thawKilled(ctx context.Context, s *sandbox) error {
-	s.changing.Lock() // a pause that is under way ends first
+// releaseKilled lets a sandbox whose PID 1 was killed go on to its end: a process that waits
+// for a disk at a rate, and on cgroup v1 a frozen one, does not take notice of SIGKILL.
+func (m *Manager) releaseKilled(ctx context.Context, s *sandbox) error {
+	s.changing.Lock() // a pause or a change that is under way ends first
 	defer s.changing.Unlock()
-	if !s.kept().Paused {
+	r := s.kept()
+	if r.Limits.RatesIO() {
+		group, err := m.group(s.id)
+		if err == nil {
+			err = group.LiftIO()
+		}
+		if err != nil {
+			m.log.Warn("lift the rates of I/O", "sandbox", s.id, "err", err)
+		}
+	}
+	if !r.Paused {
 		return nil
 	}
 	return m.withGroup(s, func(g freezer) error { return g.Thaw(ctx) })

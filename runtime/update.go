@@ -36,6 +36,11 @@ func (m *Manager) Update(ctx context.Context, ref string, r UpdateRequest) (Info
 	if next, err = m.changeNetwork(next, r); err != nil {
 		return Info{}, err
 	}
+	if r.IOReadBPS != nil || r.IOWriteBPS != nil {
+		if next.Limits.Disks, err = m.disksOf(next); err != nil {
+			return Info{}, err
+		}
+	}
 	if err := s.checkProcesses(rec.Limits.PIDs, next.Limits.PIDs); err != nil {
 		return Info{}, err
 	}
@@ -112,7 +117,9 @@ func (r UpdateRequest) apply(rec record) (record, error) {
 	plan.Override(&rec.Limits.MilliCPU, r.MilliCPU)
 	plan.Override(&rec.Limits.PIDs, r.PIDs)
 	plan.Override(&rec.Limits.CPUShares, r.CPUShares)
-	errs := []error{plan.CheckCPUShares(r.CPUShares), rec.Limits.Validate()}
+	plan.Override(&rec.Limits.IOReadBPS, r.IOReadBPS)
+	plan.Override(&rec.Limits.IOWriteBPS, r.IOWriteBPS)
+	errs := []error{plan.CheckCPUShares(r.CPUShares), plan.CheckIORates(r.IOReadBPS, r.IOWriteBPS), rec.Limits.Validate()}
 	for name, d := range map[string]*time.Duration{"ttl": r.TTL, "idle timeout": r.IdleTimeout} {
 		if d != nil && (*d < 0 || *d > plan.MaxTimeout) {
 			errs = append(errs, plan.Invalid("%s %s: give %s, such as 30m, or 0 for never", name, *d, plan.AtMostTimeout))

@@ -28,9 +28,18 @@ func mountPB(m plan.MountRequest) *caissonv1.Mount {
 
 func limitsPB(l plan.Limits) *caissonv1.Limits {
 	return &caissonv1.Limits{
+		IoReadBps: setOrNil(l.IOReadBPS), IoWriteBps: setOrNil(l.IOWriteBPS),
 		MemoryBytes: &l.MemoryBytes, MilliCpu: &l.MilliCPU, Pids: &l.PIDs,
 		OpenFiles: &l.OpenFiles, TmpfsBytes: &l.TmpfsBytes, CpuShares: &l.CPUShares, ShmBytes: &l.ShmBytes,
 	}
+}
+
+// setOrNil is absent where there is no bound: zero never means unlimited in the API.
+func setOrNil(n int64) *int64 {
+	if n == 0 {
+		return nil
+	}
+	return &n
 }
 
 func resultOf(r *runtime.Result) *caissonv1.Result {

@@ -61,7 +61,9 @@ func TestToMessages(t *testing.T) {
 	for name, c := range conversions {
 		t.Run(name, func(t *testing.T) {
 			(&filler{}).fill(reflect.ValueOf(c.from).Elem())
-			compare(t, leavesOfGo(c.from, c.inside...), leavesOfMessage(c.convert(c.from)))
+			got := leavesOfGo(c.from, c.inside...)
+			delete(got, "limits.disks") // of the cgroup, with whose values inspect shows them
+			compare(t, got, leavesOfMessage(c.convert(c.from)))
 		})
 	}
 }

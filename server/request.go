@@ -155,12 +155,12 @@ func updateOf(m *caissonv1.UpdateRequest) (runtime.UpdateRequest, error) {
 	ttl, errTTL := notNegative("ttl", m.Ttl)
 	idle, errIdle := notNegative("idle_timeout", m.IdleTimeout)
 	req := runtime.UpdateRequest{
-		MemoryBytes: m.MemoryBytes, MilliCPU: m.MilliCpu, PIDs: m.Pids, CPUShares: m.CpuShares, TTL: ttl, IdleTimeout: idle, Labels: m.Labels,
+		MemoryBytes: m.MemoryBytes, MilliCPU: m.MilliCpu, PIDs: m.Pids, CPUShares: m.CpuShares, IOReadBPS: m.IoReadBps, IOWriteBPS: m.IoWriteBps, TTL: ttl, IdleTimeout: idle, Labels: m.Labels,
 		Network: m.Network, Allow: rulesOf(m.Allow), Deny: rulesOf(m.Deny),
 	}
 	err := errors.Join(errTTL, errIdle)
 	network := m.Network != nil || m.Allow != nil || m.Deny != nil
-	limits := m.MemoryBytes != nil || m.MilliCpu != nil || m.Pids != nil || m.CpuShares != nil
+	limits := m.MemoryBytes != nil || m.MilliCpu != nil || m.Pids != nil || m.CpuShares != nil || m.IoReadBps != nil || m.IoWriteBps != nil
 	if err == nil && !network && !limits && ttl == nil && idle == nil && len(m.Labels) == 0 {
 		err = refuse("there is nothing to update: set a limit, a time, a label or rules")
 	}
@@ -253,6 +253,7 @@ func limitsRequestOf(l *caissonv1.Limits) plan.LimitsRequest {
 	return plan.LimitsRequest{
 		MemoryBytes: l.MemoryBytes, MilliCPU: l.MilliCpu, PIDs: l.Pids,
 		OpenFiles: l.OpenFiles, TmpfsBytes: l.TmpfsBytes, CPUShares: l.CpuShares, ShmBytes: l.ShmBytes,
+		IOReadBPS: l.IoReadBps, IOWriteBPS: l.IoWriteBps,
 	}
 }
 

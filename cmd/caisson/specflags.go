@@ -19,6 +19,7 @@ type sandboxFlags struct {
 	image, profile, workspace, network string
 	memory, cpus, pids, files, tmpfs   string
 	shares, shm, hostname              string
+	ioRead, ioWrite                    string
 	name, session, task, user, envFile string
 	ttl, idle                          string
 	allow, deny, publish, env, labels  []string
@@ -43,6 +44,8 @@ func (f *sandboxFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.pids, "pids", "", "limit of `N` processes and threads, such as 1024 (default: the profile's, else 256)")
 	flags.StringVar(&f.files, "open-files", "", "limit of `N` open files per process, such as 4096 (default: the profile's, else 1024)")
 	flags.StringVar(&f.tmpfs, "tmpfs", "", "`SIZE` of each tmpfs, such as 1G, for at most 100,000 files (default: the profile's, else half the memory)")
+	flags.StringVar(&f.ioRead, "io-read-bps", "", "read at most `RATE` bytes per second from each disk, such as 10M (default: the profile's, else unbounded)")
+	flags.StringVar(&f.ioWrite, "io-write-bps", "", "write at most `RATE` bytes per second to each disk, such as 10M (cgroup v2; default: the profile's, else unbounded)")
 	flags.StringVar(&f.shm, "shm-size", "", "`SIZE` of /dev/shm, such as 1G (default: the profile's, else that of each tmpfs)")
 	registerNetwork(cmd, &f.network, &f.allow, &f.deny)
 	flags.StringArrayVar(&f.dns, "dns", nil, "ask DNS resolver `ADDRESS[:PORT]`, one that the operator allows, at most three")
@@ -93,6 +96,8 @@ func (f *sandboxFlags) spec(p *parser) *caissonv1.SandboxSpec {
 			Pids:        p.number("pids", f.pids, parseCount),
 			OpenFiles:   p.number("open-files", f.files, parseCount),
 			TmpfsBytes:  p.number("tmpfs", f.tmpfs, units.ParseSize),
+			IoReadBps:   p.number("io-read-bps", f.ioRead, units.ParseSize),
+			IoWriteBps:  p.number("io-write-bps", f.ioWrite, units.ParseSize),
 			ShmBytes:    p.number("shm-size", f.shm, units.ParseSize),
 		},
 		Labels:      p.labels(f.labels),

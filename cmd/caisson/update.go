@@ -12,6 +12,7 @@ import (
 // updateFlags say what to change of a live sandbox.
 type updateFlags struct {
 	memory, cpus, shares, pids, ttl, idle, network string
+	ioRead, ioWrite                                string
 	labels, allow, deny                            []string
 }
 
@@ -48,6 +49,8 @@ func (f *updateFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.cpus, "cpus", "", "number `N` of CPUs, such as 1.5")
 	flags.StringVar(&f.shares, "cpu-shares", "", "CPU shares `N` (relative weight), 2 to 262144")
 	flags.StringVar(&f.pids, "pids", "", "limit of `N` processes and threads, such as 256")
+	flags.StringVar(&f.ioRead, "io-read-bps", "", "read at most `RATE` bytes per second from each disk, such as 10M")
+	flags.StringVar(&f.ioWrite, "io-write-bps", "", "write at most `RATE` bytes per second to each disk, such as 10M (cgroup v2)")
 	flags.StringVar(&f.ttl, "ttl", "", "remove the sandbox `DURATION` from now, or never")
 	flags.StringVar(&f.idle, "idle-timeout", "", "remove the sandbox when it is idle for `DURATION`, or never")
 	flags.StringArrayVarP(&f.labels, "label", "l", nil, "set label `K=V`; K= removes it")
@@ -62,6 +65,8 @@ func (f *updateFlags) request(p *parser) *caissonv1.UpdateRequest {
 		MilliCpu:    p.number("cpus", f.cpus, units.ParseCPU),
 		CpuShares:   p.number("cpu-shares", f.shares, parseCount),
 		Pids:        p.number("pids", f.pids, parseCount),
+		IoReadBps:   p.number("io-read-bps", f.ioRead, units.ParseSize),
+		IoWriteBps:  p.number("io-write-bps", f.ioWrite, units.ParseSize),
 		Ttl:         p.orNever("ttl", f.ttl),
 		IdleTimeout: p.orNever("idle-timeout", f.idle),
 		Labels:      p.labels(f.labels),

@@ -100,6 +100,8 @@ type limitsView struct {
 	TmpfsBytes  int64 `json:"tmpfs_bytes"`
 	CPUShares   int64 `json:"cpu_shares"`
 	ShmBytes    int64 `json:"shm_bytes"`
+	IOReadBPS   int64 `json:"io_read_bps,omitempty"` // absent is unbounded
+	IOWriteBPS  int64 `json:"io_write_bps,omitempty"`
 }
 
 type postureView struct {
@@ -128,7 +130,7 @@ func inspectViewOf(r *caissonv1.InspectResponse) inspectView {
 	l := r.GetLimits()
 	return inspectView{
 		sandboxView: sandboxViewOf(r.GetSandbox()),
-		Limits:      limitsView{l.GetMemoryBytes(), l.GetMilliCpu(), l.GetPids(), l.GetOpenFiles(), l.GetTmpfsBytes(), l.GetCpuShares(), l.GetShmBytes()},
+		Limits:      limitsView{l.GetMemoryBytes(), l.GetMilliCpu(), l.GetPids(), l.GetOpenFiles(), l.GetTmpfsBytes(), l.GetCpuShares(), l.GetShmBytes(), l.GetIoReadBps(), l.GetIoWriteBps()},
 		Cgroup:      r.GetCgroup(), ImageDigest: r.GetImageDigest(),
 		HostIDBase: r.GetHostIdBase(), HostIDSize: r.GetHostIdSize(),
 		Posture: each(r.GetPosture(), func(p *caissonv1.PostureCheck) postureView {

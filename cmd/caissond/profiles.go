@@ -58,7 +58,9 @@ func profile(p config.Profile) (plan.Profile, error) {
 		parse("memory", p.Memory, units.ParseSize, &out.Limits.MemoryBytes),
 		parse("cpus", p.CPUs, units.ParseCPU, &out.Limits.MilliCPU),
 		parse("tmpfs", p.Tmpfs, someSize, &out.Limits.TmpfsBytes),
-		parse("shm_size", p.ShmSize, someSize, &out.Limits.ShmBytes))
+		parse("shm_size", p.ShmSize, someSize, &out.Limits.ShmBytes),
+		parse("io_read_bps", p.IORead, someSize, &out.Limits.IOReadBPS),
+		parse("io_write_bps", p.IOWrite, someSize, &out.Limits.IOWriteBPS))
 	alerts, alertsErr := alertsOf(p.Alerts)
 	out.Alerts, out.NestedEnter = alerts, p.Nested.Enter
 	mounts, mountsErr := mountsOf(p.Mounts)

@@ -24,6 +24,8 @@ func Capabilities(h cgroups.Host, mayRaiseLimits bool, refused map[netns.Mode]er
 		limit(h, "limits.milli_cpu", "cpu", "quota of each 100 ms"),
 		limit(h, "limits.pids", "pids", "processes and threads"),
 		limit(h, "limits.cpu_shares", "cpu", "weight while CPUs are short"),
+		ioRate(h, "limits.io_read_bps", cgroups.IO{ReadBPS: cgroups.MinIOBPS}),
+		ioRate(h, "limits.io_write_bps", cgroups.IO{WriteBPS: cgroups.MinIOBPS}),
 		openFiles(mayRaiseLimits),
 		{Field: "limits.tmpfs_bytes", Support: Enforced, Detail: "of each tmpfs, and counted as memory"},
 		{Field: "output_limit_bytes", Support: Enforced, Detail: "first and last half are kept"},
@@ -57,6 +59,13 @@ func limit(h cgroups.Host, field, controller, detail string) runtime.Capability 
 		return runtime.Capability{Field: field, Support: Unsupported, Detail: fmt.Sprintf("no cgroup controller %q", controller)}
 	}
 	return runtime.Capability{Field: field, Support: Enforced, Detail: fmt.Sprintf("%s (cgroup %s)", detail, h.Mode)}
+}
+
+func ioRate(h cgroups.Host, field string, io cgroups.IO) runtime.Capability {
+	if err := h.CheckIO(io); err != nil {
+		return runtime.Capability{Field: field, Support: Unsupported, Detail: err.Error()}
+	}
+	return runtime.Capability{Field: field, Support: Enforced, Detail: fmt.Sprintf("with each disk that has files of the sandbox (cgroup %s)", h.Mode)}
 }
 
 func openFiles(mayRaiseLimits bool) runtime.Capability {

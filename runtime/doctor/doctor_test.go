@@ -428,7 +428,7 @@ func TestCapabilities(t *testing.T) {
 	}
 	got := support(false)
 	for field, want := range map[string]string{
-		"limits.memory_bytes": Enforced, "limits.milli_cpu": Unsupported, "limits.pids": Unsupported, "limits.cpu_shares": Unsupported, // not known is not there
+		"limits.memory_bytes": Enforced, "limits.milli_cpu": Unsupported, "limits.pids": Unsupported, "limits.cpu_shares": Unsupported, "limits.io_read_bps": Unsupported, "limits.io_write_bps": Unsupported, // not known is not there
 		"limits.open_files": BestEffort, "limits.tmpfs_bytes": Enforced, "limits.disk_bytes": Unsupported,
 		"timeout": Enforced, "tty": Enforced, "exec.limits": Enforced, "exec.kill": BestEffort, "files": Enforced, "exec.attach": Enforced, "pool": Enforced, "user=root": Unsupported,
 		"workspace.mode=ro": Enforced, "workspace.mode=cow": Unsupported,

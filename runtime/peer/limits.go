@@ -17,6 +17,8 @@ type Limits struct {
 	TmpfsBytes  int64 // of each tmpfs
 	OpenFiles   int64 // of each process
 	CPUShares   int64
+	IOReadBPS   int64 // bytes per second; 0 is unbounded
+	IOWriteBPS  int64
 }
 
 // Usage is the sum over several sandboxes, or a bound on it.
@@ -74,11 +76,18 @@ func (g Grant) CheckLimits(l Limits, ttl *time.Duration) error {
 		above("tmpfs", l.TmpfsBytes, top.TmpfsBytes, bytes),
 		above("open files", l.OpenFiles, top.OpenFiles, plain),
 		above("cpu shares", l.CPUShares, top.CPUShares, plain),
+		aboveRate("io read bps", l.IOReadBPS, top.IOReadBPS),
+		aboveRate("io write bps", l.IOWriteBPS, top.IOWriteBPS),
 		g.aboveTTL(ttl))
 }
 
 // MaxTmpfs is the ceiling of a tmpfs.
 func (g Grant) MaxTmpfs() int64 { return g.rule.Limits.TmpfsBytes }
+
+// IORates are the ceilings of the rates of I/O, in bytes per second; 0 is none.
+func (g Grant) IORates() (read, write int64) {
+	return g.rule.Limits.IOReadBPS, g.rule.Limits.IOWriteBPS
+}
 
 func (g Grant) aboveTTL(ttl *time.Duration) error {
 	top := g.rule.TTL.Truncate(time.Millisecond) // it may be the remaining time of a parent
@@ -184,6 +193,17 @@ func above(name string, value, top int64, format func(int64) string) error {
 		return nil
 	}
 	return fmt.Errorf("%s %s is above the ceiling %s", name, format(value), format(top))
+}
+
+// aboveRate is above where 0 is unbounded.
+func aboveRate(name string, value, top int64) error {
+	switch {
+	case top == 0:
+		return nil
+	case value == 0:
+		return fmt.Errorf("no %s is above the ceiling %s", name, bytes(top))
+	}
+	return above(name, value, top, bytes)
 }
 
 func plain(n int64) string { return fmt.Sprint(n) }

@@ -33,7 +33,7 @@ func TestCheckLimits(t *testing.T) {
 		t.Errorf("the time to live that is asked: %v", ttl)
 	}
 	free := grant(t, p, User(0, 0, nil, 1))
-	if err := free.CheckLimits(Limits{math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64}, nil); err != nil || free.TTL(nil) != nil {
+	if err := free.CheckLimits(Limits{math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64, 0, 0}, nil); err != nil || free.TTL(nil) != nil {
 		t.Errorf("root: %v, %v", err, free.TTL(nil))
 	}
 }
@@ -90,7 +90,7 @@ func TestCheckQuota(t *testing.T) {
 
 // parent is a sandbox of uid 1000.
 func parent(change func(*Parent)) Parent {
-	p := Parent{ID: "p1", Owner: User(1000, 1, nil, 1), Profile: "build", Limits: Limits{1 << 30, 1000, 100, 1 << 20, 1024, 1024}}
+	p := Parent{ID: "p1", Owner: User(1000, 1, nil, 1), Profile: "build", Limits: Limits{1 << 30, 1000, 100, 1 << 20, 1024, 1024, 0, 0}}
 	p.Budget = DefaultBudget(p.Limits)
 	if change != nil {
 		change(&p)
@@ -109,11 +109,26 @@ func TestGrantNested(t *testing.T) {
 	if g.Parent() != "p1" || g.Owner().UID != 1000 || g.Caller().Sandbox != "p1" {
 		t.Errorf("grant %+v", g)
 	}
-	own := Limits{1 << 30, 1000, 100, 1 << 20, 1024, 1024}
+	own := Limits{1 << 30, 1000, 100, 1 << 20, 1024, 1024, 0, 0}
 	if err := g.CheckLimits(own, g.TTL(nil)); err != nil {
 		t.Error(err)
 	}
-	refused(t, "more than its own", g.CheckLimits(Limits{1<<30 + 1, 1000, 100, 1 << 20, 1024, 1024}, &left), sbxerr.Peer, "sandbox p1: memory")
+	refused(t, "more than its own", g.CheckLimits(Limits{1<<30 + 1, 1000, 100, 1 << 20, 1024, 1024, 0, 0}, &left), sbxerr.Peer, "sandbox p1: memory")
+	if read, write := g.IORates(); read != 0 || write != 0 {
+		t.Errorf("ceilings of I/O where the parent has no rate: %d, %d", read, write)
+	}
+	slow, err := p.GrantNested(inside, parent(func(p *Parent) { p.Limits.IOReadBPS, p.Limits.IOWriteBPS = 2<<20, 1<<20 }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rated := own
+	rated.IOReadBPS, rated.IOWriteBPS = 2<<20, 1<<20
+	if err := slow.CheckLimits(rated, &left); err != nil {
+		t.Errorf("the parent's own rates: %v", err)
+	}
+	rated.IOWriteBPS++
+	refused(t, "faster than itself", slow.CheckLimits(rated, &left), sbxerr.Peer, "io write bps 1048577 is above the ceiling 1M")
+	refused(t, "unbounded I/O", slow.CheckLimits(own, &left), sbxerr.Peer, "no io read bps is above the ceiling 2M")
 	long := left + 1
 	refused(t, "longer than itself", g.CheckLimits(own, &long), sbxerr.Peer, "ttl")
 	for name, want := range map[string]bool{"strict": true, "build": true, "debug": false} {

@@ -45,6 +45,8 @@ func (p Policy) GrantNested(c Caller, parent Parent) (Grant, error) {
 		TmpfsBytes:  min(r.Limits.TmpfsBytes, parent.Limits.TmpfsBytes),
 		OpenFiles:   min(r.Limits.OpenFiles, parent.Limits.OpenFiles),
 		CPUShares:   min(r.Limits.CPUShares, parent.Limits.CPUShares),
+		IOReadBPS:   parent.Limits.IOReadBPS, // no rule of a peer has a ceiling
+		IOWriteBPS:  parent.Limits.IOWriteBPS,
 	}
 	parent.Budget.PIDs = endless // see DefaultBudget
 	if parent.Remaining != nil {

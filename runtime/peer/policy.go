@@ -99,7 +99,7 @@ func (r Rule) is(c Caller) bool {
 // rootRule is that of root where none is written: everything.
 func rootRule() Rule {
 	return Rule{
-		Limits: Limits{endless, endless, endless, endless, endless, endless},
+		Limits: Limits{endless, endless, endless, endless, endless, endless, 0, 0},
 		TTL:    endless,
 		Quota:  Usage{endless, endless, endless, endless, endless, endless},
 		Images: true, Volumes: true,

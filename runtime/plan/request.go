@@ -176,6 +176,8 @@ type LimitsRequest struct {
 	TmpfsBytes  *int64 // of each tmpfs
 	CPUShares   *int64 // see [cgroups.Limits]
 	ShmBytes    *int64 // of /dev/shm
+	IOReadBPS   *int64 // see [cgroups.IO]
+	IOWriteBPS  *int64
 }
 
 // Limits is what bounds one sandbox, resolved. Every other field is positive.
@@ -187,7 +189,13 @@ type Limits struct {
 	TmpfsBytes  int64
 	CPUShares   int64 // 0, in a record of an older daemon, is the default
 	ShmBytes    int64 // of /dev/shm; 0, in a profile or the record of an older daemon, is TmpfsBytes
+	IOReadBPS   int64 // with each disk, in bytes per second; 0 is unbounded
+	IOWriteBPS  int64
+	Disks       string // with which the sandbox has traffic: see [cgroups.Disks]; empty without a rate
 }
+
+// RatesIO reports whether the sandbox has a rate of I/O.
+func (l Limits) RatesIO() bool { return l.IOReadBPS != 0 || l.IOWriteBPS != 0 }
 
 // HardOpenFiles is how many files each process may open, after it raised its own limit.
 func (l Limits) HardOpenFiles() int64 { return max(l.OpenFiles, hardOpenFiles) }
@@ -217,12 +225,18 @@ func checkTmpfsBytes(of string, n int64) error {
 
 // Cgroup returns the limits that a cgroup enforces.
 func (l Limits) Cgroup() cgroups.Limits {
-	return cgroups.Limits{PIDs: l.PIDs, MemoryBytes: l.MemoryBytes, MilliCPU: l.MilliCPU, CPUShares: l.CPUShares}
+	return cgroups.Limits{
+		PIDs: l.PIDs, MemoryBytes: l.MemoryBytes, MilliCPU: l.MilliCPU, CPUShares: l.CPUShares,
+		IO: cgroups.IO{ReadBPS: l.IOReadBPS, WriteBPS: l.IOWriteBPS, Disks: l.Disks},
+	}
 }
 
 // Peer returns l in the form of package peer.
 func (l Limits) Peer() peer.Limits {
-	return peer.Limits{MemoryBytes: l.MemoryBytes, MilliCPU: l.MilliCPU, PIDs: l.PIDs, TmpfsBytes: l.TmpfsBytes, OpenFiles: l.OpenFiles, CPUShares: cmp.Or(l.CPUShares, cgroups.DefaultCPUShares)}
+	return peer.Limits{
+		MemoryBytes: l.MemoryBytes, MilliCPU: l.MilliCPU, PIDs: l.PIDs, TmpfsBytes: l.TmpfsBytes, OpenFiles: l.OpenFiles,
+		CPUShares: cmp.Or(l.CPUShares, cgroups.DefaultCPUShares), IOReadBPS: l.IOReadBPS, IOWriteBPS: l.IOWriteBPS,
+	}
 }
 
 // Granted fills in the grant's defaults where r names nothing.

@@ -82,7 +82,9 @@ type Planner struct {
 	RootImage  func(ref string) (images.Stored, error) // as the configuration means it
 	Languages  map[string]string                       // names of images for RootImage
 	User       func(img images.Stored, name string) (User, error)
-	MaxTmpfs   int64    // bytes of a tmpfs for which nobody asks for a size
+	MaxTmpfs   int64 // bytes of a tmpfs for which nobody asks for a size
+	IOReadBPS  int64 // of a sandbox for which nobody asks for a lower rate; 0 is unbounded
+	IOWriteBPS int64
 	Slots      []uint32 // groups that every user has besides: see mount.GroupSlotIDs
 }
 
@@ -97,7 +99,7 @@ func (pl Planner) Sandbox(r CreateRequest) (*Sandbox, error) {
 	}
 	errs := []error{p.planIdentity(r), profileErr, checkEnv(r.Env), p.planLifetime(r), p.planMounts(pl.Workspaces, r), p.planPorts(pl.Network, r), r.Nested.check()}
 	if profileErr == nil { // which has the defaults of these
-		errs = append(errs, p.planNetwork(pl.Network, r), p.planLimits(pl.MaxTmpfs, r), p.planImage(pl, r))
+		errs = append(errs, p.planNetwork(pl.Network, r), p.planLimits(pl, r), p.planImage(pl, r))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, sbxerr.Wrap(CodeOf(err), op, err)
@@ -255,9 +257,9 @@ func checkKey(key string) error {
 	return nil
 }
 
-// planLimits takes half the memory for a tmpfs, and at most maxTmpfs, where neither request
+// planLimits takes half the memory for a tmpfs, and at most MaxTmpfs, where neither request
 // nor profile has a size.
-func (p *Sandbox) planLimits(maxTmpfs int64, r CreateRequest) error {
+func (p *Sandbox) planLimits(pl Planner, r CreateRequest) error {
 	p.Limits = p.Profile.Limits
 	for _, f := range []struct {
 		from *int64
@@ -270,16 +272,18 @@ func (p *Sandbox) planLimits(maxTmpfs int64, r CreateRequest) error {
 		{r.Limits.TmpfsBytes, &p.Limits.TmpfsBytes},
 		{r.Limits.CPUShares, &p.Limits.CPUShares},
 		{r.Limits.ShmBytes, &p.Limits.ShmBytes},
+		{cmp.Or(r.Limits.IOReadBPS, lower(p.Limits.IOReadBPS, pl.IOReadBPS)), &p.Limits.IOReadBPS},
+		{cmp.Or(r.Limits.IOWriteBPS, lower(p.Limits.IOWriteBPS, pl.IOWriteBPS)), &p.Limits.IOWriteBPS},
 	} {
 		if f.from != nil {
 			*f.to = *f.from
 		}
 	}
 	if r.Limits.TmpfsBytes == nil && p.Limits.TmpfsBytes == 0 {
-		p.Limits.TmpfsBytes = min(tmpfsFor(p.Limits.MemoryBytes), maxTmpfs)
+		p.Limits.TmpfsBytes = min(tmpfsFor(p.Limits.MemoryBytes), pl.MaxTmpfs)
 	}
 	p.sizeMounts()
-	if err := CheckCPUShares(r.Limits.CPUShares); err != nil {
+	if err := errors.Join(CheckCPUShares(r.Limits.CPUShares), CheckIORates(r.Limits.IOReadBPS, r.Limits.IOWriteBPS)); err != nil {
 		return err
 	}
 	if n := r.Limits.ShmBytes; n != nil && *n == 0 {
@@ -293,6 +297,24 @@ func (p *Sandbox) planLimits(maxTmpfs int64, r CreateRequest) error {
 func CheckCPUShares(n *int64) error {
 	if n != nil && *n == 0 {
 		return sbxerr.New(sbxerr.Limits, "runtime.plan", "cpu shares 0: give %d to %d, such as %d", cgroups.MinCPUShares, cgroups.MaxCPUShares, cgroups.DefaultCPUShares)
+	}
+	return nil
+}
+
+// lower returns most if rate is above it, or absent, and most is not.
+func lower(rate, most int64) *int64 {
+	if most == 0 || rate != 0 && rate <= most {
+		return nil
+	}
+	return &most
+}
+
+// CheckIORates refuses a request for 0, which means unbounded in a record alone.
+func CheckIORates(rates ...*int64) error {
+	for _, n := range rates {
+		if n != nil && *n == 0 {
+			return sbxerr.New(sbxerr.Limits, "runtime.plan", "I/O rate 0: give at least %d bytes per second, such as 10M", cgroups.MinIOBPS)
+		}
 	}
 	return nil
 }

@@ -267,6 +267,42 @@ func TestPlanOverrides(t *testing.T) {
 	}
 }
 
+// A rate of I/O is the request's, else the profile's, and the ceiling where nobody asks for less.
+func TestPlanIORates(t *testing.T) {
+	const most = 4 << 20
+	for _, tt := range []struct {
+		profile, asked, ceiling, want int64
+	}{
+		{0, 0, 0, 0},
+		{0, 0, most, most},
+		{1 << 20, 0, 0, 1 << 20},
+		{1 << 20, 0, most, 1 << 20},
+		{8 << 20, 0, most, most},
+		{1 << 20, 2 << 20, most, 2 << 20},
+		{0, 8 << 20, most, 8 << 20}, // which the grant refuses
+	} {
+		pl := testPlanner()
+		slow := pl.Profiles["big"]
+		slow.Limits.IOReadBPS, slow.Limits.IOWriteBPS = tt.profile, tt.profile
+		pl.Profiles["big"], pl.IOReadBPS, pl.IOWriteBPS = slow, tt.ceiling, tt.ceiling
+		var asked LimitsRequest
+		if tt.asked != 0 {
+			asked.IOReadBPS, asked.IOWriteBPS = &tt.asked, &tt.asked
+		}
+		p, err := pl.Sandbox(CreateRequest{Profile: "big", Limits: asked})
+		if err != nil || p.Limits.IOReadBPS != tt.want || p.Limits.IOWriteBPS != tt.want || p.Limits.RatesIO() != (tt.want != 0) {
+			t.Errorf("%+v: %+v, %v", tt, p, err)
+		}
+	}
+	for _, bad := range []int64{0, -1, 65535, 1<<40 + 1} {
+		for _, asked := range []LimitsRequest{{IOReadBPS: &bad}, {IOWriteBPS: &bad}} {
+			if _, err := testPlanner().Sandbox(CreateRequest{Limits: asked}); sbxerr.Of(err) != sbxerr.Limits {
+				t.Errorf("rate %d: %v", bad, err)
+			}
+		}
+	}
+}
+
 // told are the variables that every command finds unless somebody sets them.
 func told(p *planned) []string {
 	return append(limitEnv(p.Limits, ExecLimits{}), withoutTracing)

@@ -46,7 +46,7 @@ func (p Profile) Isolation() string {
 
 // planUnisolated plans a sandbox without isolation.
 func (p *Sandbox) planUnisolated(pl Planner, r CreateRequest) error {
-	errs := []error{p.planIdentity(r), checkEnv(r.Env), p.planLifetime(r), r.checkUnisolated(), p.planHostWorkspace(pl.Workspaces, r), p.planLimits(pl.MaxTmpfs, r)}
+	errs := []error{p.planIdentity(r), checkEnv(r.Env), p.planLifetime(r), r.checkUnisolated(), p.planHostWorkspace(pl.Workspaces, r), p.planLimits(pl, r)}
 	u := p.Profile.Unisolated
 	p.Network = HostNetwork
 	p.User = User{UID: u.UID, GID: u.GID}
@@ -81,17 +81,19 @@ func (r CreateRequest) checkUnisolated() error {
 		{"network", r.Network != ""}, {"allow", len(r.Allow) > 0}, {"deny", len(r.Deny) > 0}, {"allow-ech", r.AllowECH}, {"dns", len(r.DNS) > 0}, {"hostname", r.Hostname != ""},
 		{"publish", len(r.Publish) > 0}, {"expose", len(r.Expose) > 0}, {"link", len(r.Links) > 0},
 		{"mount", len(r.Mounts) > 0}, {"tmpfs-size", r.Limits.TmpfsBytes != nil}, {"shm-size", r.Limits.ShmBytes != nil},
+		{"io-read-bps", r.Limits.IOReadBPS != nil}, {"io-write-bps", r.Limits.IOWriteBPS != nil},
 		{"workspace mode " + sbxerr.Clip(w.Mode), w.Mode != "" && w.Mode != "rw"},
 		{"workspace path " + sbxerr.Clip(w.Path), w.Path != "" && w.Path != w.Dir},
 	} {
 		if f.given {
-			errs = append(errs, notEnforced(f.name))
+			errs = append(errs, NotEnforced(f.name))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func notEnforced(setting string) error {
+// NotEnforced refuses a setting of a sandbox without isolation.
+func NotEnforced(setting string) error {
 	return sbxerr.New(sbxerr.Unisolated, "runtime.plan", "%s: it cannot be enforced, since the profile has isolation none", setting)
 }
 
@@ -125,7 +127,7 @@ func (d Defaults) check(r ExecRequest) error {
 			"ask for less, or raise timeout of the profile in the daemon's configuration")
 	}
 	if d.Unisolated && r.User != "" {
-		return notEnforced("user")
+		return NotEnforced("user")
 	}
 	return nil
 }

@@ -75,6 +75,8 @@ func TestPlanUnisolatedRefuses(t *testing.T) {
 		"hostname":            func(r *Request) { r.Create.Hostname = "box" },
 		"dns":                 func(r *Request) { r.Create.DNS = []string{"192.0.2.53"} },
 		"shm-size":            func(r *Request) { r.Create.Limits.ShmBytes = new(int64(1 << 20)) },
+		"io-read-bps":         func(r *Request) { r.Create.Limits.IOReadBPS = new(int64(1 << 20)) },
+		"io-write-bps":        func(r *Request) { r.Create.Limits.IOWriteBPS = new(int64(1 << 20)) },
 		"tmpfs-size":          func(r *Request) { r.Create.Limits.TmpfsBytes = new(int64(1 << 20)) },
 		"workspace mode ro":   func(r *Request) { r.Create.Workspace.Mode = "ro" },
 		"workspace mode cow":  func(r *Request) { r.Create.Workspace.Mode = "cow" },
@@ -118,7 +120,7 @@ func TestUnisolatedFieldsAreDecided(t *testing.T) {
 	for of, decided := range map[reflect.Type]string{
 		reflect.TypeFor[CreateRequest](): `Name Language LanguageReason Profile Env Workspace Limits Labels Session Task TTL IdleTimeout Ensure Replace Key |
 			Image User Hostname Network DNS Allow Deny AllowECH Publish Expose Links Mounts Nested Build Pooled`,
-		reflect.TypeFor[LimitsRequest]():    "MemoryBytes MilliCPU PIDs OpenFiles CPUShares | TmpfsBytes ShmBytes",
+		reflect.TypeFor[LimitsRequest]():    "MemoryBytes MilliCPU PIDs OpenFiles CPUShares | TmpfsBytes ShmBytes IOReadBPS IOWriteBPS",
 		reflect.TypeFor[WorkspaceRequest](): "Dir | Mode Path",
 		reflect.TypeFor[ExecRequest]():      "Args Shell Env Cwd Stdin TTY Timeout OutputLimit Rlimits Limits Inputs | User",
 	} {

@@ -216,7 +216,7 @@ func TestKilledInChange(t *testing.T) {
 	for point, args := range map[string][]string{
 		"pause/frozen":  {"pause", "box"},
 		"resume/thawed": {"resume", "box"},
-		"update/limits": {"update", "-m", "300M", "--pids", "99", "--cpu-shares", "99", "box"},
+		"update/limits": {"update", "-m", "300M", "--pids", "99", "--cpu-shares", "99", "--io-read-bps", "9M", "box"},
 	} {
 		t.Run(point, func(t *testing.T) {
 			b.Run(t, "create", "--name", "box", "-m", "200M")

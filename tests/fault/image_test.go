@@ -133,6 +133,31 @@ func emptyDir(t *testing.T, dir string) {
 	}
 }
 
+func emptyLayers(t *testing.T, d *harness.Daemon) {
+	t.Helper()
+	_, snapshots := store(d)
+	layers, err := filepath.Glob(filepath.Join(snapshots, "*", "fs"))
+	if err != nil || len(layers) == 0 {
+		t.Fatal(layers, err)
+	}
+	for _, dir := range layers {
+		emptyDir(t, dir)
+	}
+}
+
+// The next daemon knows the layers of a sandbox out of a pool, too.
+func TestLostLayersOfAReadySandbox(t *testing.T) {
+	d := harness.StartWith(t, "pools: [{size: 1}]\n")
+	await(t, "ready sandbox", func() bool { return poolReady(t, d) == 1 })
+	d.Run(t, "create", "--name", "box")
+	d.Kill(t)
+	emptyLayers(t, d)
+	d.Launch(t)
+	if f := d.Try("exec", "--json", "box", "--", "true"); !strings.Contains(f.Stdout+f.Stderr, "files of the sandbox's image") {
+		t.Errorf("a command hears %s%s", f.Stdout, f.Stderr)
+	}
+}
+
 // A live sandbox whose image's files are gone is ended, and its owner is told why. What
 // containerd cannot use any more is kept beside, and the daemon goes on with base.
 func TestLostLayers(t *testing.T) {
@@ -150,16 +175,7 @@ func TestLostLayers(t *testing.T) {
 			_, snapshots := store(d)
 			emptyDir(t, snapshots)
 		}, false, false},
-		"layers emptied": {func(t *testing.T, d *harness.Daemon) {
-			_, snapshots := store(d)
-			layers, err := filepath.Glob(filepath.Join(snapshots, "*", "fs"))
-			if err != nil || len(layers) == 0 {
-				t.Fatal(layers, err)
-			}
-			for _, dir := range layers {
-				emptyDir(t, dir)
-			}
-		}, false, false},
+		"layers emptied":  {emptyLayers, false, false},
 		"everything gone": {func(t *testing.T, d *harness.Daemon) { emptyDir(t, filepath.Join(d.Root, "containerd")) }, false, false},
 		"database garbled": {func(t *testing.T, d *harness.Daemon) {
 			garble(t, filepath.Join(d.Root, "containerd", "io.containerd.metadata.v1.bolt", "meta.db"))

@@ -321,7 +321,7 @@ func TestUnisolatedRefuses(t *testing.T) {
 	}
 	for _, flags := range [][]string{
 		{"--image", "base"}, {"--user", "0"}, {"--network", "none"}, {"--network", "open"}, {"--allow", "a.example"}, {"--deny", "a.example"},
-		{"--publish", "0:8080"}, {"--expose", "8080"}, {"--mount", "type=tmpfs,dst=/x"}, {"--tmpfs", "1M"}, {"--shm-size", "1M"}, {"--hostname", "box"}, {"--dns", "192.0.2.53"}, {"--mount", "type=volume,src=v,dst=/v"},
+		{"--publish", "0:8080"}, {"--expose", "8080"}, {"--mount", "type=tmpfs,dst=/x"}, {"--tmpfs", "1M"}, {"--shm-size", "1M"}, {"--io-read-bps", "1M"}, {"--hostname", "box"}, {"--dns", "192.0.2.53"}, {"--mount", "type=volume,src=v,dst=/v"},
 		{"--workspace", dir + ":ro"},
 	} {
 		d.Refused(t, "SBX-119", append(append([]string{"run", "--json", "--profile", "host"}, flags...), "--", "true")...)
@@ -335,6 +335,7 @@ func TestUnisolatedRefuses(t *testing.T) {
 	d.Refused(t, "SBX-119", "clean", "--json", "s")
 	d.Refused(t, "SBX-101", "exec", "--json", "--input", "/etc/hostname:/tmp/x", "s", "--", "true")
 	d.Refused(t, "SBX-119", "update", "--json", "s", "--allow", "a.example")
+	d.Refused(t, "SBX-119", "update", "--json", "s", "--io-read-bps", "1M")
 	d.Refused(t, "SBX-119", "policy", "check", "--json", "--sandbox", "s", "a.example")
 	d.Refused(t, "SBX-119", "policy", "check", "--json", "--profile", "host", "a.example")
 	d.Run(t, "rm", "--force", "s")

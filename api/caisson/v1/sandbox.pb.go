@@ -34,8 +34,13 @@ type Limits struct {
 	TmpfsBytes  *int64                 `protobuf:"varint,5,opt,name=tmpfs_bytes,json=tmpfsBytes,proto3,oneof" json:"tmpfs_bytes,omitempty"` // of each tmpfs
 	// Weight against other sandboxes while CPUs are short, 2 to 262144, as cpu.shares of
 	// cgroup v1. 1024 where neither request nor profile says otherwise.
-	CpuShares     *int64 `protobuf:"varint,6,opt,name=cpu_shares,json=cpuShares,proto3,oneof" json:"cpu_shares,omitempty"`
-	ShmBytes      *int64 `protobuf:"varint,7,opt,name=shm_bytes,json=shmBytes,proto3,oneof" json:"shm_bytes,omitempty"` // of /dev/shm; where neither request nor profile says, tmpfs_bytes
+	CpuShares *int64 `protobuf:"varint,6,opt,name=cpu_shares,json=cpuShares,proto3,oneof" json:"cpu_shares,omitempty"`
+	ShmBytes  *int64 `protobuf:"varint,7,opt,name=shm_bytes,json=shmBytes,proto3,oneof" json:"shm_bytes,omitempty"` // of /dev/shm; where neither request nor profile says, tmpfs_bytes
+	// Bytes per second that are read from each disk with files of the sandbox, and written to
+	// it, at least 65536. Where neither request nor profile says, unbounded. Writes need a host
+	// with cgroup v2.
+	IoReadBps     *int64 `protobuf:"varint,8,opt,name=io_read_bps,json=ioReadBps,proto3,oneof" json:"io_read_bps,omitempty"`
+	IoWriteBps    *int64 `protobuf:"varint,9,opt,name=io_write_bps,json=ioWriteBps,proto3,oneof" json:"io_write_bps,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -115,6 +120,20 @@ func (x *Limits) GetCpuShares() int64 {
 func (x *Limits) GetShmBytes() int64 {
 	if x != nil && x.ShmBytes != nil {
 		return *x.ShmBytes
+	}
+	return 0
+}
+
+func (x *Limits) GetIoReadBps() int64 {
+	if x != nil && x.IoReadBps != nil {
+		return *x.IoReadBps
+	}
+	return 0
+}
+
+func (x *Limits) GetIoWriteBps() int64 {
+	if x != nil && x.IoWriteBps != nil {
+		return *x.IoWriteBps
 	}
 	return 0
 }
@@ -795,6 +814,8 @@ type UpdateRequest struct {
 	Allow         *Rules  `protobuf:"bytes,9,opt,name=allow,proto3" json:"allow,omitempty"`
 	Deny          *Rules  `protobuf:"bytes,10,opt,name=deny,proto3" json:"deny,omitempty"`
 	CpuShares     *int64  `protobuf:"varint,11,opt,name=cpu_shares,json=cpuShares,proto3,oneof" json:"cpu_shares,omitempty"` // as in Limits
+	IoReadBps     *int64  `protobuf:"varint,12,opt,name=io_read_bps,json=ioReadBps,proto3,oneof" json:"io_read_bps,omitempty"`
+	IoWriteBps    *int64  `protobuf:"varint,13,opt,name=io_write_bps,json=ioWriteBps,proto3,oneof" json:"io_write_bps,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -902,6 +923,20 @@ func (x *UpdateRequest) GetDeny() *Rules {
 func (x *UpdateRequest) GetCpuShares() int64 {
 	if x != nil && x.CpuShares != nil {
 		return *x.CpuShares
+	}
+	return 0
+}
+
+func (x *UpdateRequest) GetIoReadBps() int64 {
+	if x != nil && x.IoReadBps != nil {
+		return *x.IoReadBps
+	}
+	return 0
+}
+
+func (x *UpdateRequest) GetIoWriteBps() int64 {
+	if x != nil && x.IoWriteBps != nil {
+		return *x.IoWriteBps
 	}
 	return 0
 }
@@ -3081,7 +3116,7 @@ var File_caisson_v1_sandbox_proto protoreflect.FileDescriptor
 const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\n" +
 	"\x18caisson/v1/sandbox.proto\x12\n" +
-	"caisson.v1\x1a\x15caisson/v1/exec.proto\x1a\x16caisson/v1/route.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdf\x02\n" +
+	"caisson.v1\x1a\x15caisson/v1/exec.proto\x1a\x16caisson/v1/route.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcc\x03\n" +
 	"\x06Limits\x12&\n" +
 	"\fmemory_bytes\x18\x01 \x01(\x03H\x00R\vmemoryBytes\x88\x01\x01\x12 \n" +
 	"\tmilli_cpu\x18\x02 \x01(\x03H\x01R\bmilliCpu\x88\x01\x01\x12\x17\n" +
@@ -3092,7 +3127,10 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"tmpfsBytes\x88\x01\x01\x12\"\n" +
 	"\n" +
 	"cpu_shares\x18\x06 \x01(\x03H\x05R\tcpuShares\x88\x01\x01\x12 \n" +
-	"\tshm_bytes\x18\a \x01(\x03H\x06R\bshmBytes\x88\x01\x01B\x0f\n" +
+	"\tshm_bytes\x18\a \x01(\x03H\x06R\bshmBytes\x88\x01\x01\x12#\n" +
+	"\vio_read_bps\x18\b \x01(\x03H\aR\tioReadBps\x88\x01\x01\x12%\n" +
+	"\fio_write_bps\x18\t \x01(\x03H\bR\n" +
+	"ioWriteBps\x88\x01\x01B\x0f\n" +
 	"\r_memory_bytesB\f\n" +
 	"\n" +
 	"_milli_cpuB\a\n" +
@@ -3101,7 +3139,9 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\f_tmpfs_bytesB\r\n" +
 	"\v_cpu_sharesB\f\n" +
 	"\n" +
-	"_shm_bytes\"E\n" +
+	"_shm_bytesB\x0e\n" +
+	"\f_io_read_bpsB\x0f\n" +
+	"\r_io_write_bps\"E\n" +
 	"\tWorkspace\x12\x10\n" +
 	"\x03dir\x18\x01 \x01(\tR\x03dir\x12\x12\n" +
 	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x12\n" +
@@ -3170,7 +3210,7 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\x04spec\x18\x01 \x01(\v2\x17.caisson.v1.SandboxSpecR\x04spec\x12\x16\n" +
 	"\x06ensure\x18\x02 \x01(\bR\x06ensure\x12'\n" +
 	"\x0fidempotency_key\x18\x03 \x01(\tR\x0eidempotencyKey\x12\x18\n" +
-	"\areplace\x18\x04 \x01(\bR\areplace\"\xbf\x04\n" +
+	"\areplace\x18\x04 \x01(\bR\areplace\"\xac\x05\n" +
 	"\rUpdateRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12&\n" +
 	"\fmemory_bytes\x18\x02 \x01(\x03H\x00R\vmemoryBytes\x88\x01\x01\x12 \n" +
@@ -3184,7 +3224,10 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\x04deny\x18\n" +
 	" \x01(\v2\x11.caisson.v1.RulesR\x04deny\x12\"\n" +
 	"\n" +
-	"cpu_shares\x18\v \x01(\x03H\x04R\tcpuShares\x88\x01\x01\x1a9\n" +
+	"cpu_shares\x18\v \x01(\x03H\x04R\tcpuShares\x88\x01\x01\x12#\n" +
+	"\vio_read_bps\x18\f \x01(\x03H\x05R\tioReadBps\x88\x01\x01\x12%\n" +
+	"\fio_write_bps\x18\r \x01(\x03H\x06R\n" +
+	"ioWriteBps\x88\x01\x01\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x0f\n" +
@@ -3194,7 +3237,9 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\x05_pidsB\n" +
 	"\n" +
 	"\b_networkB\r\n" +
-	"\v_cpu_shares\"\x1d\n" +
+	"\v_cpu_sharesB\x0e\n" +
+	"\f_io_read_bpsB\x0f\n" +
+	"\r_io_write_bps\"\x1d\n" +
 	"\x05Rules\x12\x14\n" +
 	"\x05rules\x18\x01 \x03(\tR\x05rules\" \n" +
 	"\fPauseRequest\x12\x10\n" +

@@ -53,6 +53,8 @@ def limits(
     tmpfs: Optional[Size] = None,
     shm_size: Optional[Size] = None,
     cpu_shares: Optional[int] = None,
+    io_read_bps: Optional[Size] = None,
+    io_write_bps: Optional[Size] = None,
 ) -> Dict[str, Any]:
     """Makes Limits or ExecLimits: what is not given is absent."""
     return present(
@@ -63,6 +65,8 @@ def limits(
         tmpfs_bytes=size(tmpfs),
         shm_bytes=size(shm_size),
         cpu_shares=cpu_shares,
+        io_read_bps=size(io_read_bps),
+        io_write_bps=size(io_write_bps),
     )
 
 

@@ -238,6 +238,9 @@ class Limits:
     open_files: int = 0
     tmpfs_bytes: int = 0
     shm_bytes: int = 0
+    io_read_bps: int = 0
+    """Bytes per second with each disk; 0 is unbounded."""
+    io_write_bps: int = 0
 
 
 @dataclass(frozen=True)

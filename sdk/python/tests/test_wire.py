@@ -62,6 +62,8 @@ class WireTest(unittest.TestCase):
         self.assertEqual(_spec.command("a b", timeout=2)["shell"], "a b")
         self.assertEqual(_spec.command(["a", "b"], env={"X": "1"})["args"], ["a", "b"])
         self.assertEqual(_wire.Request("GET", "/x", {"states": ["a", "b"]}).target(), "/x?states=a&states=b")
+        rates = _spec.limits(io_read_bps="2M", io_write_bps=65536)
+        self.assertEqual(rates, {"io_read_bps": "2097152", "io_write_bps": "65536"})
         self.assertEqual(_spec.workspace("/x:ro"), {"dir": "/x", "mode": "ro"})
         self.assertEqual(_spec.workspace("/x:/y/z:ro"), {"dir": "/x", "mode": "ro", "path": "/y/z"})
         mounts = [Mount("bind", "/data", "/x", True), Mount("volume", "/v", "deps"), Mount("tmpfs", "/t", size_bytes=4)]

@@ -26,6 +26,13 @@ export interface LimitOptions {
   pids?: number
 }
 
+/** Bytes per second with each disk that has files of the sandbox. */
+export interface IOOptions {
+  ioReadBps?: Size
+  /** On hosts with cgroup v2. */
+  ioWriteBps?: Size
+}
+
 /** What a sandbox may reach. Without any rule, nothing. */
 export interface NetworkOptions {
   /** "none", "allow", "open", or "bridge" if the operator offers it. */
@@ -50,7 +57,7 @@ export interface MountOptions {
 }
 
 /** What a sandbox is made of. */
-export interface SandboxOptions extends LimitOptions, NetworkOptions {
+export interface SandboxOptions extends LimitOptions, IOOptions, NetworkOptions {
   image?: string
   profile?: string
   user?: string
@@ -154,7 +161,7 @@ export function listQuery({ labels, name, session, task, states, olderThan }: Li
 }
 
 /** What can be changed of a sandbox. `ttl` counts from now; a label with an empty value goes. */
-export interface UpdateOptions extends LimitOptions, NetworkOptions {
+export interface UpdateOptions extends LimitOptions, IOOptions, NetworkOptions {
   cpuShares?: number
   ttl?: Time
   idleTimeout?: Time
@@ -233,6 +240,10 @@ function limitsOf(options: LimitOptions) {
   return { memory_bytes: size(options.memory), milli_cpu: milliCPU(options.cpus), pids: int64(options.pids) }
 }
 
+function ioOf(options: IOOptions) {
+  return { io_read_bps: size(options.ioReadBps), io_write_bps: size(options.ioWriteBps) }
+}
+
 /** Makes a SandboxSpec. */
 export function sandboxSpec(options: SandboxOptions & { name?: string }): Schemas['SandboxSpec'] {
   return present({
@@ -247,7 +258,7 @@ export function sandboxSpec(options: SandboxOptions & { name?: string }): Schema
     deny: options.deny,
     workspace: workspace(options.workspace),
     mounts: options.mounts?.map(mount),
-    limits: present({ ...limitsOf(options), cpu_shares: int64(options.cpuShares), open_files: int64(options.openFiles), tmpfs_bytes: size(options.tmpfs), shm_bytes: size(options.shmSize) }),
+    limits: present({ ...limitsOf(options), ...ioOf(options), cpu_shares: int64(options.cpuShares), open_files: int64(options.openFiles), tmpfs_bytes: size(options.tmpfs), shm_bytes: size(options.shmSize) }),
     labels: options.labels,
     publish: options.publish,
     expose: options.expose,
@@ -281,6 +292,7 @@ export function updateRequest(options: UpdateOptions): Schemas['UpdateRequest'] 
   return present({
     ...limitsOf(options),
     cpu_shares: int64(options.cpuShares),
+    ...ioOf(options),
     ttl: duration(options.ttl),
     idle_timeout: duration(options.idleTimeout),
     labels: options.labels,

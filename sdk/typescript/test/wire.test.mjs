@@ -43,6 +43,8 @@ test('what is not given is absent in a request', () => {
     shell: 'a', stdin: true, tty: { rows: 24, cols: 80 }, output_limit_bytes: '10485760', limits: { milli_cpu: '1500' },
   })
   assert.deepEqual(updateRequest({ allow: [], ttl: 0 }), { ttl: '0s', allow: { rules: [] } })
+  assert.deepEqual(sandboxSpec({ ioReadBps: '2M' }), { limits: { io_read_bps: '2097152' } })
+  assert.deepEqual(updateRequest({ ioReadBps: 65536, ioWriteBps: '1M' }), { io_read_bps: '65536', io_write_bps: '1048576' })
   assert.deepEqual(sandboxSpec({ workspace: '/a/b:ro' }).workspace, { dir: '/a/b', mode: 'ro' })
   assert.equal(target('/x', { states: ['a', 'b'], labels: { k: 'v' } }), '/x?states=a&states=b&labels=k%3Dv')
   assert.deepEqual(sandboxSpec({ workspace: '/a:b' }).workspace, { dir: '/a:b', mode: '' })

@@ -56,6 +56,8 @@ class AsyncSandbox:
         open_files: Optional[int] = None,
         tmpfs: Optional[Size] = None,
         shm_size: Optional[Size] = None,
+        io_read_bps: Optional[Size] = None,
+        io_write_bps: Optional[Size] = None,
         network: Optional[str] = None,
         allow: Optional[Sequence[str]] = None,
         deny: Optional[Sequence[str]] = None,
@@ -75,6 +77,7 @@ class AsyncSandbox:
 
         What is not given is the profile's. workspace is a directory of the host, with :ro
         at its end to be read only. memory, tmpfs and shm_size are bytes or text such as "512M".
+        io_read_bps and io_write_bps are such sizes per second, with each disk of the sandbox.
         allow holds rules HOST[:PORT][+PORT...]; without any, nothing is reached.
         publish holds [ADDRESS:]PORT:PORT. ttl and idle_timeout are in seconds.
         ensure returns the live sandbox of that name, if it was made with the same settings;
@@ -83,7 +86,8 @@ class AsyncSandbox:
         spec = _spec.sandbox(
             image=image, name=name, hostname=hostname, profile=profile, user=user, env=env and dict(env),
             workspace=workspace, mounts=mounts,
-            limits=_spec.limits(memory, cpus, pids, open_files, tmpfs, shm_size, cpu_shares), network=network,
+            limits=_spec.limits(memory, cpus, pids, open_files, tmpfs, shm_size, cpu_shares, io_read_bps, io_write_bps),
+            network=network,
             allow=allow, deny=deny, publish=publish, expose=expose, links=links, dns=dns,
             allow_ech=allow_ech or None,
             labels=labels and dict(labels), ttl=ttl, idle_timeout=idle_timeout,

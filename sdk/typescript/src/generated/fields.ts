@@ -369,6 +369,8 @@ export const fields = {
   },
   Limits: {
     cpu_shares: 'Int64',
+    io_read_bps: 'Int64',
+    io_write_bps: 'Int64',
     memory_bytes: 'Int64',
     milli_cpu: 'Int64',
     open_files: 'Int64',
@@ -729,6 +731,8 @@ export const fields = {
     cpu_shares: 'Int64',
     deny: 'Rules',
     idle_timeout: 'Duration',
+    io_read_bps: 'Int64',
+    io_write_bps: 'Int64',
     labels: 'string{}',
     memory_bytes: 'Int64',
     milli_cpu: 'Int64',

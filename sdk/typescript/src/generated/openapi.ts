@@ -706,6 +706,13 @@ export interface components {
              * @description Weight against other sandboxes while CPUs are short, 2 to 262144, as cpu.shares of cgroup v1. 1024 where neither request nor profile says otherwise.
              */
             cpu_shares?: Int64;
+            /**
+             * Format: int64
+             * @description Bytes per second that are read from each disk with files of the sandbox, and written to it, at least 65536. Where neither request nor profile says, unbounded. Writes need a host with cgroup v2.
+             */
+            io_read_bps?: Int64;
+            /** Format: int64 */
+            io_write_bps?: Int64;
             /** Format: int64 */
             memory_bytes?: Int64;
             /**
@@ -1422,6 +1429,10 @@ export interface components {
              * @example 90s
              */
             idle_timeout?: Duration;
+            /** Format: int64 */
+            io_read_bps?: Int64;
+            /** Format: int64 */
+            io_write_bps?: Int64;
             /** @description merged; an empty value removes the label */
             labels?: {
                 [key: string]: string;
