@@ -50,7 +50,17 @@ func (m *Manager) PullImage(ctx context.Context, r images.PullRequest, progress 
 		return images.Imported{}, err
 	}
 	defer func() { err = errors.Join(err, session.Close(err)) }()
-	return m.pull(ctx, pulling{g: g, ref: ref, session: session, progress: progress})
+	pulled, err := m.pull(ctx, pulling{g: g, ref: ref, session: session, progress: progress})
+	return pulled, badContent(ref, err)
+}
+
+// badContent names the registry as the one to look at if its image is damaged or none.
+func badContent(ref registry.Reference, err error) error {
+	if sbxerr.Of(err) != sbxerr.ImageFormat {
+		return err
+	}
+	return sbxerr.WithRemedy(sbxerr.ImageFormat, "runtime.pull", fmt.Errorf("pull %s: %w", ref, err),
+		"pull again; if that does not help, push the image again: its copy in the registry or mirror is damaged, or no image for this runtime")
 }
 
 // pulling is a pull under way.

@@ -153,6 +153,22 @@ func TestPullRefused(t *testing.T) {
 	if f := d.Refused(t, "SBX-201", "run", "--json", "--image", "registry.example.com/debian:12", "--", "true"); !strings.Contains(f.Error.Remedy, "registries.allowed") {
 		t.Errorf("the remedy is %q", f.Error.Remedy)
 	}
+	s.Push(t, "app", "1", shell(t))
+	s.set(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if !strings.Contains(r.URL.Path, "/blobs/") {
+			next.ServeHTTP(w, r)
+			return
+		}
+		whole := httptest.NewRecorder()
+		next.ServeHTTP(whole, r)
+		whole.Body.Bytes()[0] ^= 1
+		w.Header().Set("Content-Length", fmt.Sprint(whole.Body.Len()))
+		_, _ = w.Write(whole.Body.Bytes())
+	})
+	f := d.Refused(t, "SBX-202", "image", "pull", "--json", s.host+"/app:1")
+	if !strings.Contains(f.Error.Message, s.host+"/app:1") || !strings.Contains(f.Error.Remedy, "pull again") {
+		t.Errorf("a damaged image: %+v", f.Error)
+	}
 	var list []struct{ Name string }
 	d.Run(t, "image", "ls", "-o", "json").JSON(t, &list)
 	if len(list) != 1 {
