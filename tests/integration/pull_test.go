@@ -348,6 +348,11 @@ func TestPullVerified(t *testing.T) {
 	if image.Verified != "digest" || image.Target != manifest.Digest.String() || image.Source != image.Target {
 		t.Errorf("inspect says %+v", image)
 	}
+	for _, event := range []string{"image.imported", "sandbox.created"} {
+		if log := d.Run(t, "audit", "query", "--json", "--type", event).Stdout; !strings.Contains(log, `"image_verified":"digest"`) {
+			t.Errorf("the audit log has %s", log)
+		}
+	}
 	d.Stop(t)
 	d.Config = s.config()[:len(s.config())-2] + ", verify: [{repository: \"*\", require: digest, digests: [" + manifest.Digest.String() + "]}]}\n"
 	d.Launch(t)
