@@ -74,8 +74,11 @@ type pulling struct {
 // mayPull refuses what the configuration does not allow, before anything is asked.
 func (m *Manager) mayPull(ctx context.Context, g peer.Grant, name string) (registry.Reference, error) {
 	if m.opts.Network.AirGapped {
-		there := m.noImage(ctx, images.ScopeOf(g), name)
-		return registry.Reference{}, sbxerr.WithRemedy(sbxerr.PullRefused, "runtime.pull", fmt.Errorf("air_gapped is set, so no registry is asked: %w", there),
+		there, err := m.imagesThere(ctx, images.ScopeOf(g), name)
+		if err != nil {
+			return registry.Reference{}, err
+		}
+		return registry.Reference{}, sbxerr.WithRemedy(sbxerr.PullRefused, "runtime.pull", fmt.Errorf("air_gapped is set, so no registry is asked; %s", there),
 			"use an image that is there, or import it from a file: caisson image import")
 	}
 	ref, err := registry.Parse(name)

@@ -107,7 +107,7 @@ func TestImagePrune(t *testing.T) {
 
 // TestLanguage: a workspace's files pick the image where nobody names one.
 func TestLanguage(t *testing.T) {
-	d := harness.StartWith(t, "images: {languages: {python: snakes}}\nprofiles: {own: {image: other}}\n")
+	d := harness.StartWith(t, "images: {languages: {python: snakes, go: absent}}\nprofiles: {own: {image: other}}\n")
 	d.Run(t, "image", "import", "--name", "snakes", writeTar(t, ociLayout(t, "snakes")))
 	d.Run(t, "image", "import", "--name", "other", writeTar(t, ociLayout(t, "other")))
 	python, rust, plain := t.TempDir(), t.TempDir(), t.TempDir()
@@ -134,6 +134,13 @@ func TestLanguage(t *testing.T) {
 		if r := run("--workspace", dir); r.Code == 0 || strings.Contains(r.Stderr, "picked") {
 			t.Errorf("%s: %+v", dir, r)
 		}
+	}
+	golang := t.TempDir()
+	if err := os.WriteFile(filepath.Join(golang, "go.mod"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if f := d.Refused(t, "SBX-201", "run", "--json", "--workspace", golang, "--", "true"); !strings.Contains(f.Error.Message, "because of go.mod") || !strings.Contains(f.Error.Remedy, "--image base") {
+		t.Errorf("a language whose image is absent: %+v", f.Error)
 	}
 	created := d.Run(t, "create", "--workspace", python)
 	if !strings.Contains(created.Stderr, "snakes") {

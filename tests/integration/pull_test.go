@@ -186,6 +186,9 @@ func TestPullAirGapped(t *testing.T) {
 	if !strings.Contains(f.Error.Message+f.Error.Cause, "base") {
 		t.Errorf("the error is %+v", f)
 	}
+	if f := d.Refused(t, "SBX-224", "image", "pull", "--json", "base"); strings.Contains(f.Error.Message+f.Error.Cause, "no image") {
+		t.Errorf("an image that is there: %+v", f)
+	}
 	d.Refused(t, "SBX-201", "run", "--json", "--image", s.host+"/app:1", "--", "true")
 	if asked > 0 {
 		t.Errorf("the registry was asked %d times", asked)
