@@ -51,6 +51,13 @@ func TestImageTagAndSave(t *testing.T) {
 			t.Errorf("du says %+v", u)
 		}
 	}
+	short := filepath.Join(t.TempDir(), "short.tar")
+	d.Run(t, "image", "save", "-f", short, "one")
+	d.Run(t, "image", "rm", "one")
+	d.Run(t, "image", "import", short)
+	if out := d.Run(t, "run", "--image", "one", "--", "cat", "/mark").Stdout; out != "saved" {
+		t.Errorf("a name without a tag prints %q after save and import", out)
+	}
 	d.Run(t, "image", "rm", "one")
 	if out := d.Run(t, "run", "--image", "example.com/two:2", "--", "cat", "/mark").Stdout; out != "saved" {
 		t.Errorf("the second name prints %q", out)
