@@ -78,6 +78,25 @@ func TestImageTagAndSave(t *testing.T) {
 	}
 }
 
+// TestBaseComesBack: what is removed, or was replaced and is removed, is the embedded image
+// again when it is next used.
+func TestBaseComesBack(t *testing.T) {
+	d := harness.StartWith(t, "")
+	d.Run(t, "image", "rm", "base")
+	if out := d.Run(t, "run", "--", "echo", "ok").Stdout; out != "ok\n" {
+		t.Errorf("after its removal: %q", out)
+	}
+	d.Run(t, "image", "import", "--name", "base", writeTar(t, ociLayout(t, "mine")))
+	if out := d.Run(t, "run", "--", "cat", "/mark").Stdout; out != "mine" {
+		t.Errorf("replaced: %q", out)
+	}
+	d.Run(t, "image", "rm", "base")
+	d.Run(t, "run", "--", "true")
+	if r := d.Try("run", "--", "cat", "/mark"); r.Code == 0 {
+		t.Errorf("the embedded image has the mark: %+v", r)
+	}
+}
+
 // TestImagePrune: what something needs stays.
 func TestImagePrune(t *testing.T) {
 	d := harness.StartWith(t, "profiles: {app: {image: profiled}}\nimages: {languages: {cobol: spoken}}\n")
