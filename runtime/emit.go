@@ -63,7 +63,7 @@ func (r record) event(t events.Type, d events.Data) events.Event {
 // described is what a sandbox is made of, and what it may do.
 func (r record) described() events.Data {
 	d := events.Data{
-		Profile: r.Profile, Image: r.Image, ImageDigest: r.ImageDigest, Network: string(r.Network), PolicyDigest: policyDigest(r.Policy), FilterDigest: r.FilterDigest, User: ids(r.User),
+		Profile: r.Profile, Image: r.Image, ImageDigest: r.ImageDigest, Verified: r.Verified, Network: string(r.Network), PolicyDigest: policyDigest(r.Policy), FilterDigest: r.FilterDigest, User: ids(r.User),
 		MemoryBytes: r.Limits.MemoryBytes, MilliCPU: r.Limits.MilliCPU, PIDs: r.Limits.PIDs,
 	}
 	if r.Workspace != nil {
@@ -156,7 +156,7 @@ func (m *Manager) emitRemoved(ctx context.Context, s *sandbox, took time.Duratio
 
 // confirmImage tells of an image, which belongs to a user.
 func (m *Manager) confirmImage(ctx context.Context, t events.Type, i images.Image) error {
-	return m.opts.Events.Confirm(ctx, events.Event{Type: t, Scope: events.Scope{Owner: i.Owner}, Data: events.Data{Image: i.Name, ImageDigest: i.Digest, Bytes: i.SizeBytes}})
+	return m.opts.Events.Confirm(ctx, events.Event{Type: t, Scope: events.Scope{Owner: i.Owner}, Data: events.Data{Image: i.Name, ImageDigest: i.Digest, Verified: i.Verified, Bytes: i.SizeBytes}})
 }
 
 // policyDigest is that of the policy in force. Each command tells it, so it is kept.

@@ -69,7 +69,6 @@ func newFixture(t testing.TB) *fixture {
 		boot: "boot", making: newGate(0, 0), owners: mount.NewUserNSCache(1), shims: newShims(1), imports: newImports(), volumes: volumes.New(p.volumes()),
 	}
 	f.leaving, f.handOver = context.WithCancel(context.Background())
-	f.hasBase.Store(true)
 	f.Manager.stages = f.allStages()
 	f.withoutRoot()
 	t.Cleanup(func() { f.end(t) })

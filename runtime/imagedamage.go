@@ -19,7 +19,6 @@ func (m *Manager) EnsureBase(ctx context.Context) error {
 	if err := m.ensureBase(ctx); err != nil {
 		return err
 	}
-	m.hasBase.Store(true)
 	list, err := m.images.ListImages(ctx)
 	if err != nil {
 		return err
@@ -57,11 +56,11 @@ func (m *Manager) ensureBase(ctx context.Context) error {
 	return err
 }
 
-// getImage finds an image by its stored name.
+// getImage finds an image by its stored name. The image base is made again if it is
+// absent, as after its removal, or damaged.
 func (m *Manager) getImage(ctx context.Context, key string) (images.Stored, error) {
 	img, err := m.images.GetImage(ctx, key)
-	early := errors.Is(err, sbxerr.ImageNotFound) && !m.hasBase.Load() // the daemon has just begun
-	if key != base.Name || !early && !errors.Is(err, sbxerr.ImageDamaged) {
+	if key != base.Name || !errors.Is(err, sbxerr.ImageNotFound) && !errors.Is(err, sbxerr.ImageDamaged) {
 		return img, err
 	}
 	if err := m.ensureBase(ctx); err != nil {

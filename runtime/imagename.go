@@ -41,10 +41,18 @@ func (m *Manager) imageIn(ctx context.Context, scope images.Scope, ref string) (
 
 // noImage says which images there are instead.
 func (m *Manager) noImage(ctx context.Context, scope images.Scope, ref string) error {
-	err := sbxerr.New(sbxerr.ImageNotFound, "runtime.image", "no image %q", sbxerr.Clip(ref))
-	list, listErr := m.images.ListImages(ctx)
-	if listErr != nil {
-		return errors.Join(err, listErr)
+	there, err := m.imagesThere(ctx, scope, ref)
+	if err != nil {
+		return errors.Join(sbxerr.New(sbxerr.ImageNotFound, "runtime.image", "no image %q", sbxerr.Clip(ref)), err)
+	}
+	return sbxerr.New(sbxerr.ImageNotFound, "runtime.image", "no image %q; %s", sbxerr.Clip(ref), there)
+}
+
+// imagesThere lists the images of scope, and the one that ref may mean.
+func (m *Manager) imagesThere(ctx context.Context, scope images.Scope, ref string) (string, error) {
+	list, err := m.images.ListImages(ctx)
+	if err != nil {
+		return "", err
 	}
 	var names []string
 	for _, i := range scope.Visible(list) {
@@ -59,9 +67,9 @@ func (m *Manager) noImage(ctx context.Context, scope images.Scope, ref string) e
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)
-	msg := fmt.Sprintf("no image %q; there are: %s", sbxerr.Clip(ref), strings.Join(names, ", "))
-	if near := sbxerr.Nearest(ref, names); near != "" {
-		msg += fmt.Sprintf("; did you mean %q?", near)
+	there := "there are: " + strings.Join(names, ", ")
+	if near := sbxerr.Nearest(ref, names); near != "" && !slices.Contains(names, ref) {
+		there += fmt.Sprintf("; did you mean %q?", near)
 	}
-	return sbxerr.New(sbxerr.ImageNotFound, "runtime.image", "%s", msg)
+	return there, nil
 }

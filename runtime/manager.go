@@ -119,7 +119,6 @@ type Manager struct {
 	imports  *imports
 	volumes  *volumes.Store
 	spare    *output.Room // of output that the disk takes nothing of
-	hasBase  atomic.Bool  // EnsureBase has succeeded once
 
 	quarantine quarantine
 

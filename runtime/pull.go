@@ -50,7 +50,17 @@ func (m *Manager) PullImage(ctx context.Context, r images.PullRequest, progress 
 		return images.Imported{}, err
 	}
 	defer func() { err = errors.Join(err, session.Close(err)) }()
-	return m.pull(ctx, pulling{g: g, ref: ref, session: session, progress: progress})
+	pulled, err := m.pull(ctx, pulling{g: g, ref: ref, session: session, progress: progress})
+	return pulled, badContent(ref, err)
+}
+
+// badContent names the registry as the one to look at if its image is damaged or none.
+func badContent(ref registry.Reference, err error) error {
+	if sbxerr.Of(err) != sbxerr.ImageFormat {
+		return err
+	}
+	return sbxerr.WithRemedy(sbxerr.ImageFormat, "runtime.pull", fmt.Errorf("pull %s: %w", ref, err),
+		"pull again; if that does not help, push the image again: its copy in the registry or mirror is damaged, or no image for this runtime")
 }
 
 // pulling is a pull under way.
@@ -64,8 +74,11 @@ type pulling struct {
 // mayPull refuses what the configuration does not allow, before anything is asked.
 func (m *Manager) mayPull(ctx context.Context, g peer.Grant, name string) (registry.Reference, error) {
 	if m.opts.Network.AirGapped {
-		there := m.noImage(ctx, images.ScopeOf(g), name)
-		return registry.Reference{}, sbxerr.WithRemedy(sbxerr.PullRefused, "runtime.pull", fmt.Errorf("air_gapped is set, so no registry is asked: %w", there),
+		there, err := m.imagesThere(ctx, images.ScopeOf(g), name)
+		if err != nil {
+			return registry.Reference{}, err
+		}
+		return registry.Reference{}, sbxerr.WithRemedy(sbxerr.PullRefused, "runtime.pull", fmt.Errorf("air_gapped is set, so no registry is asked; %s", there),
 			"use an image that is there, or import it from a file: caisson image import")
 	}
 	ref, err := registry.Parse(name)

@@ -45,7 +45,7 @@ func (a *app) imageSaveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "save IMAGE... -f FILE|-",
 		Short:             "Save images to a tar archive",
-		Long:              "Save images to a tar archive that is both an OCI layout and a docker-archive: docker load,\npodman load, skopeo and caisson image import read it.",
+		Long:              "Save images to a tar archive that is both an OCI layout and a docker-archive: docker load,\npodman load and skopeo read it. caisson image import takes it if it holds one image.",
 		Example:           "  caisson image save -f tools.tar tools\n  caisson image save -f - tools | docker load",
 		Args:              atLeastOne("IMAGE"),
 		ValidArgsFunction: a.completeImages,

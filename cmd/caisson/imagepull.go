@@ -40,7 +40,7 @@ func (a *app) imagePullCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "pull the images that profiles and pools of the configuration name")
+	cmd.Flags().BoolVar(&all, "all", false, "pull the images that profiles, pools and languages of the configuration name")
 	a.outputFlags(cmd)
 	return cmd
 }

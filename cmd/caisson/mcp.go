@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"runtime/debug"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/mcp"
 )
 
@@ -115,6 +117,10 @@ func (a *app) serveMCP(ctx context.Context, client *api.Client, f mcpFlags, spec
 	err = s.Run(ctx, &sdk.IOTransport{Reader: io.NopCloser(a.stdin), Writer: nopWriteCloser{a.stdout}})
 	if ctx.Err() != nil || errors.Is(err, io.EOF) {
 		return nil
+	}
+	if err != nil && sbxerr.Of(err) == sbxerr.Unknown {
+		return sbxerr.WithRemedy(sbxerr.APIUsage, "caisson.mcp", fmt.Errorf("the client sent no message of the protocol: %w", err),
+			"send one JSON-RPC 2.0 message on each line of standard input")
 	}
 	return err
 }

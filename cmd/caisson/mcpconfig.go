@@ -71,13 +71,26 @@ func givenFlags(cmd *cobra.Command, spec *caissonv1.SandboxSpec, except ...strin
 	return args
 }
 
+// socketFlag names the daemon for a process that is started anywhere later, and may not get
+// this one's environment.
+func (a *app) socketFlag() []string {
+	if a.socket == a.autoSocket {
+		return nil
+	}
+	path, err := filepath.Abs(a.socket)
+	if err != nil { // the working directory is gone
+		path = a.socket
+	}
+	return []string{"--socket", path}
+}
+
 // printMCPConfig prints what belongs into the file of a client, and where that is.
 func (a *app) printMCPConfig(cmd *cobra.Command, f mcpFlags, spec *caissonv1.SandboxSpec) error {
 	self, err := a.executable()
 	if err != nil {
 		return err
 	}
-	args := append([]string{"mcp"}, givenFlags(cmd, spec, "print-config")...)
+	args := slices.Concat([]string{"mcp"}, a.socketFlag(), givenFlags(cmd, spec, "print-config", "socket"))
 	c := mcpClients[slices.IndexFunc(mcpClients, func(c mcpClient) bool { return c.name == f.printConfig })]
 	fmt.Fprintf(a.stderr, "caisson: put this into %s\n", c.file)
 	if c.command != "" {

@@ -120,9 +120,7 @@ func (a *app) codexSettings(flags []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if a.socket != a.autoSocket {
-		flags = append([]string{"--socket", a.socket}, flags...)
-	}
+	flags = append(a.socketFlag(), flags...)
 	program, err := json.Marshal(self)
 	if err != nil {
 		return "", err

@@ -1,6 +1,8 @@
 package image
 
 import (
+	"errors"
+	"fmt"
 	"regexp"
 	"slices"
 
@@ -38,9 +40,9 @@ func choose(wanted string, stated []string) (string, error) {
 	stated = slices.Compact(stated)
 	switch len(stated) {
 	case 0:
-		return "", sbxerr.New(sbxerr.Config, "image.name", "the archive states no name: give one")
+		return "", sbxerr.WithRemedy(sbxerr.Config, "image.name", errors.New("the archive states no name: give one"), "import it with --name NAME")
 	case 1:
 		return stated[0], CheckName(stated[0])
 	}
-	return "", sbxerr.New(sbxerr.Config, "image.name", "the archive states %d names, give one: %q", len(stated), stated)
+	return "", sbxerr.WithRemedy(sbxerr.Config, "image.name", fmt.Errorf("the archive states %d names, give one: %q", len(stated), stated), "import it with --name NAME")
 }

@@ -146,14 +146,15 @@ func (a *archive) layout() (source, error) {
 	return s.found.source(KindOCILayout, a.limits, a.layer)
 }
 
-// statedNames returns the full names that annotations give d. The standard
-// annotation often holds a tag alone, which names nothing.
+// statedNames returns the names that annotations give d. The standard annotation often
+// holds a tag alone, which names nothing.
 func statedNames(d ocispec.Descriptor) []string {
 	var names []string
-	for _, key := range []string{"io.containerd.image.name", ocispec.AnnotationRefName} {
-		if name := d.Annotations[key]; len(name) <= maxName && strings.ContainsAny(name, ":/") {
-			names = append(names, name)
-		}
+	if name := d.Annotations["io.containerd.image.name"]; name != "" && len(name) <= maxName {
+		names = append(names, name)
+	}
+	if name := d.Annotations[ocispec.AnnotationRefName]; len(name) <= maxName && strings.ContainsAny(name, ":/") {
+		names = append(names, name)
 	}
 	return names
 }

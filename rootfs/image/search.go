@@ -1,6 +1,7 @@
 package image
 
 import (
+	"fmt"
 	goruntime "runtime"
 	"slices"
 
@@ -136,7 +137,9 @@ func (s *search) check(where string) error {
 		return sbxerr.New(sbxerr.ImageFormat, opLayout, "%s holds no image for linux/%s; it holds %v", where, goruntime.GOARCH, s.skipped[:min(len(s.skipped), maxListed)])
 	}
 	if len(s.others) > 0 {
-		return sbxerr.New(sbxerr.ImageFormat, opLayout, "%s holds %d images for this platform, save one: %s and %v", where, len(s.others)+1, s.found.desc.Digest, s.others[:min(len(s.others), maxListed)])
+		return sbxerr.WithRemedy(sbxerr.ImageFormat, opLayout,
+			fmt.Errorf("%s holds %d images for this platform, save one: %s and %v", where, len(s.others)+1, s.found.desc.Digest, s.others[:min(len(s.others), maxListed)]),
+			"save each image to an archive of its own, or carry several in a bundle: caisson bundle create")
 	}
 	return nil
 }

@@ -84,8 +84,8 @@ func (e *Engine) storedAlready(ctx context.Context, lease leases.Lease, d digest
 	return sbxerr.New(sbxerr.ImageDamaged, "ctrd.blob", "%w: %v", image.ErrStoreAgain, rotten)
 }
 
-// whyUnpacked explains why an image cannot be unpacked: a blob is damaged, or err.
-func (e *Engine) whyUnpacked(ctx context.Context, img images.Stored, err error) error {
+// whyUnread explains why an image cannot be unpacked or saved: a blob is damaged, or err.
+func (e *Engine) whyUnread(ctx context.Context, img images.Stored, err error) error {
 	for _, l := range img.Layers {
 		d, parseErr := digest.Parse(l)
 		if parseErr != nil {

@@ -31,11 +31,16 @@ var errDown = errors.New("no connection to the server")
 func (e *Engine) call(ctx context.Context, op, verb, object string, fn func(context.Context) error) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	return e.callUnbounded(ctx, op, verb, object, fn)
+	return e.callOpen(ctx, op, verb, object, fn)
 }
 
-// callUnbounded is call for what may take as long as ctx allows.
+// callUnbounded is call for work on the content of images, which may take as long as ctx
+// allows and can fill the disk.
 func (e *Engine) callUnbounded(ctx context.Context, op, verb, object string, fn func(context.Context) error) error {
+	return noRoom(op, e.callOpen(ctx, op, verb, object, fn))
+}
+
+func (e *Engine) callOpen(ctx context.Context, op, verb, object string, fn func(context.Context) error) error {
 	if err := e.awaitOpen(ctx); err != nil {
 		return classify(ctx, op, verb, object, err)
 	}
@@ -108,6 +113,16 @@ const filterMemory = "error loading seccomp filter: errno 524"
 
 // diskFull reports whether containerd found no room on its disk. It only says so in words.
 func diskFull(err error) bool { return strings.Contains(err.Error(), unix.ENOSPC.Error()) }
+
+// noRoom puts a full disk under its code. Containers are no case of it: runc has the same
+// words for other limits of the host.
+func noRoom(op string, err error) error {
+	if code := sbxerr.Of(err); err == nil || code != sbxerr.Unknown && code != sbxerr.Engine || !diskFull(err) {
+		return err
+	}
+	return sbxerr.WithRemedy(sbxerr.StateDir, op, err,
+		"make room on the disk of the daemon's root: caisson image prune --filter unused removes images that nothing needs")
+}
 
 func codeOf(err error) sbxerr.Code {
 	switch {

@@ -22,6 +22,12 @@ func (e *Engine) Export(ctx context.Context, list []images.Stored, w io.Writer) 
 		if began.n > 0 { // the first part has left
 			return fmt.Errorf("save again: %w", io.ErrShortWrite)
 		}
-		return archive.Export(ctx, e.client.ContentStore(), began, options...)
+		err := archive.Export(ctx, e.client.ContentStore(), began, options...)
+		for _, i := range list {
+			if err != nil && ctx.Err() == nil {
+				err = e.whyUnread(ctx, i, err)
+			}
+		}
+		return err
 	})
 }

@@ -123,7 +123,7 @@ type counter struct {
 func (c *counter) Write(p []byte) (int, error) {
 	n, err := c.w.Write(p)
 	c.n += int64(n)
-	return n, err
+	return n, noRoom("ctrd.blob", err)
 }
 
 // Unpack applies the last of layers to the overlay snapshotter, under the lease of its

@@ -156,7 +156,7 @@ func (e *Engine) unpackNamed(ctx context.Context, img images.Stored) error {
 		return err
 	}
 	if err := e.unpackImage(ctx, record); err != nil {
-		return e.whyUnpacked(ctx, img, err)
+		return e.whyUnread(ctx, img, err)
 	}
 	return nil
 }

@@ -26,12 +26,13 @@ type Data struct {
 
 	Image        string  `json:"image,omitempty"`
 	ImageDigest  string  `json:"image_digest,omitempty"`
-	Network      string  `json:"network,omitempty"`       // mode
-	PolicyDigest string  `json:"policy_digest,omitempty"` // SHA-256 of the effective egress policy as JSON
-	FilterDigest string  `json:"filter_digest,omitempty"` // SHA-256 of the seccomp filters that PID 1 has in force
-	Workspace    string  `json:"workspace,omitempty"`     // directory of the host
-	Mounts       []Mount `json:"mounts,omitempty"`        // beside the workspace
-	Volume       string  `json:"volume,omitempty"`        // name
+	Verified     string  `json:"image_verified,omitempty"` // the rule that the image was verified by when it was pulled
+	Network      string  `json:"network,omitempty"`        // mode
+	PolicyDigest string  `json:"policy_digest,omitempty"`  // SHA-256 of the effective egress policy as JSON
+	FilterDigest string  `json:"filter_digest,omitempty"`  // SHA-256 of the seccomp filters that PID 1 has in force
+	Workspace    string  `json:"workspace,omitempty"`      // directory of the host
+	Mounts       []Mount `json:"mounts,omitempty"`         // beside the workspace
+	Volume       string  `json:"volume,omitempty"`         // name
 
 	MemoryBytes int64   `json:"memory_bytes,omitempty"` // limits
 	MilliCPU    int64   `json:"milli_cpu,omitempty"`

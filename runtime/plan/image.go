@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/rootfs/base"
 	"github.com/caisson-run/caisson/rootfs/image"
+	"github.com/caisson-run/caisson/runtime/images"
 )
 
 // User is the user of a command, in the ids of the sandbox's user namespace.
@@ -28,6 +30,7 @@ func (p *Sandbox) planImage(pl Planner, r CreateRequest) error {
 		if named := pl.Languages[r.Language]; named != "" && ref == base.Name {
 			ref = named
 			p.Notes = append(p.Notes, languageNote(named, r))
+			find = func(ref string) (images.Stored, error) { return pl.languageImage(ref, r) }
 		}
 	}
 	var err error
@@ -57,6 +60,19 @@ func (p *Sandbox) identityEnv() []string {
 		}
 	}
 	return []string{"HOME=" + home, "USER=" + name, "HOSTNAME=" + p.Hostname()}
+}
+
+// languageImage finds the image of a language, or says why it was asked for.
+func (pl Planner) languageImage(ref string, r CreateRequest) (images.Stored, error) {
+	img, err := pl.RootImage(ref)
+	switch {
+	case errors.Is(err, sbxerr.ImageNotFound):
+		err = sbxerr.WithRemedy(sbxerr.ImageNotFound, "runtime.plan", fmt.Errorf("%s: %w", languageNote(ref, r), err),
+			"have root get it with caisson image pull, import or from-host, or choose an image: --image base")
+	case err != nil:
+		err = fmt.Errorf("%s: %w", languageNote(ref, r), err)
+	}
+	return img, err
 }
 
 // languageNote says which image was picked, and why.

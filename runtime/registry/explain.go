@@ -26,6 +26,12 @@ func explain(ctx context.Context, r Reference, err error) error {
 	if ctx.Err() != nil {
 		return ended(ctx, r)
 	}
+	if coded := (*sbxerr.Error)(nil); errors.As(err, &coded) {
+		if error(coded) == err {
+			return err
+		}
+		return sbxerr.Wrap(coded.Code, opPull, fmt.Errorf("pull %s: %w", r.full, coded)) // without the request, which says less
+	}
 	if sbxerr.Of(err) != sbxerr.Unknown {
 		return err
 	}

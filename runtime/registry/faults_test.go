@@ -136,6 +136,9 @@ func TestFaultsThatStay(t *testing.T) {
 			if sbxerr.Of(err) != c.code || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%s: %v", sbxerr.Of(err), err)
 			}
+			if strings.Contains(err.Error(), "failed to do request") {
+				t.Errorf("the error tells of the request: %v", err)
+			}
 			if n := len(b.requests("/blobs/")); n > 25 {
 				t.Errorf("%d requests", n)
 			}

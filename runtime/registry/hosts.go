@@ -115,7 +115,7 @@ func (c *Client) checkHostsFile(host string) (string, error) {
 	}
 	var f hostsFile
 	if err == nil {
-		err = toml.NewDecoder(bytes.NewReader(data)).DisallowUnknownFields().Decode(&f)
+		err = unknownKeys(toml.NewDecoder(bytes.NewReader(data)).DisallowUnknownFields().Decode(&f))
 	}
 	if err == nil {
 		err = f.check(host)
@@ -124,6 +124,20 @@ func (c *Client) checkHostsFile(host string) (string, error) {
 		return "", sbxerr.WithRemedy(sbxerr.DaemonConf, "registry.hosts", fmt.Errorf("file %q: %w", path, err), "correct the file; nothing is asked of this registry until then")
 	}
 	return dir, nil
+}
+
+// unknownKeys names the keys that the error of a strict decoder is about.
+func unknownKeys(err error) error {
+	strict := (*toml.StrictMissingError)(nil)
+	if !errors.As(err, &strict) {
+		return err
+	}
+	var errs []error
+	for _, e := range strict.Errors {
+		line, _ := e.Position()
+		errs = append(errs, fmt.Errorf("line %d: unknown key %q", line, sbxerr.Clip(strings.Join(e.Key(), "."))))
+	}
+	return errors.Join(errs...)
 }
 
 func (f *hostsFile) check(host string) error {

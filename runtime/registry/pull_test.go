@@ -92,7 +92,7 @@ func TestByDigest(t *testing.T) {
 	}
 	absent := digest.FromString("absent")
 	for _, ref := range []string{"app:absent", "absent:1", "app@" + absent.String()} {
-		if _, err := b.pull(t, ref); sbxerr.Of(err) != sbxerr.ImageNotFound {
+		if _, err := b.pull(t, ref); sbxerr.Of(err) != sbxerr.ImageNotFound || !strings.Contains(err.Error(), b.host+"/"+ref) {
 			t.Errorf("%s: %v", ref, err)
 		}
 	}

@@ -27,8 +27,11 @@ type Reference struct {
 	Host   string        // HOST[:PORT]
 	Digest digest.Digest // that it is pinned to; empty for none
 	repo   string        // HOST/PATH
-	full   string        // with a tag
+	full   string        // with a tag or a digest
 }
+
+// String is the name with its tag and digest.
+func (r Reference) String() string { return r.full }
 
 // Repository is HOST/PATH.
 func (r Reference) Repository() string { return r.repo }
@@ -58,7 +61,7 @@ func Parse(ref string) (Reference, error) {
 	if err != nil {
 		return Reference{}, sbxerr.New(sbxerr.Config, opReference, "digest %q: %w", sbxerr.Clip(pinned), err)
 	}
-	r.full += "@" + pinned
+	r.full = name + "@" + pinned
 	return r, nil
 }
 

@@ -355,8 +355,9 @@ func TestRootsCredentials(t *testing.T) {
 func TestHostsFileIsRefused(t *testing.T) {
 	b := newBench(t)
 	for text, says := range map[string]string{
-		"server = ":                                                         "toml:",
-		"sever = \"https://example.com\"":                                   "strict mode",
+		"server = ":                       "toml:",
+		"sever = \"https://example.com\"": `line 1: unknown key "sever"`,
+		"[host.\"https://example.com\"]\nskipverify = true":                 `line 2: unknown key "host.https://example.com.skipverify"`,
 		"server = \"http://example.com\"":                                   "is not HTTPS",
 		"[host.\"http://mirror.example.com\"]":                              "is not HTTPS",
 		"server = \"http://127.0.0.1:1\"\nca = \"x\"":                       "has settings of TLS",

@@ -292,6 +292,11 @@ func TestMCPArguments(t *testing.T) {
 		refusedMCP(t, "SBX-801", args...)
 	}
 	refusedMCP(t, "SBX-107", "--sandbox", "nosuch")
+	for _, said := range []string{"hello\n", "[]\n", `{"jsonrpc":"2.0","id":1,"method":5}` + "\n"} {
+		if r := daemon.TryWith(said, "mcp"); r.Code != 125 || !strings.Contains(r.Stderr, "SBX-801") || !strings.Contains(r.Stderr, "JSON-RPC") {
+			t.Errorf("a client that says %q: %+v", said, r)
+		}
+	}
 	c := bound(t, daemon, "arguments")
 	for _, tt := range []struct {
 		want string

@@ -267,7 +267,9 @@ func TestFullImport(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			grow := d.shrink(t, "root", left[0], left[1])
 			r := d.Try("image", "import", "--json", "--name", "big", archive)
-			checkTyped(t, r)
+			if code := checkTyped(t, r); code != "SBX-609" {
+				t.Errorf("a full disk has the code %s: %+v", code, r)
+			}
 			if out := d.Run(t, "image", "ls").Stdout; strings.Contains(out, "big") {
 				t.Errorf("half an image is listed:\n%s", out)
 			}

@@ -271,6 +271,32 @@ func TestEmptiedLayers(t *testing.T) {
 	}
 }
 
+// A save notices a bit that has changed in a layer, which an import then stores again.
+func TestSaveOfADamagedImage(t *testing.T) {
+	d := harness.Start(t)
+	dir := folder(t, "whole")
+	saved := filepath.Join(t.TempDir(), "saved.tar")
+	d.Run(t, "image", "import", "--name", "tools", dir)
+	d.Run(t, "image", "save", "-f", saved, "tools")
+	var detail struct{ Layers []string }
+	d.Run(t, "image", "inspect", "tools").JSON(t, &detail)
+	blobs, _ := store(d)
+	file := filepath.Join(blobs, strings.TrimPrefix(detail.Layers[0], "sha256:"))
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data[len(data)/2] ^= 1
+	if err := os.WriteFile(file, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if r := d.Try("image", "save", "-f", saved, "tools"); r.Code != 125 || !strings.Contains(r.Stderr, "SBX-221") {
+		t.Errorf("a changed bit: %+v", r)
+	}
+	d.Run(t, "image", "import", "--name", "tools", dir)
+	d.Run(t, "image", "save", "-f", saved, "tools")
+}
+
 // Imports that are killed while they are unpacked leave no blob and no layer.
 func TestKilledImports(t *testing.T) {
 	d := harness.Start(t)

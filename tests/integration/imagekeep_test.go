@@ -51,6 +51,13 @@ func TestImageTagAndSave(t *testing.T) {
 			t.Errorf("du says %+v", u)
 		}
 	}
+	short := filepath.Join(t.TempDir(), "short.tar")
+	d.Run(t, "image", "save", "-f", short, "one")
+	d.Run(t, "image", "rm", "one")
+	d.Run(t, "image", "import", short)
+	if out := d.Run(t, "run", "--image", "one", "--", "cat", "/mark").Stdout; out != "saved" {
+		t.Errorf("a name without a tag prints %q after save and import", out)
+	}
 	d.Run(t, "image", "rm", "one")
 	if out := d.Run(t, "run", "--image", "example.com/two:2", "--", "cat", "/mark").Stdout; out != "saved" {
 		t.Errorf("the second name prints %q", out)
@@ -68,6 +75,25 @@ func TestImageTagAndSave(t *testing.T) {
 	}
 	if left, err := os.ReadDir(filepath.Dir(file)); err != nil || len(left) != 1 {
 		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// TestBaseComesBack: what is removed, or was replaced and is removed, is the embedded image
+// again when it is next used.
+func TestBaseComesBack(t *testing.T) {
+	d := harness.StartWith(t, "")
+	d.Run(t, "image", "rm", "base")
+	if out := d.Run(t, "run", "--", "echo", "ok").Stdout; out != "ok\n" {
+		t.Errorf("after its removal: %q", out)
+	}
+	d.Run(t, "image", "import", "--name", "base", writeTar(t, ociLayout(t, "mine")))
+	if out := d.Run(t, "run", "--", "cat", "/mark").Stdout; out != "mine" {
+		t.Errorf("replaced: %q", out)
+	}
+	d.Run(t, "image", "rm", "base")
+	d.Run(t, "run", "--", "true")
+	if r := d.Try("run", "--", "cat", "/mark"); r.Code == 0 {
+		t.Errorf("the embedded image has the mark: %+v", r)
 	}
 }
 
@@ -107,7 +133,7 @@ func TestImagePrune(t *testing.T) {
 
 // TestLanguage: a workspace's files pick the image where nobody names one.
 func TestLanguage(t *testing.T) {
-	d := harness.StartWith(t, "images: {languages: {python: snakes}}\nprofiles: {own: {image: other}}\n")
+	d := harness.StartWith(t, "images: {languages: {python: snakes, go: absent}}\nprofiles: {own: {image: other}}\n")
 	d.Run(t, "image", "import", "--name", "snakes", writeTar(t, ociLayout(t, "snakes")))
 	d.Run(t, "image", "import", "--name", "other", writeTar(t, ociLayout(t, "other")))
 	python, rust, plain := t.TempDir(), t.TempDir(), t.TempDir()
@@ -134,6 +160,13 @@ func TestLanguage(t *testing.T) {
 		if r := run("--workspace", dir); r.Code == 0 || strings.Contains(r.Stderr, "picked") {
 			t.Errorf("%s: %+v", dir, r)
 		}
+	}
+	golang := t.TempDir()
+	if err := os.WriteFile(filepath.Join(golang, "go.mod"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if f := d.Refused(t, "SBX-201", "run", "--json", "--workspace", golang, "--", "true"); !strings.Contains(f.Error.Message, "because of go.mod") || !strings.Contains(f.Error.Remedy, "--image base") {
+		t.Errorf("a language whose image is absent: %+v", f.Error)
 	}
 	created := d.Run(t, "create", "--workspace", python)
 	if !strings.Contains(created.Stderr, "snakes") {

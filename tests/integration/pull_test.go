@@ -153,6 +153,22 @@ func TestPullRefused(t *testing.T) {
 	if f := d.Refused(t, "SBX-201", "run", "--json", "--image", "registry.example.com/debian:12", "--", "true"); !strings.Contains(f.Error.Remedy, "registries.allowed") {
 		t.Errorf("the remedy is %q", f.Error.Remedy)
 	}
+	s.Push(t, "app", "1", shell(t))
+	s.set(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if !strings.Contains(r.URL.Path, "/blobs/") {
+			next.ServeHTTP(w, r)
+			return
+		}
+		whole := httptest.NewRecorder()
+		next.ServeHTTP(whole, r)
+		whole.Body.Bytes()[0] ^= 1
+		w.Header().Set("Content-Length", fmt.Sprint(whole.Body.Len()))
+		_, _ = w.Write(whole.Body.Bytes())
+	})
+	f := d.Refused(t, "SBX-202", "image", "pull", "--json", s.host+"/app:1")
+	if !strings.Contains(f.Error.Message, s.host+"/app:1") || !strings.Contains(f.Error.Remedy, "pull again") {
+		t.Errorf("a damaged image: %+v", f.Error)
+	}
 	var list []struct{ Name string }
 	d.Run(t, "image", "ls", "-o", "json").JSON(t, &list)
 	if len(list) != 1 {
@@ -169,6 +185,9 @@ func TestPullAirGapped(t *testing.T) {
 	f := d.Refused(t, "SBX-224", "image", "pull", "--json", s.host+"/app:1")
 	if !strings.Contains(f.Error.Message+f.Error.Cause, "base") {
 		t.Errorf("the error is %+v", f)
+	}
+	if f := d.Refused(t, "SBX-224", "image", "pull", "--json", "base"); strings.Contains(f.Error.Message+f.Error.Cause, "no image") {
+		t.Errorf("an image that is there: %+v", f)
 	}
 	d.Refused(t, "SBX-201", "run", "--json", "--image", s.host+"/app:1", "--", "true")
 	if asked > 0 {
@@ -331,6 +350,11 @@ func TestPullVerified(t *testing.T) {
 	d.Run(t, "image", "inspect", tag).JSON(t, &image)
 	if image.Verified != "digest" || image.Target != manifest.Digest.String() || image.Source != image.Target {
 		t.Errorf("inspect says %+v", image)
+	}
+	for _, event := range []string{"image.imported", "sandbox.created"} {
+		if log := d.Run(t, "audit", "query", "--json", "--type", event).Stdout; !strings.Contains(log, `"image_verified":"digest"`) {
+			t.Errorf("the audit log has %s", log)
+		}
 	}
 	d.Stop(t)
 	d.Config = s.config()[:len(s.config())-2] + ", verify: [{repository: \"*\", require: digest, digests: [" + manifest.Digest.String() + "]}]}\n"

@@ -195,13 +195,14 @@ type EventData struct {
 	Isolation          string                 `protobuf:"bytes,65,opt,name=isolation,proto3" json:"isolation,omitempty"` // "none" of a sandbox whose commands run as a user of the host; else empty
 	Image              string                 `protobuf:"bytes,10,opt,name=image,proto3" json:"image,omitempty"`
 	ImageDigest        string                 `protobuf:"bytes,11,opt,name=image_digest,json=imageDigest,proto3" json:"image_digest,omitempty"`
-	Network            string                 `protobuf:"bytes,12,opt,name=network,proto3" json:"network,omitempty"`                               // mode
-	PolicyDigest       string                 `protobuf:"bytes,13,opt,name=policy_digest,json=policyDigest,proto3" json:"policy_digest,omitempty"` // SHA-256 of the effective egress policy as JSON
-	FilterDigest       string                 `protobuf:"bytes,55,opt,name=filter_digest,json=filterDigest,proto3" json:"filter_digest,omitempty"` // SHA-256 of the seccomp filters that PID 1 has in force
-	Workspace          string                 `protobuf:"bytes,14,opt,name=workspace,proto3" json:"workspace,omitempty"`                           // directory of the host
-	Mounts             []*EventMount          `protobuf:"bytes,62,rep,name=mounts,proto3" json:"mounts,omitempty"`                                 // beside the workspace
-	Volume             string                 `protobuf:"bytes,64,opt,name=volume,proto3" json:"volume,omitempty"`                                 // name
-	MemoryBytes        int64                  `protobuf:"varint,15,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`   // limits
+	ImageVerified      string                 `protobuf:"bytes,66,opt,name=image_verified,json=imageVerified,proto3" json:"image_verified,omitempty"` // the rule that the image was verified by when it was pulled
+	Network            string                 `protobuf:"bytes,12,opt,name=network,proto3" json:"network,omitempty"`                                  // mode
+	PolicyDigest       string                 `protobuf:"bytes,13,opt,name=policy_digest,json=policyDigest,proto3" json:"policy_digest,omitempty"`    // SHA-256 of the effective egress policy as JSON
+	FilterDigest       string                 `protobuf:"bytes,55,opt,name=filter_digest,json=filterDigest,proto3" json:"filter_digest,omitempty"`    // SHA-256 of the seccomp filters that PID 1 has in force
+	Workspace          string                 `protobuf:"bytes,14,opt,name=workspace,proto3" json:"workspace,omitempty"`                              // directory of the host
+	Mounts             []*EventMount          `protobuf:"bytes,62,rep,name=mounts,proto3" json:"mounts,omitempty"`                                    // beside the workspace
+	Volume             string                 `protobuf:"bytes,64,opt,name=volume,proto3" json:"volume,omitempty"`                                    // name
+	MemoryBytes        int64                  `protobuf:"varint,15,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`      // limits
 	MilliCpu           int64                  `protobuf:"varint,16,opt,name=milli_cpu,json=milliCpu,proto3" json:"milli_cpu,omitempty"`
 	Pids               int64                  `protobuf:"varint,17,opt,name=pids,proto3" json:"pids,omitempty"`
 	Stages             []*EventStage          `protobuf:"bytes,18,rep,name=stages,proto3" json:"stages,omitempty"`                           // of the creation
@@ -358,6 +359,13 @@ func (x *EventData) GetImage() string {
 func (x *EventData) GetImageDigest() string {
 	if x != nil {
 		return x.ImageDigest
+	}
+	return ""
+}
+
+func (x *EventData) GetImageVerified() string {
+	if x != nil {
+		return x.ImageVerified
 	}
 	return ""
 }
@@ -905,7 +913,7 @@ const file_caisson_v1_event_proto_rawDesc = "" +
 	"\x04type\x18\x04 \x01(\tR\x04type\x12.\n" +
 	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x18\n" +
 	"\asubject\x18\x06 \x01(\tR\asubject\x12)\n" +
-	"\x04data\x18\a \x01(\v2\x15.caisson.v1.EventDataR\x04data\"\xb5\r\n" +
+	"\x04data\x18\a \x01(\v2\x15.caisson.v1.EventDataR\x04data\"\xdc\r\n" +
 	"\tEventData\x12\x16\n" +
 	"\x06caller\x18\x01 \x01(\tR\x06caller\x12\x1d\n" +
 	"\n" +
@@ -921,7 +929,8 @@ const file_caisson_v1_event_proto_rawDesc = "" +
 	"\tisolation\x18A \x01(\tR\tisolation\x12\x14\n" +
 	"\x05image\x18\n" +
 	" \x01(\tR\x05image\x12!\n" +
-	"\fimage_digest\x18\v \x01(\tR\vimageDigest\x12\x18\n" +
+	"\fimage_digest\x18\v \x01(\tR\vimageDigest\x12%\n" +
+	"\x0eimage_verified\x18B \x01(\tR\rimageVerified\x12\x18\n" +
 	"\anetwork\x18\f \x01(\tR\anetwork\x12#\n" +
 	"\rpolicy_digest\x18\r \x01(\tR\fpolicyDigest\x12#\n" +
 	"\rfilter_digest\x187 \x01(\tR\ffilterDigest\x12\x1c\n" +

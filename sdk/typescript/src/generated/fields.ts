@@ -135,6 +135,7 @@ export const fields = {
     host: 'string',
     image: 'string',
     image_digest: 'string',
+    image_verified: 'string',
     inputs: 'EventInput[]',
     isolation: 'string',
     keys: 'string[]',

@@ -268,6 +268,8 @@ export interface components {
             host?: string;
             image?: string;
             image_digest?: string;
+            /** @description the rule that the image was verified by when it was pulled */
+            image_verified?: string;
             /** @description input files of a command */
             inputs?: components["schemas"]["EventInput"][];
             /** @description "none" of a sandbox whose commands run as a user of the host; else empty */
