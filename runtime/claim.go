@@ -105,7 +105,7 @@ func (m *Manager) assign(ctx context.Context, s *sandbox, was record, p *plan.Sa
 
 // outfit gives a claimed sandbox what p asks for: its limits, its workspace, its
 // record. Its ID stays, and with it all that is named after it.
-func (m *Manager) outfit(ctx context.Context, s *sandbox, have record, p *plan.Sandbox, prepare func(*record)) (err error) {
+func (m *Manager) outfit(ctx context.Context, s *sandbox, have record, p *plan.Sandbox, prepare func(*record)) error {
 	r := newRecord(p, m.boot, time.Now().Round(0))
 	if prepare != nil {
 		prepare(&r)
@@ -119,10 +119,11 @@ func (m *Manager) outfit(ctx context.Context, s *sandbox, have record, p *plan.S
 	if err := errors.Join(m.attachMounts(ctx, s, p), failpoint("assign/mounts")); err != nil {
 		return err
 	}
-	if p.Limits.Disks, err = m.disksOf(r); err != nil {
+	disks, err := m.disksOf(r)
+	if err != nil {
 		return err
 	}
-	r.Limits = p.Limits
+	p.Limits.Disks, r.Limits.Disks = disks, disks
 	if err := errors.Join(m.setLimits(s, have.Limits, p.Limits), failpoint("assign/limits")); err != nil {
 		return err
 	}

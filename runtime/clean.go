@@ -50,7 +50,13 @@ func (m *Manager) endOthers(ctx context.Context, s *sandbox) (int, error) {
 	}
 	ctx, stop := s.untilEnding(ctx)
 	defer stop()
-	n, err := group.KillOthers(ctx, s.process.pid)
+	var n int
+	kill := func() (err error) { n, err = group.KillOthers(ctx, s.process.pid); return err }
+	if limits := s.kept().Limits; limits.RatesIO() { // they are lifted meanwhile
+		err = m.noteChange(s, limits, kill)
+	} else {
+		err = kill()
+	}
 	return n, s.orEnded(err)
 }
 

@@ -170,12 +170,13 @@ func (m *Manager) killGroup(ctx context.Context, e *execution) error {
 func (m *Manager) flushIO(s *sandbox) {
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	if !s.kept().Limits.RatesIO() {
+	limits := s.kept().Limits
+	if !limits.RatesIO() || s.endCause() != nil { // at its end they are lifted for good
 		return
 	}
 	group, err := m.group(s.id)
 	if err == nil {
-		err = group.FlushIO()
+		err = m.noteChange(s, limits, group.FlushIO)
 	}
 	if err != nil {
 		m.log.Error("flush I/O at a rate", "sandbox", s.id, "err", err)

@@ -145,16 +145,20 @@ func (r UpdateRequest) apply(rec record) (record, error) {
 	return rec, nil
 }
 
-// changeLimits sets the limits of a sandbox that is in use. What they are to be
-// is kept before, as a daemon that comes after this one compares them. What they
-// are counts until they are others.
+// changeLimits sets the limits of a sandbox that is in use. What they are counts until they
+// are others.
 func (m *Manager) changeLimits(s *sandbox, from, to plan.Limits) error {
 	if from == to {
 		return nil
 	}
+	return m.noteChange(s, to, func() error { return errors.Join(m.setLimits(s, from, to), failpoint("update/limits")) })
+}
+
+// noteChange keeps the limits that change sets, for a daemon that finds it half done.
+func (m *Manager) noteChange(s *sandbox, to plan.Limits, change func() error) error {
 	s.update(func() { s.record.Changing = &to })
 	m.keepRecord(s)
-	err := errors.Join(m.setLimits(s, from, to), failpoint("update/limits"))
+	err := change()
 	s.update(func() {
 		s.record.Changing = nil
 		if err == nil {
