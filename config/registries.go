@@ -20,6 +20,7 @@ type Registries struct {
 	Credentials string   `yaml:"credentials" json:"credentials" jsonschema:"description=Docker's config.json with credentials for root's pulls and their mirrors; root alone may read it; empty is none,example=file:/root/.docker/config.json"`
 	Verify      []Verify `yaml:"verify" json:"verify" jsonschema:"description=What pulled images must have; the first rule for a repository counts\\, and a repository without one is refused; empty requires nothing"`
 	Timeout     Duration `yaml:"timeout" json:"timeout" jsonschema:"description=Time that one pull may take; a repeated pull goes on where it was"`
+	PullAtStart bool     `yaml:"pull_at_start" json:"pull_at_start" jsonschema:"description=Fetch the images that profiles\\, pools and languages name when the daemon starts"`
 }
 
 // Verify says what the images of some repositories must have.

@@ -25,14 +25,16 @@ type searchOutput struct {
 }
 
 // searchScript searches with ripgrep where it is there, else with find and grep, which
-// nearly every image has. Its arguments are the pattern for ripgrep, path, glob, the most
-// lines, and the pattern for grep.
+// nearly every image has. The grep of busybox knows no binary files, so lines with control
+// characters that text does not have are left out. The arguments are the pattern for
+// ripgrep, path, glob, the most lines, and the pattern for grep.
 const searchScript = `set -f
 export LC_ALL=C.UTF-8
 if command -v rg >/dev/null 2>&1; then
   rg --no-config --no-heading --line-number --with-filename --color never --max-columns 400 ${3:+--glob "$3"} -e "$1" -- "$2"
 elif command -v find >/dev/null 2>&1 && command -v grep >/dev/null 2>&1; then
-  find -H "$2" -type d -name .git -prune -o -type f ${3:+-name "$3"} -exec grep -nHIE -e "$5" -- {} +
+  find -H "$2" -type d -name .git -prune -o -type f ${3:+-name "$3"} -exec grep -nHIE -e "$5" -- {} + |
+    tr "\000" "\001" | LC_ALL=C grep -v "$(printf "[\001-\010\016-\032]")"
 else
   echo "the image has neither rg nor find and grep" >&2
 fi | head -n "$4" | cut -c 1-500`

@@ -45,7 +45,7 @@ func (m *Manager) PullImage(ctx context.Context, r images.PullRequest, progress 
 	ctx, cancel := context.WithTimeout(ctx, m.settings().Registry.Timeout())
 	defer cancel()
 	progress(images.PullProgress{Message: "resolving " + ref.Name})
-	session, err := m.settings().Registry.Open(ctx, ref, registry.Caller{UID: g.Owner().UID, Root: g.IsRoot(), Credentials: r.Credentials})
+	session, err := m.settings().Registry.Open(ctx, ref, registry.Caller{UID: g.Owner().UID, Root: g.CheckAdmin() == nil, Credentials: r.Credentials})
 	if err != nil {
 		return images.Imported{}, err
 	}
@@ -222,6 +222,21 @@ func (m *Manager) verifiedImage(img images.Stored, err error) (images.Stored, er
 		err = m.settings().Registry.CheckVerified(img.Labels[image.LabelRepository], img.Labels[image.LabelVerified])
 	}
 	return img, err
+}
+
+// StartPull does PullAll in the background. A registry that does not answer holds up nothing.
+func (m *Manager) StartPull(ctx context.Context) {
+	ctx = peer.NewContext(ctx, peer.System)
+	go func() {
+		err := m.PullAll(ctx, func(images.PullProgress) {}, func(i images.Imported) {
+			if !i.Present {
+				m.log.Info("pulled an image", "image", i.Image.Name, "digest", i.Image.Digest)
+			}
+		})
+		if err != nil && ctx.Err() == nil {
+			m.log.Warn("pull the images of the configuration", "err", err)
+		}
+	}()
 }
 
 // PullAll fetches the images that profiles, pools and languages name with their registries. It

@@ -213,6 +213,9 @@ func (d *daemon) settle(ctx context.Context, engine *engine, manager *runtime.Ma
 	}
 	manager.StartPools(ctx)
 	manager.StartPruning(ctx)
+	if d.config.Load().Registries.PullAtStart {
+		manager.StartPull(ctx)
+	}
 	return nil
 }
 

@@ -59,6 +59,7 @@ func TestSearchFails(t *testing.T) {
 	if _, text := c.call(t, "search_files", arguments{"pattern": "secret", "path": "/tmp/d"}); !strings.Contains(text, "nothing found") || !strings.Contains(text, "closed") {
 		t.Errorf("a closed file: %q", text)
 	}
+	c.bash(t, `printf 'a\0b\na\001\377\n' > /tmp/d/oprogram`)
 	if _, text := c.call(t, "search_files", arguments{"pattern": "^a", "path": "/tmp/link", "glob": "o*"}); text != "/tmp/link/open:1:a\n" {
 		t.Errorf("below a link: %q", text)
 	}

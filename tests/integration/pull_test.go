@@ -320,6 +320,38 @@ func TestPullAll(t *testing.T) {
 	}
 }
 
+// TestPullAtStart: what a language names is fetched with root's credentials when the daemon
+// starts, and an image that is not there holds up neither the others nor the daemon.
+func TestPullAtStart(t *testing.T) {
+	s := newSource(t)
+	s.Push(t, "app", "1", shell(t), regtest.Tar(t, "mark", "of the language"))
+	s.set(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if user, password, _ := r.BasicAuth(); user != "ann" || password != "secret" {
+			w.Header().Set("WWW-Authenticate", `Basic realm="here"`)
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+	file := filepath.Join(t.TempDir(), "config.json")
+	if err := os.WriteFile(file, fmt.Appendf(nil, `{"auths": {%q: {"auth": "YW5uOnNlY3JldA=="}}}`, s.host), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := harness.StartWith(t, fmt.Sprintf("registries: {allowed: [%q], pull_at_start: true, credentials: %q}\nprofiles: {other: {image: %q}}\nimages: {languages: {go: %q}}\n",
+		s.host, "file:"+file, s.host+"/absent:1", s.host+"/app:1"))
+	if out := d.Run(t, "run", "--", "echo", "ok").Stdout; out != "ok\n" {
+		t.Errorf("a run printed %q", out)
+	}
+	present := func() bool {
+		return d.Try("run", "--pull", "never", "--image", s.host+"/app:1", "--", "cat", "/mark").Stdout == "of the language" && strings.Contains(d.Log(), "absent:1")
+	}
+	for end := time.Now().Add(20 * time.Second); !present(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("the image is not there, or nothing is said of the absent one:\n%s", d.Log())
+		}
+	}
+}
+
 // TestPullVerified: the rule that an image satisfies is recorded, and an image whose rule
 // has changed is not used.
 func TestPullVerified(t *testing.T) {
