@@ -111,7 +111,7 @@ func (m *Manager) outfit(ctx context.Context, s *sandbox, have record, p *plan.S
 		prepare(&r)
 	}
 	r.HostIDBase, r.Stages, r.Warnings = have.HostIDBase, nil, slices.Concat(p.Notes, have.Warnings)
-	r.PID, r.PIDBegan, r.Layers = have.PID, have.PIDBegan, have.Layers
+	r.PID, r.PIDBegan, r.Layers, r.FilterDigest = have.PID, have.PIDBegan, have.Layers, have.FilterDigest
 	begin := time.Now()
 	if err := failpoint("assign/renamed"); err != nil {
 		return err

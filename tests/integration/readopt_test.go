@@ -339,7 +339,19 @@ func TestChangedLimitsAreNotAdopted(t *testing.T) {
 // by a later daemon. A sandbox with other filters is not adopted.
 func TestFilterDigest(t *testing.T) {
 	t.Parallel()
-	d := harness.StartWith(t, "")
+	t.Run("cold", func(t *testing.T) {
+		d := harness.StartWith(t, "")
+		testFilterDigest(t, d)
+		d.AwaitNoSandbox(t)
+	})
+	t.Run("out of a pool", func(t *testing.T) {
+		d := harness.StartWith(t, "pools: [{size: 2}]\n")
+		awaitReady(t, d, 2)
+		testFilterDigest(t, d)
+	})
+}
+
+func testFilterDigest(t *testing.T, d *harness.Daemon) {
 	for _, name := range []string{"other", "whole"} {
 		box(t, d, name)
 	}
@@ -369,7 +381,6 @@ func TestFilterDigest(t *testing.T) {
 		t.Errorf("the log does not tell:\n%s", log)
 	}
 	d.Run(t, "rm", "--force", "whole")
-	d.AwaitNoSandbox(t)
 }
 
 func filterDigest(t *testing.T, of listed) string {
