@@ -5,8 +5,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -61,7 +63,7 @@ func (a *app) plugClaudeCommand() *cobra.Command {
 				return err
 			}
 			if show {
-				return a.printJSON(map[string]any{"env": env})
+				return a.printClaudeSettings(cmd, spec, env)
 			}
 			return a.startClaude(cmd.Context(), spec, env, args)
 		},
@@ -84,11 +86,25 @@ func (a *app) claudeEnv(name string) (map[string]string, error) {
 	return map[string]string{envShellPrefix: self + " " + shellFlag, envPlugSandbox: name, "CAISSON_SOCKET": a.socket}, nil
 }
 
+// printClaudeSettings prints env for settings.json, and says how to make the sandbox that it
+// names: Claude Code, started by itself, makes none.
+func (a *app) printClaudeSettings(cmd *cobra.Command, spec *caissonv1.SandboxSpec, env map[string]string) error {
+	self, err := a.executable()
+	if err != nil {
+		return err
+	}
+	w := spec.Workspace
+	args := slices.Concat([]string{"create"}, a.socketFlag(), []string{"--ensure", "--name", spec.Name, "--workspace", w.Dir + ":" + w.Path + ":" + cmp.Or(w.Mode, "rw")},
+		givenFlags(cmd, spec, "print", "socket", "name", "workspace"))
+	fmt.Fprintf(a.stderr, "caisson: make the sandbox before Claude Code starts: %s %s\n", self, quoteArgs(args))
+	return a.printJSON(map[string]any{"env": env})
+}
+
 // startClaude becomes Claude Code.
 func (a *app) startClaude(ctx context.Context, spec *caissonv1.SandboxSpec, env map[string]string, args []string) error {
 	path, err := exec.LookPath("claude")
 	if err != nil {
-		return sbxerr.New(sbxerr.Binary, "caisson.plug", "claude is not in PATH: install Claude Code")
+		return sbxerr.WithRemedy(sbxerr.Binary, "caisson.plug", errors.New("claude is not in PATH"), "install Claude Code, or add its directory to PATH")
 	}
 	err = a.with(ctx, func(client *api.Client) error {
 		_, err := client.Create(ctx, &caissonv1.CreateRequest{Spec: spec, Ensure: true})

@@ -331,8 +331,12 @@ func TestImportLimits(t *testing.T) {
 				t.Fatalf("within the limits: %v", err)
 			}
 			tc.change(&o.Limits)
-			if _, _, err := do(t, tc.data, o); sbxerr.Of(err) != sbxerr.ImageTooBig {
+			_, _, err := do(t, tc.data, o)
+			if sbxerr.Of(err) != sbxerr.ImageTooBig {
 				t.Errorf("past the limit: %v", err)
+			}
+			if remedy := sbxerr.RemedyOf(err); strings.HasSuffix(name, "layers") && strings.Contains(remedy, "images.max") {
+				t.Errorf("no setting allows more layers, but the remedy is %q", remedy)
 			}
 		})
 	}

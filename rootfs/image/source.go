@@ -95,10 +95,13 @@ func (c *imageConfig) check(n int) error {
 	return sbxerr.Wrap(sbxerr.ImageFormat, "image.config", errors.Join(errs...))
 }
 
+// fewerLayers is a remedy: no setting allows more layers.
+const fewerLayers = "build the image with fewer RUN, COPY and ADD instructions, for each adds a layer"
+
 // checkLayers bounds the number of layers.
 func (l Limits) checkLayers(n int) error {
 	if n > l.Layers {
-		return sbxerr.New(sbxerr.ImageTooBig, "image.layers", "the image has %d layers: at most %d", n, l.Layers)
+		return sbxerr.WithRemedy(sbxerr.ImageTooBig, "image.layers", fmt.Errorf("the image has %d layers: at most %d", n, l.Layers), fewerLayers)
 	}
 	return nil
 }

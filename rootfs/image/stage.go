@@ -64,7 +64,7 @@ func (s *Stage) see(ctx context.Context, d ocispec.Descriptor) error {
 // Add stores one more layer, the tar that write writes, which passes the filter.
 func (s *Stage) Add(ctx context.Context, write func(io.Writer) error) error {
 	if len(s.builder.layers) >= s.limits.Layers {
-		return sbxerr.New(sbxerr.ImageTooBig, "image.stage", "the image has %d layers: no more are possible", len(s.builder.layers))
+		return sbxerr.WithRemedy(sbxerr.ImageTooBig, "image.stage", fmt.Errorf("the image has %d layers: no more are possible", len(s.builder.layers)), fewerLayers)
 	}
 	if err := s.know(ctx); err != nil {
 		return err
