@@ -228,6 +228,8 @@ class AsyncSandbox:
         cpus: Optional[float] = None,
         cpu_shares: Optional[int] = None,
         pids: Optional[int] = None,
+        io_read_bps: Optional[Size] = None,
+        io_write_bps: Optional[Size] = None,
         ttl: Optional[Seconds] = None,
         idle_timeout: Optional[Seconds] = None,
         labels: Optional[Mapping[str, str]] = None,
@@ -238,7 +240,7 @@ class AsyncSandbox:
         """Changes what is given. ttl counts from now; a label with an empty value goes."""
         body: Dict[str, Any] = present(
             memory_bytes=size(memory), milli_cpu=milli_cpu(cpus), cpu_shares=cpu_shares,
-            pids=pids, ttl=duration(ttl),
+            pids=pids, io_read_bps=size(io_read_bps), io_write_bps=size(io_write_bps), ttl=duration(ttl),
             idle_timeout=duration(idle_timeout), labels=labels and dict(labels), network=network,
             allow=None if allow is None else {"rules": list(allow)},
             deny=None if deny is None else {"rules": list(deny)},
