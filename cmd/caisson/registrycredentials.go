@@ -59,7 +59,7 @@ func (a *app) registryCredentials(ctx context.Context, image string) (*caissonv1
 	return &caissonv1.RegistryCredentials{Username: auth.Username, Password: auth.Password, IdentityToken: auth.IdentityToken}, nil
 }
 
-// askHelper gives up on a helper that does not answer; it ends with this process.
+// askHelper gives up on a helper that does not answer, and leaves it running.
 func askHelper(ctx context.Context, ask func() (types.AuthConfig, error)) (types.AuthConfig, error) {
 	type answer struct {
 		auth types.AuthConfig
