@@ -119,7 +119,7 @@ func (a *app) readDockerfile(file, dir string) ([]byte, error) {
 	}
 	f, err := os.Open(file)
 	if err != nil {
-		return nil, archiveError(err)
+		return nil, dockerfileError(err)
 	}
 	defer f.Close() // it was only read
 	return readAtMost(f, file)
@@ -131,9 +131,13 @@ func readAtMost(r io.Reader, name string) ([]byte, error) {
 		err = fmt.Errorf("%s has more than %d bytes", name, maxDockerfile)
 	}
 	if err != nil {
-		return nil, archiveError(err)
+		return nil, dockerfileError(err)
 	}
 	return data, nil
+}
+
+func dockerfileError(err error) error {
+	return sbxerr.Wrap(sbxerr.ClientIO, "caisson.build", fmt.Errorf("read the Dockerfile: %w", err))
 }
 
 // What the client has to know of a Dockerfile. The daemon reads all of it.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -30,7 +32,7 @@ func (f loopbackFlags) token() (string, error) {
 	if f.tokenFile == "" {
 		return rand.Text(), nil
 	}
-	b, err := os.ReadFile(f.tokenFile)
+	b, err := readSecret(f.tokenFile)
 	if err != nil {
 		return "", usage("--token-file: %w", err)
 	}
@@ -39,6 +41,23 @@ func (f loopbackFlags) token() (string, error) {
 		return "", usage("--token-file %s: the token has to be one word of %d characters or more", f.tokenFile, minToken)
 	}
 	return token, nil
+}
+
+// readSecret reads a file that nobody but its owner may read.
+func readSecret(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close() // it was only read
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if mode := info.Mode().Perm(); mode&0o077 != 0 {
+		return nil, fmt.Errorf("file %q has mode %#o: others may use it; chmod 600 it", path, mode)
+	}
+	return io.ReadAll(file)
 }
 
 // open refuses what other hosts could reach.

@@ -65,7 +65,8 @@ func parse(file []byte) ([]instruction, rune, error) {
 }
 
 func syntaxError(err error) error {
-	if at := new(parser.LocationError); errors.As(err, &at) && len(at.Locations) > 0 && len(at.Locations[0]) > 0 {
+	at := new(parser.LocationError)
+	if errors.As(err, &at) && len(at.Locations) > 0 && len(at.Locations[0]) > 0 && at.Locations[0][0].Start.Line > 0 {
 		return lineError(at.Locations[0][0].Start.Line, "%s", sbxerr.Clip(err.Error()))
 	}
 	return sbxerr.New(sbxerr.Dockerfile, op, "%s", sbxerr.Clip(err.Error()))

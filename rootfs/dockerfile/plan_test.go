@@ -109,7 +109,7 @@ func TestUnneededStages(t *testing.T) {
 // TestRefused: each refusal names its line.
 func TestRefused(t *testing.T) {
 	for file, want := range map[string]string{
-		"":                               "no instructions",
+		"":                               "[SBX-228]: file with no instructions",
 		"# only\n":                       "no instructions",
 		"RUN x\n":                        "line 1: RUN comes before the first FROM",
 		"ARG A\n":                        "there is no FROM",

@@ -285,9 +285,13 @@ func TestMCPArguments(t *testing.T) {
 	if err := os.WriteFile(short, []byte("short\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	open := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(open, []byte("a-token-that-all-may-read\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	for _, args := range [][]string{
 		{"--ensure"}, {"--sandbox", "a", "--memory", "1G"}, {"--name", "a"}, {"--token-file", short}, {"--print-config", "emacs"},
-		{"--listen", "0.0.0.0:0"}, {"--listen", "nowhere"}, {"--listen", "127.0.0.1:0", "--token-file", short},
+		{"--listen", "0.0.0.0:0"}, {"--listen", "nowhere"}, {"--listen", "127.0.0.1:0", "--token-file", short}, {"--listen", "127.0.0.1:0", "--token-file", open},
 	} {
 		refusedMCP(t, "SBX-801", args...)
 	}
