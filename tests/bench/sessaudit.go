@@ -44,9 +44,32 @@ func (s *suite) audit() {
 		{Name: "caisson", What: "exec /bin/true over the API, without the audit log", Took: off.summary()},
 	}})
 	s.r.target(atMost("exec with the audit log to exec without, p50", on.summary().P50/off.summary().P50, 1.05, ""))
+	s.auditedCreates(with, without)
 	record, verify := s.auditRates()
 	s.r.target(atLeast("audit records written", record, 20_000, "records/s"))
 	s.r.target(atLeast("audit records verified", verify, 200_000, "records/s"))
+}
+
+// auditedCreates measures the making and removing of sandboxes in turns on two daemons.
+func (s *suite) auditedCreates(with, without *site) {
+	var on, off times
+	for i := range s.rounds + warmRounds {
+		for _, side := range []struct {
+			site *site
+			took *times
+		}{{with, &on}, {without, &off}} {
+			begin := time.Now()
+			side.site.mustRemove(side.site.create().Id)
+			if i >= warmRounds {
+				*side.took = append(*side.took, time.Since(begin))
+			}
+		}
+	}
+	s.r.Sessions = append(s.r.Sessions, Section{Name: "audited creates", Runs: []Run{
+		{Name: "caisson", What: "create and rm over the API, with the audit log", Took: on.summary()},
+		{Name: "caisson", What: "create and rm over the API, without the audit log", Took: off.summary()},
+	}})
+	s.r.target(atLeast("creates and removals a second with the audit log to those without", off.summary().P50/on.summary().P50, 0.95, ""))
 }
 
 // auditRates returns how many records are written and verified in a second.
