@@ -52,7 +52,7 @@ func (io IO) bounds() (list []bound) {
 }
 
 // CheckIO returns nil if h can enforce the rates of io. Otherwise the code is
-// sbxerr.CgroupController. On v1 the kernel writes what is cached in its own name, so a rate
+// sbxerr.CgroupController. On v1 the kernel's own threads write cached pages, so a rate
 // would bound direct writes only.
 func (h Host) CheckIO(io IO) error {
 	const op = "cgroups.check"

@@ -168,6 +168,9 @@ func (m *Manager) killGroup(ctx context.Context, e *execution) error {
 // flushIO lets killed processes of s end that wait for a disk at its rates: SIGKILL does not
 // end that wait. A sandbox that could not get its rates back is ended.
 func (m *Manager) flushIO(s *sandbox) {
+	if !s.kept().Limits.RatesIO() { // nearly always; the command then waits for no change of s
+		return
+	}
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	limits := s.kept().Limits

@@ -37,10 +37,9 @@ func (m *Manager) checkPostureIn(ctx context.Context, s *sandbox, around *postur
 	return err
 }
 
-// refreshPosture compares a sandbox once more, with what was attached and set when it was
-// claimed from a pool, or updated. It would cost more than the claim, which looks at
-// what it attaches, so it waits until somebody wants to see it. Commands
-// run meanwhile: what PID 1 has open for them stays as it was found before. A
+// refreshPosture compares a sandbox again after a claim from a pool, or an update. It costs
+// more than a claim, so it waits for the first reader. The claim itself looks at its own
+// attachments. Commands run meanwhile, so the descriptors of PID 1 are not compared again. A
 // sandbox that is not as declared is ended.
 func (m *Manager) refreshPosture(ctx context.Context, s *sandbox) error {
 	s.changing.Lock() // held by a claim, and while limits change

@@ -153,8 +153,8 @@ func kernelMemory(t *testing.T) int64 {
 	return v["MemTotal"] - v["MemFree"] - freeOfCPUs(t) - v["Buffers"] - v["Cached"] - v["AnonPages"] - v["SReclaimable"]
 }
 
-// freeOfCPUs is what the CPUs have in lists of free pages of their own, which MemFree does
-// not count: since Linux 6.7 up to an eighth of the memory.
+// freeOfCPUs returns the free pages in the lists of the CPUs, in bytes. MemFree does not
+// count them. Since Linux 6.7 they are up to an eighth of the memory.
 func freeOfCPUs(t *testing.T) int64 {
 	t.Helper()
 	text, err := os.ReadFile("/proc/zoneinfo")

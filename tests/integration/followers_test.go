@@ -11,8 +11,8 @@ import (
 	"github.com/caisson-run/caisson/tests/harness"
 )
 
-// Whoever follows the host goes on when the daemon is killed and started again: nothing
-// comes twice, and what may be missing is told.
+// Followers of the host go on over a killed daemon. No event comes twice, and each gap is
+// told.
 func TestFollowersSurviveTheDaemon(t *testing.T) {
 	t.Parallel()
 	d := harness.Start(t)

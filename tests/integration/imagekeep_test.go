@@ -78,8 +78,8 @@ func TestImageTagAndSave(t *testing.T) {
 	}
 }
 
-// TestBaseComesBack: what is removed, or was replaced and is removed, is the embedded image
-// again when it is next used.
+// TestBaseComesBack: after its removal the next use gets the embedded image. This also holds
+// where another image had replaced it.
 func TestBaseComesBack(t *testing.T) {
 	d := harness.StartWith(t, "")
 	d.Run(t, "image", "rm", "base")

@@ -79,7 +79,7 @@ func timed(t *testing.T, d *harness.Daemon, ref string, flags []string, script, 
 	return time.Since(began)
 }
 
-// rate is what the kernel has for the disk, of reads and of writes; 0 is unbounded.
+// rate returns the rates of the disk in the kernel. 0 is unbounded.
 func (f ioFile) rate(t *testing.T, d *harness.Daemon, ref string) (read, write int64) {
 	t.Helper()
 	group := inspect(t, d, ref).Cgroup
@@ -242,10 +242,18 @@ func TestKilledWhileItReads(t *testing.T) {
 	within("a timeout of a command with limits", 124, append([]string{"exec", "--timeout", "1s", "-m", "64M"}, read...)...)
 	f.wantRead(t, daemon, "stuck", rate)
 	daemon.Run(t, append([]string{"exec", "-d"}, read...)...)
-	time.Sleep(time.Second) // it reads
+	awaitRead(t, "stuck")
 	within("clean", 0, "clean", "stuck")
 	f.wantRead(t, daemon, "stuck", rate)
 	daemon.Run(t, append([]string{"exec", "-d"}, read...)...)
-	time.Sleep(time.Second)
+	awaitRead(t, "stuck")
 	within("removal", 0, "rm", "--force", "stuck")
+}
+
+// awaitRead returns when a process of the sandbox waits for a disk (state D of proc_pid_stat(5)).
+func awaitRead(t *testing.T, name string) {
+	t.Helper()
+	await(t, "a read that waits", func() bool {
+		return daemon.Try("exec", name, "--", "sh", "-c", "grep -q '^State:.*D' /proc/[0-9]*/status").Code == 0
+	})
 }

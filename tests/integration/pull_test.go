@@ -320,8 +320,8 @@ func TestPullAll(t *testing.T) {
 	}
 }
 
-// TestPullAtStart: what a language names is fetched with root's credentials when the daemon
-// starts, and an image that is not there holds up neither the others nor the daemon.
+// TestPullAtStart: the daemon fetches the image of a language at its start, with root's
+// credentials. An absent image holds up neither the others nor the daemon.
 func TestPullAtStart(t *testing.T) {
 	s := newSource(t)
 	s.Push(t, "app", "1", shell(t), regtest.Tar(t, "mark", "of the language"))
@@ -345,11 +345,7 @@ func TestPullAtStart(t *testing.T) {
 	present := func() bool {
 		return d.Try("run", "--pull", "never", "--image", s.host+"/app:1", "--", "cat", "/mark").Stdout == "of the language" && strings.Contains(d.Log(), "absent:1")
 	}
-	for end := time.Now().Add(20 * time.Second); !present(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("the image is not there, or nothing is said of the absent one:\n%s", d.Log())
-		}
-	}
+	await(t, "the image, and a word of the absent one", present)
 }
 
 // TestPullVerified: the rule that an image satisfies is recorded, and an image whose rule
