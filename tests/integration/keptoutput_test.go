@@ -40,7 +40,8 @@ func TestOutputFitsTheDisk(t *testing.T) {
 	if limit := int64(4*keptMiB+8) << 20; most > limit || most < keptMiB<<20 {
 		t.Errorf("it took %d MiB, want at most %d", most>>20, limit>>20)
 	}
-	await(t, "the cutting of what ended", func() bool { return onDisk(t, filepath.Join(d.Root, "output")) <= keptMiB<<20 })
+	const whole = 2 * 8 * 3 * 4096 // each stream ends within a page on both sides of its hole, and may have one of extents
+	await(t, "the cutting of what ended", func() bool { return onDisk(t, filepath.Join(d.Root, "output")) <= keptMiB<<20+whole })
 	for _, j := range ps(t, d, "loud") {
 		if r := d.Try("wait", "loud", j.ID); r.Code != 5 {
 			t.Errorf("wait %s gave %d\n%s", j.ID, r.Code, r.Stderr)
