@@ -70,9 +70,10 @@ type linkBytes struct {
 	Received               int64 `json:"received_bytes"`
 }
 
-// about reports whether so much was sent and received, by the data and the headers of packets.
+// about reports whether so much was sent and received once: headers, acknowledgements and
+// what is sent again add up to a fifth on a busy machine.
 func (b linkBytes) about(data int64) bool {
-	most := data + data/10 + 4096
+	most := data + data/2
 	return b.Sent >= data && b.Sent <= most && b.Received >= data && b.Received <= most
 }
 
