@@ -64,7 +64,11 @@ func Unmarshal(data []byte, m proto.Message) error {
 		return ErrElements()
 	}
 	if err := protojson.Unmarshal(data, m); err != nil {
-		return refuse("%s", explain(err.Error(), m.ProtoReflect().Descriptor()))
+		d := m.ProtoReflect().Descriptor()
+		if text := misfit(data, d); text != "" {
+			return refuse("%s", sbxerr.ClipTo(text, maxText))
+		}
+		return refuse("%s", explain(err.Error(), d))
 	}
 	return nil
 }
