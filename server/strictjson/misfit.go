@@ -3,6 +3,7 @@ package strictjson
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -13,8 +14,8 @@ import (
 )
 
 // misfit names the first value of a JSON text that does not fit into a message of type d:
-// of the wrong type, or no duration or time. The library calls such a text a syntax error.
-// Empty: the text is not JSON, or fails for another reason.
+// of the wrong type, or no duration or time. The library calls most of them syntax errors,
+// and does not say where they are. Empty: the text is not JSON, or fails for another reason.
 func misfit(data []byte, d protoreflect.MessageDescriptor) string {
 	var value any
 	if json.Unmarshal(data, &value) != nil {
@@ -52,24 +53,45 @@ func misfitOfField(path string, value any, f protoreflect.FieldDescriptor) strin
 	case value == nil:
 		return ""
 	case f.IsMap():
-		if _, ok := value.(map[string]any); !ok {
+		object, ok := value.(map[string]any)
+		if !ok {
 			return wants(path, value, `an object such as {"NAME": "VALUE"}`)
 		}
+		for _, key := range slices.Sorted(maps.Keys(object)) {
+			if text := misfitOfEntry(fmt.Sprintf("%s[%q]", path, key), object[key], f.MapValue()); text != "" {
+				return text
+			}
+		}
+		return ""
 	case f.IsList():
 		list, ok := value.([]any)
 		if !ok {
 			return wants(path, value, "a list")
 		}
 		for i, entry := range list {
-			if f.Message() == nil {
-				break
-			}
-			if text := misfitOfMessage(fmt.Sprintf("%s[%d]", path, i), entry, f.Message()); text != "" {
+			if text := misfitOfEntry(fmt.Sprintf("%s[%d]", path, i), entry, f); text != "" {
 				return text
 			}
 		}
-	case f.Message() != nil:
+		return ""
+	}
+	return misfitOfEntry(path, value, f)
+}
+
+// misfitOfEntry is misfit of one value of the kind of f. The library names the field of a
+// number that does not fit.
+func misfitOfEntry(path string, value any, f protoreflect.FieldDescriptor) string {
+	switch f.Kind() {
+	case protoreflect.MessageKind:
 		return misfitOfMessage(path, value, f.Message())
+	case protoreflect.StringKind:
+		if _, ok := value.(string); !ok {
+			return wants(path, value, "a string")
+		}
+	case protoreflect.BoolKind:
+		if _, ok := value.(bool); !ok {
+			return wants(path, value, "true or false")
+		}
 	}
 	return ""
 }
