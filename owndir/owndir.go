@@ -67,6 +67,20 @@ func Give(path string, mode fs.FileMode, uid, gid int) error {
 	})
 }
 
+// GiveDir sets the mode of a directory of the daemon's own, which may be the root of a
+// mount: an operator may keep a file system for it.
+func GiveDir(path string, mode fs.FileMode) error {
+	how := unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
+	fd, err := openat2(unix.AT_FDCWD, path, &how)
+	if err == nil {
+		err = errors.Join(unix.Fchmod(fd, uint32(mode.Perm())), unix.Close(fd))
+	}
+	if err != nil {
+		return fmt.Errorf("%q: %w", path, err)
+	}
+	return nil
+}
+
 // inParent calls act with the parent directory of path and the name in it.
 func inParent(path string, act func(parent int, name string) error) error {
 	parent, err := openParent(path)

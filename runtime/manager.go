@@ -135,7 +135,7 @@ func New(engine Engine, images images.Store, log *slog.Logger, o Options) (*Mana
 		if err := os.MkdirAll(dir, mode); err != nil {
 			return nil, sbxerr.Wrap(sbxerr.StateDir, op, err)
 		}
-		if err := owndir.Give(dir, mode, -1, -1); err != nil {
+		if err := owndir.GiveDir(dir, mode); err != nil {
 			return nil, sbxerr.Wrap(sbxerr.StateDir, op, err)
 		}
 	}

@@ -227,19 +227,26 @@ func unaryCall(log *slog.Logger) func(context.Context, string, proto.Message, re
 	}
 }
 
-// byPath serves the routes of plain HTTP, and all other paths with other.
-func byPath(plain, other http.Handler) http.Handler {
+// byPath serves the calls of Connect and gRPC with calls, and all other paths with plain,
+// which refuses those that are no route.
+func byPath(plain, calls http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
-		case strings.HasPrefix(r.URL.Path, rest.Prefix):
-			plain.ServeHTTP(w, r)
 		case r.URL.Path == "/openapi.json" && r.Method == http.MethodGet:
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = w.Write(openapi.JSON) // a caller that has gone needs no answer
+		case isCall(r):
+			calls.ServeHTTP(w, r)
 		default:
-			other.ServeHTTP(w, r)
+			plain.ServeHTTP(w, r)
 		}
 	})
+}
+
+// isCall says that r has the path of a call, /PACKAGE.SERVICE/METHOD, or comes by gRPC.
+func isCall(r *http.Request) bool {
+	service, _, found := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	return found && strings.Contains(service, ".") || strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc")
 }
 
 // recovered turns a panic of a handler into SBX-001 for its caller, and keeps

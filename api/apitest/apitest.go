@@ -18,11 +18,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -36,7 +34,7 @@ import (
 type Command struct {
 	Sandbox *caissonv1.Sandbox
 	Spec    *caissonv1.ExecSpec
-	Stdin   []byte // of Run, Start and Exec; SendInput is refused
+	Stdin   []byte // all of it: a command with an input runs when that is closed
 }
 
 // Outcome is the result of a command. Err fails the call instead: an error of
@@ -64,13 +62,7 @@ type Daemon struct {
 type box struct {
 	*caissonv1.Sandbox
 	spec  *caissonv1.SandboxSpec
-	execs []*ended
-}
-
-// ended is a command: it ends before its call does.
-type ended struct {
-	*caissonv1.Exec
-	outcome Outcome
+	execs []*process
 }
 
 // New starts a daemon that ends with t.
@@ -149,63 +141,7 @@ func (d *Daemon) remove(b *box) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.boxes = slices.DeleteFunc(d.boxes, func(other *box) bool { return other == b })
+	for _, p := range b.execs {
+		p.endLocked(Outcome{}, &caissonv1.Result{Source: "runtime", Reason: "canceled"})
+	}
 }
-
-// run runs a command to its end.
-func (d *Daemon) run(b *box, spec *caissonv1.ExecSpec, stdin []byte) (*ended, error) {
-	var o Outcome
-	if d.OnCommand != nil {
-		o = d.OnCommand(Command{Sandbox: b.Sandbox, Spec: spec, Stdin: stdin})
-	}
-	if o.Err != nil {
-		return nil, o.Err
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	id := strconv.Itoa(len(b.execs) + 1)
-	e := &ended{outcome: o, Exec: &caissonv1.Exec{
-		Id: id, SandboxId: b.Id, Args: spec.GetArgs(), State: "exited", StartedAt: timestamppb.Now(), EndedAt: timestamppb.Now(),
-		StdoutBytes: int64(len(o.Stdout)), StderrBytes: int64(len(o.Stderr)),
-		Result: &caissonv1.Result{
-			SandboxId: b.Id, ExecId: id, ExitCode: o.ExitCode, Source: "command", Reason: "exited", Network: b.Network,
-			StdoutBytes: int64(len(o.Stdout)), StderrBytes: int64(len(o.Stderr)),
-		},
-	}}
-	b.execs = append(b.execs, e)
-	return e, nil
-}
-
-// exec returns a command that was run.
-func (d *Daemon) exec(ref, id string) (*ended, error) {
-	b, err := d.find(ref)
-	if err != nil {
-		return nil, err
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if i := slices.IndexFunc(b.execs, func(e *ended) bool { return e.Id == id }); i >= 0 {
-		return b.execs[i], nil
-	}
-	return nil, sbxerr.New(sbxerr.ExecNotFound, "apitest.find", "sandbox %q has no command %q", ref, id)
-}
-
-// tell streams the events of a command from the offsets on.
-func (e *ended) tell(b *box, stream *connect.ServerStream[caissonv1.ExecEvent], stdout, stderr int64) error {
-	started := &caissonv1.Started{SandboxId: b.Id, SandboxName: b.Name, Exec: e.Exec}
-	events := []*caissonv1.ExecEvent{{Kind: &caissonv1.ExecEvent_Started{Started: started}}}
-	if rest := after(e.outcome.Stdout, stdout); len(rest) > 0 {
-		events = append(events, &caissonv1.ExecEvent{Kind: &caissonv1.ExecEvent_Stdout{Stdout: &caissonv1.Output{Offset: stdout, Data: rest}}})
-	}
-	if rest := after(e.outcome.Stderr, stderr); len(rest) > 0 {
-		events = append(events, &caissonv1.ExecEvent{Kind: &caissonv1.ExecEvent_Stderr{Stderr: &caissonv1.Output{Offset: stderr, Data: rest}}})
-	}
-	events = append(events, &caissonv1.ExecEvent{Kind: &caissonv1.ExecEvent_Exit{Exit: e.Result}})
-	for _, event := range events {
-		if err := stream.Send(event); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func after(data []byte, offset int64) []byte { return data[min(offset, int64(len(data))):] }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
@@ -25,7 +26,7 @@ func (s sandboxes) Create(_ context.Context, r *connect.Request[caissonv1.Create
 	return connect.NewResponse(b.Sandbox), nil
 }
 
-func (s sandboxes) Run(_ context.Context, r *connect.Request[caissonv1.RunRequest], stream *connect.ServerStream[caissonv1.ExecEvent]) error {
+func (s sandboxes) Run(ctx context.Context, r *connect.Request[caissonv1.RunRequest], stream *connect.ServerStream[caissonv1.ExecEvent]) error {
 	b, err := s.d.create(r.Msg.GetSpec().GetSandbox(), false)
 	if err != nil {
 		return api.Encode(err)
@@ -37,7 +38,7 @@ func (s sandboxes) Run(_ context.Context, r *connect.Request[caissonv1.RunReques
 	if err != nil {
 		return api.Encode(err)
 	}
-	return e.tell(b, stream, 0, 0)
+	return s.d.tell(ctx, e, stream, 0, 0)
 }
 
 func (s sandboxes) List(_ context.Context, r *connect.Request[caissonv1.ListRequest]) (*connect.Response[caissonv1.ListResponse], error) {
@@ -87,51 +88,82 @@ type execs struct {
 	d *Daemon
 }
 
-func (s execs) Exec(_ context.Context, r *connect.Request[caissonv1.ExecRequest]) (*connect.Response[caissonv1.ExecResponse], error) {
+func (s execs) Exec(ctx context.Context, r *connect.Request[caissonv1.ExecRequest]) (*connect.Response[caissonv1.ExecResponse], error) {
 	b, err := s.d.find(r.Msg.Ref)
 	if err != nil {
 		return nil, api.Encode(err)
 	}
-	e, err := s.d.run(b, r.Msg.Exec, r.Msg.Stdin)
+	spec := proto.CloneOf(r.Msg.Exec)
+	if spec != nil {
+		spec.Stdin = false // the request has all of it
+	}
+	p, err := s.d.run(b, spec, r.Msg.Stdin)
 	if err != nil {
 		return nil, api.Encode(err)
 	}
-	return connect.NewResponse(&caissonv1.ExecResponse{Id: e.Id, Result: e.Result, Stdout: e.outcome.Stdout, Stderr: e.outcome.Stderr}), nil
+	e, o, err := s.d.wait(ctx, p)
+	if err != nil {
+		return nil, api.Encode(err)
+	}
+	return connect.NewResponse(&caissonv1.ExecResponse{Id: e.Id, Result: e.Result, Stdout: o.Stdout, Stderr: o.Stderr}), nil
 }
 
-func (s execs) Start(_ context.Context, r *connect.Request[caissonv1.StartExecRequest], stream *connect.ServerStream[caissonv1.ExecEvent]) error {
+func (s execs) Start(ctx context.Context, r *connect.Request[caissonv1.StartExecRequest], stream *connect.ServerStream[caissonv1.ExecEvent]) error {
 	b, err := s.d.find(r.Msg.Ref)
 	if err != nil {
 		return api.Encode(err)
 	}
-	e, err := s.d.run(b, r.Msg.Exec, r.Msg.Stdin)
+	p, err := s.d.run(b, r.Msg.Exec, r.Msg.Stdin)
 	if err != nil {
 		return api.Encode(err)
 	}
 	if r.Msg.Detach {
-		return stream.Send(&caissonv1.ExecEvent{Kind: &caissonv1.ExecEvent_Started{Started: &caissonv1.Started{SandboxId: b.Id, SandboxName: b.Name, Exec: e.Exec}}})
+		return stream.Send(s.d.started(p))
 	}
-	return e.tell(b, stream, 0, 0)
+	return s.d.tell(ctx, p, stream, 0, 0)
 }
 
-func (s execs) Connect(_ context.Context, r *connect.Request[caissonv1.ConnectExecRequest], stream *connect.ServerStream[caissonv1.ExecEvent]) error {
-	e, err := s.d.exec(r.Msg.Ref, r.Msg.Id)
+func (s execs) Connect(ctx context.Context, r *connect.Request[caissonv1.ConnectExecRequest], stream *connect.ServerStream[caissonv1.ExecEvent]) error {
+	p, err := s.d.exec(r.Msg.Ref, r.Msg.Id)
 	if err != nil {
 		return api.Encode(err)
 	}
-	b, err := s.d.find(r.Msg.Ref)
-	if err != nil {
-		return api.Encode(err)
-	}
-	return e.tell(b, stream, r.Msg.StdoutOffset, r.Msg.StderrOffset)
+	return s.d.tell(ctx, p, stream, r.Msg.StdoutOffset, r.Msg.StderrOffset)
 }
 
-func (s execs) Wait(_ context.Context, r *connect.Request[caissonv1.WaitExecRequest]) (*connect.Response[caissonv1.Exec], error) {
-	e, err := s.d.exec(r.Msg.Ref, r.Msg.Id)
+func (s execs) SendInput(_ context.Context, r *connect.Request[caissonv1.SendInputRequest]) (*connect.Response[caissonv1.SendInputResponse], error) {
+	p, err := s.d.exec(r.Msg.Ref, r.Msg.Id)
 	if err != nil {
 		return nil, api.Encode(err)
 	}
-	return connect.NewResponse(e.Exec), nil
+	answer, err := s.d.input(p, r.Msg)
+	if err != nil {
+		return nil, api.Encode(err)
+	}
+	return connect.NewResponse(answer), nil
+}
+
+func (s execs) Signal(_ context.Context, r *connect.Request[caissonv1.SignalExecRequest]) (*connect.Response[caissonv1.SignalExecResponse], error) {
+	p, err := s.d.exec(r.Msg.Ref, r.Msg.Id)
+	if err != nil {
+		return nil, api.Encode(err)
+	}
+	if err := s.d.signal(p, r.Msg.Signal); err != nil {
+		return nil, api.Encode(err)
+	}
+	return connect.NewResponse(&caissonv1.SignalExecResponse{}), nil
+}
+
+func (s execs) Wait(ctx context.Context, r *connect.Request[caissonv1.WaitExecRequest]) (*connect.Response[caissonv1.Exec], error) {
+	p, err := s.d.exec(r.Msg.Ref, r.Msg.Id)
+	if err != nil {
+		return nil, api.Encode(err)
+	}
+	e, _, err := s.d.wait(ctx, p)
+	if err != nil {
+		return nil, api.Encode(err)
+	}
+	return connect.NewResponse(e), nil
 }
 
 func (s execs) List(_ context.Context, r *connect.Request[caissonv1.ListExecsRequest]) (*connect.Response[caissonv1.ListExecsResponse], error) {
@@ -142,8 +174,8 @@ func (s execs) List(_ context.Context, r *connect.Request[caissonv1.ListExecsReq
 	s.d.mu.Lock()
 	defer s.d.mu.Unlock()
 	list := &caissonv1.ListExecsResponse{}
-	for _, e := range b.execs {
-		list.Execs = append(list.Execs, e.Exec)
+	for _, p := range b.execs {
+		list.Execs = append(list.Execs, p.exec)
 	}
 	return connect.NewResponse(list), nil
 }

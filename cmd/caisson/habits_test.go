@@ -68,6 +68,8 @@ func TestEnvFile(t *testing.T) {
 func TestElsewhere(t *testing.T) {
 	for line, want := range map[string]string{
 		"images":                       "use caisson image ls",
+		"tag a b":                      "use caisson image tag",
+		"commit box image":             "use caisson cp",
 		"start box":                    "it makes an ended sandbox anew",
 		"ps":                           "caisson ls lists sandboxes",
 		"ps -a":                        "-a: caisson ls lists all sandboxes",

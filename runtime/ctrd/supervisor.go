@@ -174,7 +174,7 @@ func writeLayout(p Paths) error {
 		if err := os.MkdirAll(d.path, d.mode); err != nil {
 			return err
 		}
-		if err := owndir.Give(d.path, d.mode, -1, -1); err != nil { // whatever the umask was
+		if err := owndir.GiveDir(d.path, d.mode); err != nil { // whatever the umask was
 			return err
 		}
 	}

@@ -210,15 +210,22 @@ func (l Limits) Validate() error {
 	if l.OpenFiles < 16 || l.OpenFiles > 1<<20 {
 		errs = append(errs, sbxerr.New(sbxerr.Limits, "runtime.plan", "open files %d: give 16 to 1048576, such as 1024", l.OpenFiles))
 	}
-	if l.ShmBytes != 0 {
+	byMemory := tmpfsFor(l.MemoryBytes) // refused with the memory, where that is
+	if l.ShmBytes != 0 && l.ShmBytes != byMemory {
 		errs = append(errs, checkTmpfsBytes("shm", l.ShmBytes))
 	}
-	return errors.Join(append(errs, checkTmpfsBytes("tmpfs", l.TmpfsBytes))...)
+	if l.TmpfsBytes != byMemory {
+		errs = append(errs, checkTmpfsBytes("tmpfs", l.TmpfsBytes))
+	}
+	return errors.Join(errs...)
 }
 
 func checkTmpfsBytes(of string, n int64) error {
-	if n < 64<<10 || n > 1<<40 {
+	switch {
+	case n < 64<<10:
 		return sbxerr.New(sbxerr.Limits, "runtime.plan", "%s size %d: give at least 64K, such as 64M", of, n)
+	case n > 1<<40:
+		return sbxerr.New(sbxerr.Limits, "runtime.plan", "%s size %d: give at most 1T, such as 64M", of, n)
 	}
 	return nil
 }

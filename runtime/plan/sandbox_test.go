@@ -166,6 +166,7 @@ func TestPlanRefuses(t *testing.T) {
 		{"too few tasks", func(r *Request) { r.Create.Limits.PIDs = new(int64(1)) }, sbxerr.Limits, []string{`"pids" is 1`}},
 		{"no files", func(r *Request) { r.Create.Limits.OpenFiles = new(int64(0)) }, sbxerr.Limits, []string{"open files 0: give 16 to 1048576"}},
 		{"too many files", func(r *Request) { r.Create.Limits.OpenFiles = new(int64(1)<<20 + 1) }, sbxerr.Limits, []string{"open files 1048577"}},
+		{"much tmpfs", func(r *Request) { r.Create.Limits.TmpfsBytes = new(int64(1<<40 + 1)) }, sbxerr.Limits, []string{"tmpfs size 1099511627777: give at most 1T"}},
 		{"no tmpfs", func(r *Request) { r.Create.Limits.TmpfsBytes = new(int64(0)) }, sbxerr.Limits, []string{"tmpfs size 0: give at least 64K"}},
 		{"unknown image", func(r *Request) { r.Create.Image = "bas" }, sbxerr.ImageNotFound, []string{`no image "bas"`}},
 		{"root", func(r *Request) { r.Create.User = "0" }, sbxerr.ImageUser, []string{`user "0" is root inside the sandbox`}},
@@ -464,5 +465,18 @@ func TestLabelsHoldNothingOfTheImage(t *testing.T) {
 	want := map[string]string{"caisson.managed": "true", "caisson.profile": "strict", "caisson.session": "s", "caisson.task": "t"}
 	if got := p.Labels(); !reflect.DeepEqual(got, want) {
 		t.Errorf("labels %v, want %v", got, want)
+	}
+}
+
+// TestMemoryIsRefusedAlone: the sizes that follow from a memory out of range are no further
+// mistakes.
+func TestMemoryIsRefusedAlone(t *testing.T) {
+	for _, memory := range []int64{-5, 1, 1 << 60} {
+		r := Request{Exec: ExecRequest{Args: []string{"true"}}}
+		r.Create.Limits.MemoryBytes = &memory
+		_, err := planRun(testPlanner(), r)
+		if text := fmt.Sprint(err); !strings.Contains(text, `limit "memory" is`) || strings.Contains(text, "tmpfs") || strings.Contains(text, "shm") {
+			t.Errorf("%d: %v", memory, err)
+		}
 	}
 }

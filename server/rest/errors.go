@@ -26,7 +26,7 @@ func (e *statusError) Unwrap() error { return e.err }
 // refuse is a request that cannot be read.
 func refuse(format string, args ...any) error {
 	return sbxerr.WithRemedy(sbxerr.APIUsage, "rest.request", fmt.Errorf(format, args...),
-		"docs/reference/api.md lists the routes with their fields")
+		"docs/reference/routes.md lists the routes with their fields")
 }
 
 // Refuse answers a request that does not come to its route, with err and a status.

@@ -64,7 +64,11 @@ func Unmarshal(data []byte, m proto.Message) error {
 		return ErrElements()
 	}
 	if err := protojson.Unmarshal(data, m); err != nil {
-		return refuse("%s", explain(err.Error(), m.ProtoReflect().Descriptor()))
+		d := m.ProtoReflect().Descriptor()
+		if text := misfit(data, d); text != "" {
+			return refuse("%s", sbxerr.ClipTo(text, maxText))
+		}
+		return refuse("%s", explain(err.Error(), data, d))
 	}
 	return nil
 }
@@ -97,10 +101,12 @@ var protojsonError = regexp.MustCompile(`^proto:[\s\x{a0}]*(syntax error )?\(lin
 // maxText bounds an error, in bytes: it quotes names of any length.
 const maxText = 4 << 10
 
-// explain says in our words why a message of type d could not be read.
-func explain(text string, d protoreflect.MessageDescriptor) string {
+// explain says in our words why data, a message of type d, could not be read.
+func explain(text string, data []byte, d protoreflect.MessageDescriptor) string {
 	m := protojsonError.FindStringSubmatch(text)
 	switch {
+	case strings.HasSuffix(text, "unexpected EOF") && json.Valid(data):
+		return `a string in the body has half of an escaped character (\ud800 to \udfff)`
 	case strings.HasSuffix(text, "unexpected EOF"):
 		return "the body is not JSON: it ends too early"
 	case m == nil:

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/caisson-run/caisson/tests/harness"
 )
 
@@ -35,4 +37,33 @@ func TestLinkedDirectories(t *testing.T) {
 	d.CheckNothingLeft(t)
 	real.State = filepath.Join(real.State, "s")
 	real.CheckNothingLeft(t) // the kernel's lists have the names without links
+}
+
+// TestMountedDirectories: the root and the state of a daemon may be mount points. A later
+// daemon adopts its sandboxes there, and nothing is left at the end.
+func TestMountedDirectories(t *testing.T) {
+	d := harness.New(t)
+	for _, dir := range []string{d.Root, d.State} {
+		if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=256m,mode=700"); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := unix.Unmount(dir, 0); err != nil {
+				t.Errorf("unmount %s: %v", dir, err)
+			}
+		})
+	}
+	d.Launch(t)
+	d.Run(t, "create", "--name", "a")
+	d.Run(t, "exec", "a", "--", "touch", "/tmp/kept")
+	d.Kill(t)
+	d.Launch(t)
+	d.Run(t, "exec", "a", "--", "test", "-f", "/tmp/kept")
+	d.Run(t, "rm", "--force", "a")
+	d.Stop(t)
+	for _, dir := range []string{d.Root, d.State} { // that which the test made is no mount of the daemon
+		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o711 {
+			t.Errorf("%s: %v, %v", dir, info, err)
+		}
+	}
 }

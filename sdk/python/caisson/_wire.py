@@ -108,6 +108,8 @@ def duration(value: Optional[Seconds]) -> Optional[str]:
     if value is None:
         return None
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    if not isinstance(seconds, (int, float)):
+        raise TypeError(f"{value!r} is not a duration: give seconds, or a timedelta")
     return f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"
 
 

@@ -20,6 +20,8 @@ class WireTest(unittest.TestCase):
     def test_durations(self):
         for value, want in [(1.5, "1.5s"), (90, "90s"), (timedelta(minutes=2), "120s"), (1e-7, "0.0000001s"), (0, "0s")]:
             self.assertEqual(_wire.duration(value), want)
+        with self.assertRaisesRegex(TypeError, "'90s' is not a duration: give seconds"):
+            _wire.duration("90s")
 
     def test_paths_are_quoted(self):
         self.assertEqual(_wire.sandbox_path("a/../b", "execs", "1?"), "/v1/sandboxes/a%2F..%2Fb/execs/1%3F")
