@@ -28,6 +28,7 @@ func (a *app) execCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			a.inheritTERM(spec, spec.Env)
 			if f.detach {
 				return a.execDetached(cmd.Context(), args[0], spec)
 			}

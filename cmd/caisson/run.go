@@ -38,6 +38,7 @@ func (a *app) runCommand() *cobra.Command {
 			if keep {
 				return a.runKept(cmd.Context(), &f, spec)
 			}
+			a.inheritTERM(spec.Exec, spec.Exec.Env)
 			if spec.Detach {
 				return a.runDetached(cmd.Context(), f.pull, spec)
 			}

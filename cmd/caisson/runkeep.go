@@ -15,6 +15,7 @@ func (a *app) runKept(ctx context.Context, f *runFlags, spec *caissonv1.RunSpec)
 		return usage("--keep needs a command after --")
 	}
 	spec.Sandbox.Env, spec.Exec.Env = spec.Exec.Env, nil
+	a.inheritTERM(spec.Exec, spec.Sandbox.Env)
 	kept := "" // its name
 	err := a.foreground(ctx, task{
 		terminal: f.terminal, stdin: f.interactive, limit: spec.Exec.OutputLimitBytes, consequence: "the command is killed", hints: execHints(spec.Exec.Limits), ends: true,

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/api"
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
@@ -53,6 +54,18 @@ func (a *app) openTerminal(raw bool) (*terminal, error) {
 		go t.watch()
 	}
 	return t, nil
+}
+
+// inheritTERM gives a command on a terminal the caller's TERM, unless given has one.
+func (a *app) inheritTERM(spec *caissonv1.ExecSpec, given map[string]string) {
+	term, _ := a.lookupEnv("TERM")
+	if _, chosen := given["TERM"]; spec.Tty == nil || chosen || term == "" {
+		return
+	}
+	if spec.Env == nil {
+		spec.Env = map[string]string{}
+	}
+	spec.Env["TERM"] = term
 }
 
 // size is the terminal's now.

@@ -44,6 +44,7 @@ func onScreen(t *testing.T, rows, cols uint16, args ...string) *screen {
 	defer tty.Close()
 	s := &screen{master: master, cmd: daemon.Command(t.Context(), args...), ended: make(chan struct{})}
 	s.resize(t, rows, cols)
+	s.cmd.Env = append(s.cmd.Env, "TERM=vt220")
 	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = tty, tty, tty
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := s.cmd.Start(); err != nil {
@@ -246,11 +247,11 @@ func TestAttachAgain(t *testing.T) {
 func TestShell(t *testing.T) {
 	box(t, daemon, "sh")
 	s := onScreen(t, 22, 66, "shell", "-w", "/tmp", "sh")
-	s.typed(t, "pwd; stty size; exit 5\n")
+	s.typed(t, "pwd; stty size; echo term=$TERM; exit 5\n")
 	if code := s.end(t); code != 5 {
 		t.Errorf("code %d\n%q", code, s.shown())
 	}
-	s.awaitShown(t, "/tmp\r\n22 66")
+	s.awaitShown(t, "/tmp\r\n22 66\r\nterm=vt220")
 }
 
 // TestImportShowsBytes: an import on a terminal shows how much was sent.
