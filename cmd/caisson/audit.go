@@ -59,9 +59,10 @@ func (a *app) auditTailCommand(dir *string) *cobra.Command {
 	var lines uint64
 	var follow bool
 	cmd := &cobra.Command{
-		Use:   "tail [flags]",
-		Short: "Show the newest records",
-		Args:  exactly(),
+		Use:     "tail [flags]",
+		Short:   "Show the newest records",
+		Example: "  caisson audit tail\n  caisson audit tail -n 5 --json",
+		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			path, err := a.auditDir(cmd.Context(), *dir)
 			if err != nil {
@@ -201,10 +202,11 @@ func (a *app) printRecord(r audit.Record) error {
 func (a *app) auditVerifyCommand(dir *string) *cobra.Command {
 	var key string
 	cmd := &cobra.Command{
-		Use:   "verify [flags]",
-		Short: "Check that no record was changed, removed, inserted or cut",
-		Long:  "Check that no record was changed, removed, inserted or cut, and say where if one was.\nExit with 1 then. The key beside the log proves nothing to somebody who does not trust the\nhost: give the one that the daemon logged at its first start.",
-		Args:  exactly(),
+		Use:     "verify [flags]",
+		Short:   "Check that no record was changed, removed, inserted or cut",
+		Long:    "Check that no record was changed, removed, inserted or cut, and say where if one was.\nExit with 1 then. The key beside the log proves nothing to somebody who does not trust the\nhost: give the one that the daemon logged at its first start.",
+		Example: "  caisson audit verify\n  caisson audit verify --key KEY --dir COPY",
+		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			path, err := a.auditDir(cmd.Context(), *dir)
 			if err != nil {

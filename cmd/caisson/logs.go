@@ -19,6 +19,7 @@ func (a *app) logsCommand() *cobra.Command {
 		Use:               "logs [flags] SANDBOX",
 		Short:             "Show the output of a command",
 		Long:              "Show the output of a command: its standard output on standard output, its standard error on\nstandard error. Without --exec it is the command of caisson run.",
+		Example:           "  caisson logs --follow job\n  caisson logs --tail 20 --exec 3 agent",
 		Args:              exactly("SANDBOX"),
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -19,6 +19,7 @@ func (a *app) waitCommand() *cobra.Command {
 		Use:               "wait SANDBOX [EXEC]",
 		Short:             "Block until a sandbox or a command ends",
 		Long:              waitLong,
+		Example:           "  caisson wait job\n  caisson wait agent 3",
 		Args:              waitArgs,
 		ValidArgsFunction: a.completeExecs,
 		RunE: func(cmd *cobra.Command, args []string) error {
