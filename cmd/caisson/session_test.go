@@ -180,6 +180,7 @@ func TestExecRefuses(t *testing.T) {
 		"update box":                          "nothing to update",
 		"update --ttl -1s box":                "is not a positive duration",
 		"create --ensure":                     "--ensure needs --name",
+		"create --ensure --replace --name a":  "exclude each other",
 		"create --ttl 0s":                     "is not a positive duration",
 		"wait box e more":                     "one argument too many",
 		"ps":                                  "SANDBOX is missing",
