@@ -43,7 +43,10 @@ func decode(ctx context.Context, err error) error {
 	if e := detailOf(call); e != nil {
 		return e
 	}
-	return Explain(sbxerr.Wrap(codeOfCall(ctx, call), "api.call", fallback(call)))
+	if code := codeOfCall(ctx, call); code != sbxerr.APIBroken || !errors.Is(call, io.ErrUnexpectedEOF) {
+		return Explain(sbxerr.Wrap(code, "api.call", fallback(call)))
+	}
+	return Explain(sbxerr.Wrap(sbxerr.APIBroken, "api.call", fmt.Errorf("the daemon ended, or closed the connection, before the call was over: %w", io.ErrUnexpectedEOF)))
 }
 
 // fallback is the text of an error that came without a detail: one of the

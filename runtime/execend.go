@@ -87,7 +87,7 @@ func (end ending) settle(ctx context.Context, e *execution) ending {
 	case end.Reason != "":
 	case !end.Known:
 		end.Reason = e.s.endReason()
-	case end.Exit.Signal == syscall.SIGTERM && e.s.isStopping(): // which asked it to
+	case (end.Exit.Signal == syscall.SIGTERM || end.Exit.Signal == syscall.SIGHUP && e.record.TTY) && e.s.isStopping(): // which asked it to
 		end.Reason = ReasonCanceled
 	default:
 		end.Reason = exitReason(end.Exit)
@@ -114,8 +114,17 @@ func after(at moment) (<-chan time.Time, func()) {
 
 // terminate asks the command to end, and returns when to make it.
 func (m *Manager) terminate(ctx context.Context, e *execution) <-chan time.Time {
-	m.signal(ctx, e, syscall.SIGTERM)
+	m.askExec(ctx, e)
 	return time.After(m.opts.StopGrace)
+}
+
+// askExec asks the command to end. A shell on a terminal ignores TERM, and ends when its
+// terminal hangs up.
+func (m *Manager) askExec(ctx context.Context, e *execution) {
+	m.signal(ctx, e, syscall.SIGTERM)
+	if e.record.TTY {
+		m.signal(ctx, e, syscall.SIGHUP)
+	}
 }
 
 // signal passes a signal to the command's process group, once it runs. A command

@@ -11,6 +11,7 @@ import (
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/policy"
+	"github.com/caisson-run/caisson/gateway/proxy"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/runtime/traffic"
@@ -40,7 +41,7 @@ func opened(r plan.Request, profiles map[string]plan.Profile) (plan.Request, err
 // maxLearned bounds the destinations that are kept of one command.
 const maxLearned = 4096
 
-// maxMissed bounds the addresses that are told of.
+// maxMissed bounds the destinations that are told of.
 const maxMissed = 16
 
 // learner collects what a sandbox reaches while it does: its log keeps the last
@@ -53,9 +54,9 @@ type learner struct {
 
 	cursor traffic.Cursor
 	seen   map[policy.Seen]bool
-	missed []string // addresses that were refused, as nothing allows them without a name
-	more   bool     // there were more than maxLearned
-	gone   bool     // entries were dropped before they were read
+	missed []traffic.Entry // one for each destination that was refused, or could not be reached
+	more   bool            // there were more than maxLearned
+	gone   bool            // entries were dropped before they were read
 	err    error
 }
 
@@ -88,8 +89,8 @@ func (l *learner) read() {
 	l.err = cmp.Or(l.err, err)
 	l.gone = l.gone || gone.Reached
 	for _, e := range entries {
-		if m, ok := e.Missed(); ok && len(l.missed) < maxMissed && !slices.Contains(l.missed, m) {
-			l.missed = append(l.missed, m)
+		if e.Missed() && len(l.missed) < maxMissed && !slices.ContainsFunc(l.missed, e.SameDestination) {
+			l.missed = append(l.missed, e)
 		}
 		s, ok := e.Seen()
 		switch {
@@ -110,16 +111,13 @@ func (l *learner) stop() {
 	}
 }
 
-// finish reads what is left, and says what was learnt. counted is what is known of the
-// sandbox besides; nil is nothing.
-func (l *learner) finish(counted *EgressCounters) *Learned {
+// finish reads what is left, and says what was learnt in the sandbox rec. counted is what is
+// known of it besides; nil is nothing.
+func (l *learner) finish(rec record, counted *EgressCounters) *Learned {
 	l.stop()
 	l.read()
 	rules, err := policy.Learn(slices.Collect(maps.Keys(l.seen)))
-	out := &Learned{Rules: rules, Warnings: reasons(err)}
-	for _, m := range l.missed {
-		out.Warnings = append(out.Warnings, fmt.Sprintf("%s was refused, as it was asked for without a name: where it is wanted, learn again with --allow %[1]s", m))
-	}
+	out := &Learned{Rules: rules, Warnings: append(reasons(err), l.misses(rec)...)}
 	if l.err != nil {
 		out.Warnings = append(out.Warnings, "not all that it reached is known: "+l.err.Error())
 	}
@@ -131,6 +129,21 @@ func (l *learner) finish(counted *EgressCounters) *Learned {
 		out.Warnings = append(out.Warnings, fmt.Sprintf("it reached more than %d destinations: the rest is not allowed", maxLearned))
 	}
 	return out
+}
+
+// misses warns of what was not reached, of which no rule is learnt.
+func (l *learner) misses(rec record) (warnings []string) {
+	if err := addNeeds(rec, l.missed); err != nil {
+		warnings = append(warnings, "not all that it needs is known: "+err.Error())
+	}
+	for _, e := range l.missed {
+		if e.Verdict == string(proxy.Refused) && e.Needs != "" {
+			warnings = append(warnings, fmt.Sprintf("%s was refused: where it is wanted, learn again with --allow %s", e.Destination(), e.Needs))
+		} else {
+			warnings = append(warnings, fmt.Sprintf("%s was not reached: %s", e.Destination(), e.Reason))
+		}
+	}
+	return warnings
 }
 
 // unrecorded warns of connections that have no entry.
@@ -181,7 +194,7 @@ func (m *Manager) learned(ctx context.Context, s *sandbox, counted *EgressCounte
 	if counted != nil {
 		counted.Open = 0 // it ended them
 	}
-	out := l.finish(counted)
+	out := l.finish(s.kept(), counted)
 	if err != nil {
 		out.Warnings = append(out.Warnings, "not all that it reached is known: "+err.Error())
 	}
@@ -203,5 +216,5 @@ func (m *Manager) LearnPolicy(ctx context.Context, ref string) (*Learned, error)
 	if counts(r.Network) {
 		_ = m.refreshEgress(ctx, r.ID) // it is logged
 	}
-	return newLearner(m.opts.Traffic, s.id).finish(m.egressOf(r)), nil
+	return newLearner(m.opts.Traffic, s.id).finish(r, m.egressOf(r)), nil
 }

@@ -97,7 +97,7 @@ func TestLearnerReadsAlong(t *testing.T) {
 	refused.Verdict = proxy.Refused
 	log.Attempted(refused)
 	log.Attempted(reached("last.example", 22))
-	got := l.finish(nil)
+	got := l.finish(record{}, nil)
 	if want := []string{"first.example:443", "last.example:22", "many.example:80"}; !slices.Equal(got.Rules, want) || len(got.Warnings) != 0 {
 		t.Errorf("%+v, want %q", got, want)
 	}
@@ -118,7 +118,7 @@ func TestLearnerFollows(t *testing.T) {
 		l.stop()
 		if len(l.seen) == 1 {
 			log.Attempted(reached("b.example", 443))
-			if got := l.finish(nil).Rules; !slices.Equal(got, []string{"a.example:443", "b.example:443"}) {
+			if got := l.finish(record{}, nil).Rules; !slices.Equal(got, []string{"a.example:443", "b.example:443"}) {
 				t.Errorf("%q", got)
 			}
 			return
@@ -141,7 +141,7 @@ func TestLearnerWarns(t *testing.T) {
 	for range 5 * 1500 { // the first ones are dropped
 		log.Attempted(reached("again.example", 443))
 	}
-	got := l.finish(&EgressCounters{Lost: 3, Open: 2})
+	got := l.finish(record{}, &EgressCounters{Lost: 3, Open: 2})
 	if len(got.Warnings) != 4 {
 		t.Fatalf("%q", got.Warnings)
 	}
@@ -170,15 +170,16 @@ func TestLearnPolicyWarns(t *testing.T) {
 	}
 	attempt(reached("a.example", 443))
 	attempt(proxy.Attempt{Asked: netip.MustParseAddrPort("198.18.3.4:80"), Address: netip.MustParseAddrPort("198.18.3.4:80"), Verdict: proxy.Allowed})
-	const missed = "9.9.9.9:853 was refused"
+	const missed = "9.9.9.9:853 was refused: where it is wanted, learn again with --allow 9.9.9.9:853"
+	const private = "10.0.0.1:80 was refused: where it is wanted, learn again with --allow 10.0.0.1:80,private"
+	const absent = "absent.example was not reached: there is no such name"
 	for range 6000 {
 		f.opts.Traffic.Queried(dns.Query{Sandbox: id, Name: "nope.example", Verdict: dns.Refused, Reason: long})
 	}
-	for _, to := range []string{"9.9.9.9:853", "9.9.9.9:853", "10.0.0.1:80", "[2606:4700::1]:443"} {
-		attempt(proxy.Attempt{Asked: netip.MustParseAddrPort(to), Verdict: proxy.Refused, Rule: "mode open"})
+	for _, to := range []string{"9.9.9.9:853", "9.9.9.9:853", "10.0.0.1:80"} {
+		attempt(proxy.Attempt{Asked: netip.MustParseAddrPort(to), Verdict: proxy.Refused, Rule: "mode open", Code: sbxerr.EgressDenied, Reason: to + " is an address that no rule allows"})
 	}
-	attempt(proxy.Attempt{Asked: netip.MustParseAddrPort("1.1.1.1:80"), Verdict: proxy.Refused, Rule: "deny 1.1.1.1"})
-	attempt(proxy.Attempt{Asked: netip.MustParseAddrPort("198.18.0.5:80"), Name: "b.example", Verdict: proxy.Refused, Rule: "mode allow"})
+	f.opts.Traffic.Queried(dns.Query{Sandbox: id, Name: "absent.example", Verdict: dns.Absent, Code: sbxerr.EgressResolve, Reason: "there is no such name"})
 	want := func(rules []string, warnings ...string) {
 		t.Helper()
 		got, err := f.LearnPolicy(callerContext(t), id)
@@ -191,17 +192,17 @@ func TestLearnPolicyWarns(t *testing.T) {
 			}
 		}
 	}
-	want([]string{"a.example:443"}, "no rule reaches it", missed)
+	want([]string{"a.example:443"}, "no rule reaches it", missed, private, absent)
 	counted(t, f, gateway, id, netns.ModeOpen)
-	want([]string{"a.example:443"}, "no rule reaches it", missed, "2 attempts have no record")
+	want([]string{"a.example:443"}, "no rule reaches it", missed, private, absent, "2 attempts have no record")
 	gateway.views[id] = egress.View{Counters: egress.Counters{Open: 1}}
-	want([]string{"a.example:443"}, "no rule reaches it", missed, "1 connections are open")
+	want([]string{"a.example:443"}, "no rule reaches it", missed, private, absent, "1 connections are open")
 	for range 6000 {
 		b := reached("b.example", 443)
 		b.Rule = long
 		attempt(b)
 	}
-	want([]string{"b.example:443"}, missed, "1 connections are open", "no longer kept")
+	want([]string{"b.example:443"}, missed, private, absent, "1 connections are open", "no longer kept")
 }
 
 // Who reads the log is told that entries are gone, before the first that is left.

@@ -110,7 +110,7 @@ func neededFor(p *policy.Policy, e traffic.Entry) string {
 	}
 	d := p.Check(t)
 	if d.Allowed && e.Private && e.Code == sbxerr.EgressAddress { // known once it was resolved
-		return net.JoinHostPort(string(t.Name), strconv.Itoa(int(t.Port))) + ",private"
+		return policy.WithPrivate(net.JoinHostPort(string(t.Name), strconv.Itoa(int(t.Port))))
 	}
 	return d.Needs
 }

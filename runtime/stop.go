@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
@@ -104,12 +103,12 @@ func (s *sandbox) isStopping() bool {
 	return s.state == StateStopping
 }
 
-// askToEnd sends TERM to every command, to one that is being started once it runs,
+// askToEnd asks every command to end, also one that is being started once it runs,
 // and waits for their end, no longer than until ctx ends or s is to end at once.
 func (m *Manager) askToEnd(ctx context.Context, s *sandbox) {
 	running := slices.DeleteFunc(s.executions(), func(e *execution) bool { return e.isDone() })
 	for _, e := range running {
-		go m.beside(s.end, func() { m.signal(ctx, e, syscall.SIGTERM) })
+		go m.beside(s.end, func() { m.askExec(ctx, e) })
 	}
 	for _, e := range running {
 		select {

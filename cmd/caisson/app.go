@@ -28,6 +28,7 @@ type app struct {
 	stdout, stderr io.Writer
 
 	lookupEnv  func(string) (string, bool)
+	cursor     cursor
 	exec       func(path string, argv, env []string) error
 	executable func() (string, error)
 	exit       func(code int) // does not return

@@ -25,6 +25,7 @@ func (a *app) attachCommand() *cobra.Command {
 		Use:               "attach [flags] SANDBOX EXEC",
 		Short:             "Attach to a running command",
 		Long:              attachLong,
+		Example:           "  caisson attach agent 3\n  caisson attach -it agent 3",
 		Args:              exactly("SANDBOX", "EXEC"),
 		ValidArgsFunction: a.completeExecs,
 		RunE: func(cmd *cobra.Command, args []string) error {

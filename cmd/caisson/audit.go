@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,7 +40,8 @@ func (a *app) auditCommand() *cobra.Command {
 // auditDir is the given directory, or that of the daemon, or the usual one.
 func (a *app) auditDir(ctx context.Context, given string) (string, error) {
 	if given != "" {
-		return given, nil
+		dir, err := filepath.Abs(given)
+		return dir, sbxerr.Wrap(sbxerr.ClientIO, "caisson.audit", err)
 	}
 	client := api.Dial(a.socket)
 	defer client.Close()
@@ -59,9 +61,10 @@ func (a *app) auditTailCommand(dir *string) *cobra.Command {
 	var lines uint64
 	var follow bool
 	cmd := &cobra.Command{
-		Use:   "tail [flags]",
-		Short: "Show the newest records",
-		Args:  exactly(),
+		Use:     "tail [flags]",
+		Short:   "Show the newest records",
+		Example: "  caisson audit tail\n  caisson audit tail -n 5 --json",
+		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			path, err := a.auditDir(cmd.Context(), *dir)
 			if err != nil {
@@ -100,10 +103,12 @@ func eachRecord(dir string, from uint64, do func(audit.Record) error) error {
 type auditQuery struct {
 	since, until           time.Time
 	sandbox, caller, kinds []string
+
+	foundCaller, foundKinds map[string]bool // those of them that a record of the log has
 }
 
 func (a *app) auditQueryCommand(dir *string) *cobra.Command {
-	var q auditQuery
+	q := auditQuery{foundCaller: map[string]bool{}, foundKinds: map[string]bool{}}
 	var since, until string
 	cmd := &cobra.Command{
 		Use:     "query [flags]",
@@ -121,12 +126,18 @@ func (a *app) auditQueryCommand(dir *string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return eachRecord(path, 0, func(r audit.Record) error {
+			err = eachRecord(path, 0, func(r audit.Record) error {
 				if takes, err := q.takes(r); err != nil || !takes {
 					return err
 				}
 				return a.printRecord(r)
 			})
+			if err != nil {
+				return err
+			}
+			a.sayAbsent("type", q.kinds, q.foundKinds)
+			a.sayAbsent("caller", q.caller, q.foundCaller)
+			return nil
 		},
 	}
 	f := cmd.Flags()
@@ -138,6 +149,15 @@ func (a *app) auditQueryCommand(dir *string) *cobra.Command {
 	f.StringArrayVar(&q.kinds, "type", nil, "show records of a type, such as 'exec.*': `TYPE` (repeatable)")
 	a.outputFlags(cmd)
 	return cmd
+}
+
+// sayAbsent tells of values that no record has: most are misspelt.
+func (a *app) sayAbsent(flag string, asked []string, found map[string]bool) {
+	for _, value := range asked {
+		if !found[value] {
+			a.progress(fmt.Sprintf("caisson: no record of the log has the %s %q", flag, value))
+		}
+	}
 }
 
 // moment reads a time of RFC 3339, or a duration before now.
@@ -170,20 +190,29 @@ func (q *auditQuery) takes(r audit.Record) (bool, error) {
 		return false, sbxerr.New(sbxerr.AuditBroken, "caisson.audit", "record %d is not JSON: %w", r.Seq, err)
 	}
 	kind := strings.TrimPrefix(e.Type, eventPrefix)
+	noteMatches(q.foundKinds, q.kinds, kind, e.Type)
+	noteMatches(q.foundCaller, q.caller, e.Data.Caller)
 	return (q.since.IsZero() || !e.Time.Before(q.since)) && (q.until.IsZero() || e.Time.Before(q.until)) &&
 		oneOf(q.sandbox, e.Data.SandboxID, e.Data.Name) && oneOf(q.caller, e.Data.Caller) && oneOf(q.kinds, kind, e.Type), nil
 }
 
 // oneOf reports whether one of the patterns matches one of the values; none matches all.
 func oneOf(patterns []string, values ...string) bool {
+	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(p string) bool { return matchesOne(p, values) })
+}
+
+func matchesOne(pattern string, values []string) bool {
+	return slices.ContainsFunc(values, func(v string) bool {
+		found, err := filepath.Match(pattern, v)
+		return found && err == nil || pattern == v
+	})
+}
+
+// noteMatches adds to found the patterns that match one of the values.
+func noteMatches(found map[string]bool, patterns []string, values ...string) {
 	for _, p := range patterns {
-		for _, v := range values {
-			if found, err := filepath.Match(p, v); found && err == nil || p == v {
-				return true
-			}
-		}
+		found[p] = found[p] || matchesOne(p, values)
 	}
-	return len(patterns) == 0
 }
 
 func (a *app) printRecord(r audit.Record) error {
@@ -201,10 +230,11 @@ func (a *app) printRecord(r audit.Record) error {
 func (a *app) auditVerifyCommand(dir *string) *cobra.Command {
 	var key string
 	cmd := &cobra.Command{
-		Use:   "verify [flags]",
-		Short: "Check that no record was changed, removed, inserted or cut",
-		Long:  "Check that no record was changed, removed, inserted or cut, and say where if one was.\nExit with 1 then. The key beside the log proves nothing to somebody who does not trust the\nhost: give the one that the daemon logged at its first start.",
-		Args:  exactly(),
+		Use:     "verify [flags]",
+		Short:   "Check that no record was changed, removed, inserted or cut",
+		Long:    "Check that no record was changed, removed, inserted or cut, and say where if one was.\nExit with 1 then. The key beside the log proves nothing to somebody who does not trust the\nhost: give the one that the daemon logged at its first start.",
+		Example: "  caisson audit verify\n  caisson audit verify --key KEY --dir COPY",
+		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			path, err := a.auditDir(cmd.Context(), *dir)
 			if err != nil {

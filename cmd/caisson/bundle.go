@@ -75,10 +75,11 @@ func bundleError(err error) error {
 
 func (a *app) bundleKeygenCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "keygen FILE",
-		Short: "Make a key to sign bundles with",
-		Long:  "Make an ed25519 key: FILE has the private key, and FILE.pub the public one. Existing files\nare kept.",
-		Args:  exactly("FILE"),
+		Use:     "keygen FILE",
+		Short:   "Make a key to sign bundles with",
+		Long:    "Make an ed25519 key: FILE has the private key, and FILE.pub the public one. Existing files\nare kept.",
+		Example: "  caisson bundle keygen site.key",
+		Args:    exactly("FILE"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			private, public, err := bundle.NewKey()
 			if err != nil {
@@ -152,9 +153,10 @@ func openBundle(path string, key ed25519.PublicKey) (*os.File, *bundle.Bundle, e
 func (a *app) bundleInspectCommand() *cobra.Command {
 	var key keyFlags
 	cmd := &cobra.Command{
-		Use:   "inspect FILE (--key FILE | --unsigned)",
-		Short: "Verify a bundle and show its manifest as JSON",
-		Args:  exactly("FILE"),
+		Use:     "inspect FILE (--key FILE | --unsigned)",
+		Short:   "Verify a bundle and show its manifest as JSON",
+		Example: "  caisson bundle inspect tools.bundle --key site.key.pub",
+		Args:    exactly("FILE"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			k, err := key.public()
 			if err != nil {
@@ -185,7 +187,8 @@ func (a *app) bundleLoadCommand() *cobra.Command {
 		Long: "Verify all of a bundle, then load its images. Images that are there are skipped, so a load\n" +
 			"that was interrupted goes on. Files are written to the directory of --profiles; without it\n" +
 			"they are named and left out.",
-		Args: exactly("FILE"),
+		Example: "  caisson bundle load tools.bundle --key site.key.pub --profiles .",
+		Args:    exactly("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			k, err := key.public()
 			if err != nil {

@@ -9,9 +9,10 @@ import (
 
 func (a *app) capabilitiesCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "capabilities",
-		Short: "Show which settings this host can enforce",
-		Args:  exactly(),
+		Use:     "capabilities",
+		Short:   "Show which settings this host can enforce",
+		Example: "  caisson capabilities\n  caisson capabilities -o json",
+		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return ask(cmd.Context(), a, (*api.Client).Capabilities, &caissonv1.CapabilitiesRequest{}, func(r *caissonv1.CapabilitiesResponse) error {
 				return printList(a, r.Capabilities, capabilityViewOf, []string{"FIELD", "SUPPORT", "DETAIL"}, capabilityRow)

@@ -18,6 +18,7 @@ func (a *app) cleanCommand() *cobra.Command {
 		Use:               "clean [flags] SANDBOX",
 		Short:             "End all processes of a sandbox and empty its /tmp",
 		Long:              "End all processes of a running sandbox, with what they listen on, and empty its /tmp. Other files\nstay.",
+		Example:           "  caisson clean agent",
 		Args:              exactly("SANDBOX"),
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {

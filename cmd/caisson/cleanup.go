@@ -10,10 +10,11 @@ import (
 func (a *app) cleanupCommand() *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
-		Use:   "cleanup [--dry-run]",
-		Short: "Remove leftovers of sandboxes that ended",
-		Long:  "Remove leftovers that no live sandbox owns. Only resources of this daemon are checked.",
-		Args:  exactly(),
+		Use:     "cleanup [--dry-run]",
+		Short:   "Remove leftovers of sandboxes that ended",
+		Long:    "Remove leftovers that no live sandbox owns. Only resources of this daemon are checked.",
+		Example: "  caisson cleanup --dry-run\n  caisson cleanup",
+		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return ask(cmd.Context(), a, (*api.Client).Cleanup, &caissonv1.CleanupRequest{DryRun: dryRun}, func(r *caissonv1.CleanupResponse) error {
 				return printList(a, r.Leftovers, leftoverViewOf, []string{"KIND", "ID", "REMOVED", "REASON"}, leftoverRow)

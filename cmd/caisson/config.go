@@ -32,7 +32,8 @@ func (a *app) configReloadCommand() *cobra.Command {
 		Long: "Have the daemon read its configuration again, as SIGHUP does. It prints which new values are in\n" +
 			"force, and which need a restart. A broken file changes nothing. Sandboxes that exist keep the\n" +
 			"values that they were made with.",
-		Args: exactly(),
+		Example: "  caisson config reload",
+		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.with(cmd.Context(), func(client *api.Client) error {
 				r, err := client.ReloadConfig(cmd.Context())

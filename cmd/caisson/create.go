@@ -40,6 +40,9 @@ func (a *app) createCommand() *cobra.Command {
 			if clean && !req.Ensure {
 				p.refuse(usage("--clean needs --ensure: a new sandbox is clean"))
 			}
+			if req.Replace && req.Ensure {
+				p.refuse(usage("--replace and --ensure exclude each other: --ensure keeps a live sandbox"))
+			}
 			if req.Replace && f.name == "" {
 				p.refuse(usage("--replace needs --name: it is what an existing sandbox is found by"))
 			}

@@ -20,6 +20,7 @@ func (a *app) daemonCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:                "daemon [flags of caissond]",
 		Short:              "Run the daemon in the foreground (caissond)",
+		Example:            "  caisson daemon\n  caisson daemon --config my.yaml",
 		DisableFlagParsing: true, // all flags are caissond's
 		RunE: func(_ *cobra.Command, args []string) error {
 			path, err := a.findDaemon()

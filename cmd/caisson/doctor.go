@@ -18,10 +18,11 @@ const exitUnhealthy = 1
 
 func (a *app) doctorCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "doctor",
-		Short: "Check whether this host can run sandboxes",
-		Long:  "Check whether this host can run sandboxes. The daemon does it if it runs, else caissond\ndoctor. Exit with 1 if a check failed.",
-		Args:  exactly(),
+		Use:     "doctor",
+		Short:   "Check whether this host can run sandboxes",
+		Long:    "Check whether this host can run sandboxes. The daemon does it if it runs, else caissond\ndoctor. Exit with 1 if a check failed.",
+		Example: "  caisson doctor\n  caisson doctor --json",
+		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client := api.Dial(a.socket)
 			defer client.Close()

@@ -50,7 +50,7 @@ func (a *app) finish(args []string, err error) int {
 	}
 	view, err := failureOf(err)
 	if told := a.tellJSON(args, view); !told {
-		fmt.Fprint(a.stderr, errorText(view.Error))
+		fmt.Fprint(a.stderr, a.cursor.below(), errorText(view.Error))
 	}
 	return exitCodeOf(err, view.Error)
 }

@@ -28,11 +28,12 @@ func (a *app) execCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			a.inheritTERM(spec, spec.Env)
 			if f.detach {
 				return a.execDetached(cmd.Context(), args[0], spec)
 			}
 			return a.foreground(cmd.Context(), task{
-				terminal: f.terminal, stdin: f.interactive, limit: spec.OutputLimitBytes, consequence: "the command is killed", hints: execHints(spec.Limits), ends: true,
+				terminal: f.terminal, stdin: f.interactive, limit: spec.OutputLimitBytes, consequence: "the command is killed", hints: execHints(spec.Limits), ends: true, timeout: spec.Timeout,
 				run: func(ctx context.Context, c *api.Client, size *caissonv1.WinSize, rio api.IO) (*caissonv1.Result, error) {
 					spec.Tty = size
 					return c.Exec(ctx, args[0], spec, rio)

@@ -23,6 +23,7 @@ func (a *app) explainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "explain [CODE]",
 		Short:             "Explain an error code, or list all codes",
+		Example:           "  caisson explain SBX-104\n  caisson explain",
 		Args:              atMostOne,
 		ValidArgsFunction: completeCodes,
 		RunE: func(_ *cobra.Command, args []string) error {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
@@ -35,6 +36,11 @@ func (f *filterFlags) registerSelecting(cmd *cobra.Command) {
 	cmd.Flags().BoolVarP(&f.all, "all", "a", false, "all sandboxes that you may see")
 }
 
+// given reports whether a flag selects.
+func (f *filterFlags) given(cmd *cobra.Command) bool {
+	return slices.ContainsFunc([]string{"label", "name", "session", "task", "state", "older-than", "all"}, cmd.Flags().Changed)
+}
+
 func (f *filterFlags) request(p *parser) *caissonv1.ListRequest {
 	p.notEmpty("name", "session", "task")
 	return &caissonv1.ListRequest{
@@ -44,7 +50,17 @@ func (f *filterFlags) request(p *parser) *caissonv1.ListRequest {
 
 // selected are the sandboxes that a command line names, by reference or by a filter. One
 // that selects none is no error.
-func (a *app) selected(cmd *cobra.Command, f *filterFlags, refs []string) (list []string, err error) {
+func (a *app) selected(cmd *cobra.Command, f *filterFlags, refs []string) ([]string, error) {
+	list, err := a.selectedOf(cmd, f, refs)
+	if list == nil {
+		return refs, err
+	}
+	return each(list, (*caissonv1.Sandbox).GetId), err
+}
+
+// selectedOf is selected, with what is known of the sandboxes. It is nil where the command
+// line names them.
+func (a *app) selectedOf(cmd *cobra.Command, f *filterFlags, refs []string) (list []*caissonv1.Sandbox, err error) {
 	p := parser{flags: cmd.Flags()}
 	req := f.request(&p)
 	filtered := proto.Size(req) > 0
@@ -60,11 +76,11 @@ func (a *app) selected(cmd *cobra.Command, f *filterFlags, refs []string) (list 
 		return nil, err
 	}
 	if !filtered && !f.all {
-		return refs, nil
+		return nil, nil
 	}
 	err = a.with(cmd.Context(), func(client *api.Client) error {
 		answer, err := client.List(cmd.Context(), req)
-		list = each(answer.GetSandboxes(), (*caissonv1.Sandbox).GetId)
+		list = orEmpty(answer.GetSandboxes())
 		return err
 	})
 	return list, err

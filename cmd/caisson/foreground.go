@@ -5,12 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/signal"
+	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
@@ -25,7 +29,8 @@ type task struct {
 	consequence      string // of a second Ctrl-C
 	remedy           string // of that, where the usual one is none
 	hints            hints  // where it ran into a limit
-	ends             bool   // a caller that leaves has to end the command itself
+	timeout          *durationpb.Duration
+	ends             bool // a caller that leaves has to end the command itself
 	// before, if set, is called while the terminal is still as it was.
 	before     func(ctx context.Context, c *api.Client) error
 	detaches   bool   // the command outlives the caller's terminal
@@ -52,9 +57,12 @@ func (a *app) foreground(ctx context.Context, t task) error {
 	defer client.Close()
 	out := a.taskOutput(t)
 	var running atomic.Pointer[caissonv1.Exec]
+	over := a.sayOver(t)
+	defer over.stop()
 	rio := api.IO{Stdout: out.stdout, Stderr: out.stderr, Signals: relay.forward, Started: func(e *caissonv1.Exec) {
 		running.Store(e)
 		relay.started()
+		over.start()
 		out.start(e)
 	}}
 	widen(a.stdout)
@@ -69,6 +77,7 @@ func (a *app) foreground(ctx context.Context, t task) error {
 		signal.Ignore(syscall.SIGPIPE)
 	}
 	var size *caissonv1.WinSize
+	restore := func() {}
 	if t.terminal && t.before != nil {
 		if err := t.before(ctx, client); err != nil {
 			return out.failed(relay.explain(ctx, err))
@@ -81,6 +90,7 @@ func (a *app) foreground(ctx context.Context, t task) error {
 		}
 		defer screen.close()
 		size, rio.Resizes = screen.size().Message(), screen.resizes
+		restore = screen.close
 	}
 	defer a.leaveWhenStuck(ctx, func() error {
 		err := context.Cause(ctx)
@@ -90,8 +100,10 @@ func (a *app) foreground(ctx context.Context, t task) error {
 		return out.failed(relay.explain(ctx, err))
 	})()
 	result, err := t.run(ctx, client, size, rio)
+	over.stop()
+	restore() // before anything is said below the output
 	if err != nil && errors.Is(context.Cause(ctx), errDetached) {
-		fmt.Fprint(a.stderr, "\r\ncaisson: detached; the command runs on\r\n")
+		a.progress("caisson: detached; the command runs on")
 		return nil
 	}
 	if err != nil && errors.Is(context.Cause(ctx), errHungUp) {
@@ -108,6 +120,37 @@ func (a *app) foreground(ctx context.Context, t task) error {
 	}
 	return exitStatus(result.ExitCode)
 }
+
+// overNotice says on a terminal that a command does not end though its time is over: until
+// it is killed, nothing else tells.
+type overNotice struct {
+	timer *time.Timer
+	after time.Duration // 0 is never
+	once  sync.Once
+}
+
+// overGrace is how long after its time a command may end before that is said.
+const overGrace = 200 * time.Millisecond
+
+func (a *app) sayOver(t task) *overNotice {
+	n := &overNotice{}
+	if t.terminal && t.timeout != nil {
+		n.after = t.timeout.AsDuration() + overGrace
+	}
+	n.timer = time.AfterFunc(math.MaxInt64, func() {
+		a.progress("caisson: the command's time is over (--timeout): it got TERM and HUP, and is killed when the daemon's stop_grace is over")
+	})
+	return n
+}
+
+// start says that the command runs.
+func (n *overNotice) start() {
+	if n.after > 0 {
+		n.once.Do(func() { n.timer.Reset(n.after) })
+	}
+}
+
+func (n *overNotice) stop() { n.timer.Stop() }
 
 // widePipe is how much a pipe of input or output may hold, in bytes: as much as one call
 // sends. With the usual 64 KiB input takes four times as long, and output a third more.

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// The help of each command fits a terminal of 80 columns. The root's names each verb once.
+// The help of each command fits a terminal of 80 columns and shows how to call it. The root's names each verb once.
 func TestHelpFits(t *testing.T) {
 	a := newApp(strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{})
 	root := a.root(nil)
@@ -23,6 +23,9 @@ func TestHelpFits(t *testing.T) {
 			if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > helpWidth {
 				t.Errorf("%s: %d columns: %s", cmd.CommandPath(), n, line)
 			}
+		}
+		if !cmd.HasSubCommands() && !cmd.Hidden && !strings.Contains(cmd.Example, cmd.CommandPath()) {
+			t.Errorf("%s: its help has no example: %q", cmd.CommandPath(), cmd.Example)
 		}
 		for _, c := range cmd.Commands() {
 			check(c)

@@ -24,6 +24,7 @@ func (a *app) historyCommand() *cobra.Command {
 		Use:               "history [flags] SANDBOX",
 		Short:             "Show the resource usage of a sandbox over time",
 		Long:              historyLong,
+		Example:           "  caisson history agent",
 		Args:              exactly("SANDBOX"),
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -28,6 +28,7 @@ func (a *app) imageLsCommand() *cobra.Command {
 		Use:     "ls",
 		Aliases: []string{"list"},
 		Short:   "List images",
+		Example: "  caisson image ls\n  caisson image ls -o json",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return ask(cmd.Context(), a, (*api.Client).ListImages, &caissonv1.ListImagesRequest{}, func(r *caissonv1.ListImagesResponse) error {
@@ -72,6 +73,7 @@ func (a *app) imageInspectCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "inspect IMAGE",
 		Short:             "Show details of an image as JSON",
+		Example:           "  caisson image inspect base",
 		Args:              exactly("IMAGE"),
 		ValidArgsFunction: a.completeImages,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -89,6 +91,7 @@ func (a *app) imageRmCommand() *cobra.Command {
 		Use:               "rm IMAGE...",
 		Aliases:           []string{"remove"},
 		Short:             "Remove images",
+		Example:           "  caisson image rm tools",
 		Args:              atLeastOne("IMAGE"),
 		ValidArgsFunction: a.completeImages,
 		RunE: func(cmd *cobra.Command, args []string) error {

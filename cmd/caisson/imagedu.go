@@ -11,9 +11,10 @@ import (
 
 func (a *app) imageDuCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "du",
-		Short: "Show how much of the disk images take",
-		Args:  exactly(),
+		Use:     "du",
+		Short:   "Show how much of the disk images take",
+		Example: "  caisson image du",
+		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return ask(cmd.Context(), a, (*api.Client).ImageUsage, &caissonv1.ImageUsageRequest{}, func(r *caissonv1.ImageUsageResponse) error {
 				err := printList(a, r.Images, diskUsageViewOf, []string{"NAME", "OWNER", "STORED", "SHARED", "UNPACKED"}, diskUsageRow)

@@ -22,6 +22,7 @@ func (a *app) imageTagCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "tag IMAGE NAME",
 		Short:             "Give an image a second name",
+		Example:           "  caisson image tag tools tools:1",
 		Args:              exactly("IMAGE", "NAME"),
 		ValidArgsFunction: a.completeImages,
 		RunE: func(cmd *cobra.Command, args []string) error {

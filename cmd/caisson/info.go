@@ -52,10 +52,11 @@ func poolViewOf(p *caissonv1.PoolStats) poolView {
 
 func (a *app) infoCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "info",
-		Short: "Show counts of sandboxes, commands, pools and network traffic",
-		Long:  "Show counts of sandboxes, commands and pools, and the network traffic of each of your\nlive sandboxes with a network.\n\nREADY of a pool is READY/TARGET+FILLING: ready sandboxes, the wanted number, and those in\ncreation. MISSES counts requests that found no ready sandbox.",
-		Args:  exactly(),
+		Use:     "info",
+		Short:   "Show counts of sandboxes, commands, pools and network traffic",
+		Long:    "Show counts of sandboxes, commands and pools, and the network traffic of each of your\nlive sandboxes with a network.\n\nREADY of a pool is READY/TARGET+FILLING: ready sandboxes, the wanted number, and those in\ncreation. MISSES counts requests that found no ready sandbox.",
+		Example: "  caisson info",
+		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.with(cmd.Context(), func(client *api.Client) error {
 				r, err := client.Info(cmd.Context())

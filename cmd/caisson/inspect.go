@@ -20,6 +20,7 @@ func (a *app) inspectCommand() *cobra.Command {
 		Use:               "inspect [flags] SANDBOX",
 		Short:             "Show details of a sandbox as JSON",
 		Long:              inspectLong,
+		Example:           "  caisson inspect agent\n  caisson inspect --all agent",
 		Args:              exactly("SANDBOX"),
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {

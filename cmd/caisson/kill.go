@@ -12,6 +12,7 @@ func (a *app) killCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "kill [-s SIGNAL] [--all] SANDBOX EXEC",
 		Short:             "Send a signal to a command",
+		Example:           "  caisson kill agent 3\n  caisson kill -s KILL --all agent 3",
 		Args:              exactly("SANDBOX", "EXEC"),
 		ValidArgsFunction: a.completeExecs,
 		RunE: func(cmd *cobra.Command, args []string) error {

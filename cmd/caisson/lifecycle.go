@@ -65,6 +65,7 @@ func (a *app) lifecycleCommand(verb, short string, call func(*api.Client, contex
 	cmd := &cobra.Command{
 		Use:               verb + " [flags] SANDBOX...",
 		Short:             short,
+		Example:           "  caisson " + verb + " agent\n  caisson " + verb + " --session nightly",
 		Args:              cobra.ArbitraryArgs, // selected refuses none
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -13,15 +13,26 @@ import (
 
 func (a *app) logsCommand() *cobra.Command {
 	req := &caissonv1.LogsRequest{}
+	var f filterFlags
 	var last, since string
 	var timestamps bool
 	cmd := &cobra.Command{
-		Use:               "logs [flags] SANDBOX",
+		Use:               "logs [flags] [SANDBOX]",
 		Short:             "Show the output of a command",
-		Long:              "Show the output of a command: its standard output on standard output, its standard error on\nstandard error. Without --exec it is the command of caisson run.",
-		Args:              exactly("SANDBOX"),
+		Long:              "Show the output of a command: its standard output on standard output, its standard error on\nstandard error. Without --exec it is the command of caisson run. With flags that select\nsandboxes, each line begins with the name of its sandbox.",
+		Example:           "  caisson logs --follow job\n  caisson logs --tail 20 --exec 3 agent\n  caisson logs --tail 5 --session nightly",
+		Args:              cobra.ArbitraryArgs, // selected refuses none
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if since != "" || timestamps {
+				return usage("no time is kept of what a command writes: --tail N shows its last lines, and caisson ps when it began")
+			}
+			if len(args) == 0 || f.given(cmd) {
+				return a.logsOfAll(cmd, &f, args, req.Stream, last)
+			}
+			if err := exactly("SANDBOX")(cmd, args); err != nil {
+				return err
+			}
 			req.Ref = args[0]
 			if req.Follow && a.output == formatJSON {
 				return usage("--follow and --json exclude each other: an object has an end")
@@ -31,9 +42,6 @@ func (a *app) logsCommand() *cobra.Command {
 			}
 			if req.Stream == "stderr" && cmd.Flags().Changed("offset") { // the one stream that there is
 				req.StderrOffset = req.StdoutOffset
-			}
-			if since != "" || timestamps {
-				return usage("no time is kept of what a command writes: --tail N shows its last lines, and caisson ps when it began")
 			}
 			if last != "" && last != "all" {
 				return a.lastLogs(cmd, req, last)
@@ -56,6 +64,7 @@ func (a *app) logsCommand() *cobra.Command {
 		return a.execsOf(cmd, args[0])
 	})
 	offsetFlags(cmd, &req.StdoutOffset, &req.StderrOffset)
+	f.registerSelecting(cmd)
 	cmd.Flags().StringVar(&req.Stream, "stream", "", "show only `STREAM`: stdout or stderr")
 	a.outputFlags(cmd)
 	a.rawFlag(cmd)
@@ -64,16 +73,24 @@ func (a *app) logsCommand() *cobra.Command {
 
 // lastLogs is logs --tail.
 func (a *app) lastLogs(cmd *cobra.Command, req *caissonv1.LogsRequest, last string) error {
-	lines, err := strconv.ParseUint(last, 10, 31)
+	lines, err := tailLines(last)
 	if err != nil {
-		return usage("--tail: %q is not a number of lines, and not all", last)
+		return err
 	}
 	if a.output == formatJSON || req.StdoutOffset+req.StderrOffset > 0 {
 		return usage("--tail excludes --json and offsets")
 	}
 	return a.with(cmd.Context(), func(client *api.Client) error {
-		return a.tailLogs(cmd.Context(), client, req, int(lines))
+		return a.tailLogs(cmd.Context(), client, req, lines, a.shown(a.stdout), a.shown(a.stderr))
 	})
+}
+
+func tailLines(last string) (int, error) {
+	lines, err := strconv.ParseUint(last, 10, 31)
+	if err != nil {
+		return 0, usage("--tail: %q is not a number of lines, and not all", last)
+	}
+	return int(lines), nil
 }
 
 func (a *app) showLogs(ctx context.Context, client *api.Client, req *caissonv1.LogsRequest) error {

@@ -27,6 +27,7 @@ func (a *app) lsCommand() *cobra.Command {
 		Use:     "ls",
 		Aliases: []string{"list"},
 		Short:   "List sandboxes",
+		Example: "  caisson ls\n  caisson ls -l team=blue --older-than 1h\n  caisson ls --format '{{.name}} {{.state}}'",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p := parser{flags: cmd.Flags()}

@@ -72,7 +72,9 @@ func (a *app) printLine(format string, args ...any) error {
 }
 
 // progress writes a line about what is going on to standard error.
-func (a *app) progress(line string) { fmt.Fprintln(a.stderr, printable(line)) }
+func (a *app) progress(line string) {
+	fmt.Fprint(a.stderr, a.cursor.below(), printable(line), a.cursor.lineEnd())
+}
 
 func ownOutput(err error) error {
 	if err == nil {

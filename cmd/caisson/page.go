@@ -20,10 +20,11 @@ its configuration. From another machine, reach it through ssh -L 7070:127.0.0.1:
 func (a *app) pageCommand() *cobra.Command {
 	var state string
 	cmd := &cobra.Command{
-		Use:   "page [flags]",
-		Short: "Print the URL of the page for the browser",
-		Long:  pageLong,
-		Args:  exactly(),
+		Use:     "page [flags]",
+		Short:   "Print the URL of the page for the browser",
+		Long:    pageLong,
+		Example: "  caisson page",
+		Args:    exactly(),
 		RunE: func(*cobra.Command, []string) error {
 			if state == "" {
 				state = filepath.Dir(a.socket)

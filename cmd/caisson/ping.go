@@ -17,10 +17,11 @@ type pingView struct {
 
 func (a *app) pingCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "ping [flags]",
-		Short: "Check whether the daemon can run something now",
-		Long:  "Check whether the daemon can run something now. Exit with 1 if it cannot.",
-		Args:  exactly(),
+		Use:     "ping [flags]",
+		Short:   "Check whether the daemon can run something now",
+		Long:    "Check whether the daemon can run something now. Exit with 1 if it cannot.",
+		Example: "  caisson ping",
+		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.with(cmd.Context(), func(client *api.Client) error {
 				begin := time.Now()

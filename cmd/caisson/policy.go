@@ -51,6 +51,7 @@ func (a *app) policyExplainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "explain [flags] [SANDBOX]",
 		Short:             "List the rules of a network policy in the order of evaluation",
+		Example:           "  caisson policy explain agent",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -83,6 +84,7 @@ func (a *app) policyLogCommand() *cobra.Command {
 		Use:               "log [flags] SANDBOX",
 		Short:             "Show the connection attempts of a sandbox and their results",
 		Long:              "Show the connection attempts of a sandbox and their results, oldest first. With --json\neach attempt is one object per line. If older entries were dropped, a warning or an object\nof kind \"gap\" says so.",
+		Example:           "  caisson policy log agent\n  caisson policy log --follow agent",
 		Args:              exactly("SANDBOX"),
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {

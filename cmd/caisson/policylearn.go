@@ -95,7 +95,7 @@ func (a *app) learnCommand(cmd *cobra.Command, args []string, f *learnFlags) err
 	if err != nil {
 		return err
 	}
-	spec.Learn = true
+	spec.Learn, a.quiet = true, true // what was refused is a warning
 	var learned *caissonv1.Learned
 	err = a.foreground(cmd.Context(), task{
 		terminal: f.terminal, stdin: f.interactive, limit: spec.Exec.OutputLimitBytes, consequence: "the sandbox is removed", hints: runHints,
@@ -131,6 +131,8 @@ func (a *app) tellLearned(l *caissonv1.Learned, file string) error {
 	}
 	switch {
 	case file != "" && err == nil:
+	case len(l.Rules) == 0 && len(l.Warnings) > 0:
+		a.progress("caisson: it reached nothing")
 	case len(l.Rules) == 0:
 		a.progress("caisson: it reached nothing: it needs no network")
 	default:

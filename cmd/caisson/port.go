@@ -14,6 +14,7 @@ func (a *app) portCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "port SANDBOX",
 		Short:             "List published ports of a sandbox",
+		Example:           "  caisson port app",
 		Args:              exactly("SANDBOX"),
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {

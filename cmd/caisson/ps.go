@@ -39,6 +39,7 @@ func (a *app) psCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "ps SANDBOX",
 		Short:             "List commands of a sandbox",
+		Example:           "  caisson ps agent",
 		Args:              sandboxOfPS,
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -38,11 +38,12 @@ func (a *app) runCommand() *cobra.Command {
 			if keep {
 				return a.runKept(cmd.Context(), &f, spec)
 			}
+			a.inheritTERM(spec.Exec, spec.Exec.Env)
 			if spec.Detach {
 				return a.runDetached(cmd.Context(), f.pull, spec)
 			}
 			return a.foreground(cmd.Context(), task{
-				terminal: f.terminal, stdin: f.interactive, limit: spec.Exec.OutputLimitBytes, consequence: "the sandbox is removed", hints: runHints,
+				terminal: f.terminal, stdin: f.interactive, limit: spec.Exec.OutputLimitBytes, consequence: "the sandbox is removed", hints: runHints, timeout: spec.Exec.Timeout,
 				before: func(ctx context.Context, c *api.Client) error { return a.pullMissing(ctx, c, f.pull, f.image) },
 				run: func(ctx context.Context, c *api.Client, size *caissonv1.WinSize, rio api.IO) (*caissonv1.Result, error) {
 					spec.Exec.Tty = size

@@ -15,9 +15,10 @@ func (a *app) runKept(ctx context.Context, f *runFlags, spec *caissonv1.RunSpec)
 		return usage("--keep needs a command after --")
 	}
 	spec.Sandbox.Env, spec.Exec.Env = spec.Exec.Env, nil
+	a.inheritTERM(spec.Exec, spec.Sandbox.Env)
 	kept := "" // its name
 	err := a.foreground(ctx, task{
-		terminal: f.terminal, stdin: f.interactive, limit: spec.Exec.OutputLimitBytes, consequence: "the command is killed", hints: execHints(spec.Exec.Limits), ends: true,
+		terminal: f.terminal, stdin: f.interactive, limit: spec.Exec.OutputLimitBytes, consequence: "the command is killed", hints: execHints(spec.Exec.Limits), ends: true, timeout: spec.Exec.Timeout,
 		before: func(ctx context.Context, c *api.Client) error { return a.pullMissing(ctx, c, f.pull, f.image) },
 		run: func(ctx context.Context, c *api.Client, size *caissonv1.WinSize, rio api.IO) (*caissonv1.Result, error) {
 			s, err := pulled(ctx, a, c, f.pull, f.image, func() (*caissonv1.Sandbox, error) {

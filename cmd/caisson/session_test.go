@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -34,6 +35,7 @@ func running(do func(ctx context.Context, req plan.ExecRequest, rio runtime.IO) 
 
 func TestExecRequest(t *testing.T) {
 	t.Setenv("FROM_HERE", "value")
+	t.Setenv("TERM", "")
 	var got plan.ExecRequest
 	f := running(func(_ context.Context, req plan.ExecRequest, _ runtime.IO) (*runtime.Result, error) {
 		got = req
@@ -65,6 +67,47 @@ func TestExecRequest(t *testing.T) {
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: got %+v, want %+v", line, got, want)
 		}
+	}
+}
+
+// A command on a terminal has the caller's TERM, unless the caller chose another. The
+// environment of a sandbox that stays does not get it.
+func TestTERM(t *testing.T) {
+	var env, kept []string
+	f := running(func(_ context.Context, req plan.ExecRequest, _ runtime.IO) (*runtime.Result, error) {
+		env = req.Env
+		return &runtime.Result{}, nil
+	})
+	f.OnRun = func(ctx context.Context, req plan.Request, rio runtime.IO) (*runtime.Result, error) {
+		return f.OnExec(ctx, "box", req.Exec, rio)
+	}
+	f.OnCreate = func(req plan.CreateRequest) (runtime.Info, error) {
+		kept = req.Env
+		return runtime.Info{ID: "box"}, nil
+	}
+	t.Setenv("TERM", "vt220")
+	for line, want := range map[string][]string{
+		"exec box -- x":                  nil,
+		"exec -t box -- x":               {"TERM=vt220"},
+		"exec -t -e TERM=dumb box -- x":  {"TERM=dumb"},
+		"run -t -- x":                    {"TERM=vt220"},
+		"run -t --keep -- x":             {"TERM=vt220"},
+		"run -t --keep -e A=b -- x":      {"TERM=vt220"},
+		"run -t --keep -e TERM=d -- x":   nil, // the sandbox has it
+		"run -t -e A=b -e TERM=x1 -- x":  {"A=b", "TERM=x1"},
+		"exec -t -e A=b -e B=c box -- x": {"A=b", "B=c", "TERM=vt220"},
+	} {
+		env, kept = nil, nil
+		if code, _, stderr := invoke(t, f, "", strings.Fields(line)...); code != 0 {
+			t.Errorf("%s: exit code %d, %q", line, code, stderr)
+		}
+		if !slices.Equal(env, want) || slices.Contains(kept, "TERM=vt220") {
+			t.Errorf("%s: %q with the sandbox's %q, want %q", line, env, kept, want)
+		}
+	}
+	t.Setenv("TERM", "")
+	if _, _, _ = invoke(t, f, "", "exec", "-t", "box", "--", "x"); env != nil {
+		t.Errorf("without one here: %q", env)
 	}
 }
 
@@ -137,6 +180,7 @@ func TestExecRefuses(t *testing.T) {
 		"update box":                          "nothing to update",
 		"update --ttl -1s box":                "is not a positive duration",
 		"create --ensure":                     "--ensure needs --name",
+		"create --ensure --replace --name a":  "exclude each other",
 		"create --ttl 0s":                     "is not a positive duration",
 		"wait box e more":                     "one argument too many",
 		"ps":                                  "SANDBOX is missing",

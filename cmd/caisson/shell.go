@@ -27,7 +27,8 @@ func (a *app) shellCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p := parser{flags: cmd.Flags()}
 			p.notEmpty("user")
-			spec := &caissonv1.ExecSpec{Args: []string{"/bin/sh", "-c", bestShell}, User: user, Workdir: workdir, Stdin: true}
+			spec := &caissonv1.ExecSpec{Args: []string{"/bin/sh", "-c", bestShell}, User: user, Workdir: workdir, Stdin: true, Tty: defaultSize.Message()}
+			a.inheritTERM(spec, nil)
 			if err := p.end(spec); err != nil {
 				return err
 			}

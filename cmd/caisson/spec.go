@@ -17,9 +17,10 @@ func (a *app) specCommand() *cobra.Command {
 	var f runFlags
 	filter, pfc := false, false
 	cmd := &cobra.Command{
-		Use:   "spec [flags] -- CMD [ARG...]",
-		Short: "Show the OCI spec and limits of a run without running it",
-		Long:  "Show the OCI spec, mounts, cgroup values and rules of a run with the same flags. Nothing\nis created or changed.",
+		Use:     "spec [flags] -- CMD [ARG...]",
+		Short:   "Show the OCI spec and limits of a run without running it",
+		Long:    "Show the OCI spec, mounts, cgroup values and rules of a run with the same flags. Nothing\nis created or changed.",
+		Example: "  caisson spec -- true\n  caisson spec --seccomp",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if pfc && !filter {
 				return usage("--pfc shows the filter in another form: give --seccomp --pfc")

@@ -26,6 +26,7 @@ func (a *app) statsCommand() *cobra.Command {
 		Aliases:           []string{"top"},
 		Short:             "Show the resource usage of sandboxes",
 		Long:              statsLong,
+		Example:           "  caisson stats\n  caisson stats --no-stream --json agent",
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, refs []string) error {
 			p := parser{flags: cmd.Flags()}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -78,6 +79,8 @@ func flagError(cmd *cobra.Command, err error) error {
 	switch {
 	case errors.As(err, &absent):
 		return unknownFlag(cmd, absent)
+	case errors.As(err, &value) && errors.As(err, new(*strconv.NumError)):
+		return usage("--%s: %q is not a whole number", value.GetFlag().Name, value.GetValue())
 	case errors.As(err, &value):
 		return usage("--%s %q: %v", value.GetFlag().Name, value.GetValue(), errors.Unwrap(value))
 	case errors.As(err, &missing):

@@ -48,7 +48,7 @@ func (t *tail) Skip(n int64) error {
 }
 
 // tailLogs shows the last lines of each stream, and then what follows where that is asked for.
-func (a *app) tailLogs(ctx context.Context, client *api.Client, req *caissonv1.LogsRequest, lines int) error {
+func (a *app) tailLogs(ctx context.Context, client *api.Client, req *caissonv1.LogsRequest, lines int, out, errs io.Writer) error {
 	stdout, stderr := &tail{lines: lines}, &tail{lines: lines}
 	now := proto.CloneOf(req)
 	now.Follow = false
@@ -58,7 +58,7 @@ func (a *app) tailLogs(ctx context.Context, client *api.Client, req *caissonv1.L
 	for _, s := range []struct {
 		of *tail
 		to io.Writer
-	}{{stdout, a.shown(a.stdout)}, {stderr, a.shown(a.stderr)}} {
+	}{{stdout, out}, {stderr, errs}} {
 		if _, err := s.to.Write(s.of.kept); err != nil {
 			return ownOutput(err)
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -41,6 +42,9 @@ func (a *app) taskOutput(t task) taskOutput {
 	stdout, stderr := a.shown(a.stdout), a.shown(a.stderr)
 	if t.terminal { // what its command writes is for a terminal
 		stdout, stderr = a.stdout, a.stderr
+		if f, ok := stdout.(*os.File); ok && isTerminal(f) {
+			stdout = &cursorWriter{stdout, &a.cursor}
+		}
 	}
 	stdout, stderr = &shownStream{a, "stdout", stdout}, &shownStream{a, "stderr", stderr}
 	return taskOutput{stdout: stdout, stderr: stderr, start: func(*caissonv1.Exec) {}, end: func(r *caissonv1.Result) error {

@@ -3,13 +3,17 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
+	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/api"
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
@@ -22,15 +26,54 @@ type terminal struct {
 
 	file    *os.File // nil: there is none
 	before  *unix.Termios
+	cursor  *cursor
 	changed chan os.Signal
 	done    chan struct{}
+	once    sync.Once
+}
+
+// cursor is where the cursor of our terminal stands, so that a line of ours begins at its
+// left edge.
+type cursor struct {
+	raw     atomic.Bool // a line feed alone does not return to the left edge
+	midLine atomic.Bool // the command's output did not end with a line feed
+}
+
+// below is what leads to a new line, if a command's output ended in the middle of one.
+func (c *cursor) below() string {
+	if c.midLine.Swap(false) {
+		return "\r\n"
+	}
+	return ""
+}
+
+// lineEnd ends a line of ours.
+func (c *cursor) lineEnd() string {
+	if c.raw.Load() {
+		return "\r\n"
+	}
+	return "\n"
+}
+
+// cursorWriter passes a command's output to our terminal.
+type cursorWriter struct {
+	io.Writer
+	cursor *cursor
+}
+
+func (w *cursorWriter) Write(p []byte) (int, error) {
+	n, err := w.Writer.Write(p)
+	if n > 0 {
+		w.cursor.midLine.Store(p[n-1] != '\n')
+	}
+	return n, err
 }
 
 // openTerminal prepares the terminal that is our input or output. With raw,
 // where it is our input, what is typed goes to the command as it is: also
 // Ctrl-C. close undoes it.
 func (a *app) openTerminal(raw bool) (*terminal, error) {
-	t := &terminal{resizes: make(chan api.Size, 1), changed: make(chan os.Signal, 1), done: make(chan struct{})}
+	t := &terminal{cursor: &a.cursor, resizes: make(chan api.Size, 1), changed: make(chan os.Signal, 1), done: make(chan struct{})}
 	for _, stream := range []any{a.stdin, a.stdout, a.stderr} {
 		if f, ok := stream.(*os.File); ok && t.file == nil && isTerminal(f) {
 			t.file = f
@@ -47,12 +90,25 @@ func (a *app) openTerminal(raw bool) (*terminal, error) {
 			return nil, sbxerr.Wrap(sbxerr.ClientIO, "caisson.terminal", fmt.Errorf("make the terminal raw: %w", err))
 		}
 		t.before = before
+		t.cursor.raw.Store(true)
 	}
 	if t.file != nil {
 		signal.Notify(t.changed, syscall.SIGWINCH)
 		go t.watch()
 	}
 	return t, nil
+}
+
+// inheritTERM gives a command on a terminal the caller's TERM, unless given has one.
+func (a *app) inheritTERM(spec *caissonv1.ExecSpec, given map[string]string) {
+	term, _ := a.lookupEnv("TERM")
+	if _, chosen := given["TERM"]; spec.Tty == nil || chosen || term == "" {
+		return
+	}
+	if spec.Env == nil {
+		spec.Env = map[string]string{}
+	}
+	spec.Env["TERM"] = term
 }
 
 // size is the terminal's now.
@@ -87,15 +143,18 @@ func (t *terminal) watch() {
 	}
 }
 
-// close makes the terminal what it was.
+// close makes the terminal what it was. It may be called again.
 func (t *terminal) close() {
-	signal.Stop(t.changed)
-	close(t.done)
-	if t.before == nil {
-		return
-	}
-	_ = control(t.file, func(fd int) error { // nobody is left to tell
-		return unix.IoctlSetTermios(fd, unix.TCSETS, t.before)
+	t.once.Do(func() {
+		signal.Stop(t.changed)
+		close(t.done)
+		if t.before == nil {
+			return
+		}
+		_ = control(t.file, func(fd int) error { // nobody is left to tell
+			return unix.IoctlSetTermios(fd, unix.TCSETS, t.before)
+		})
+		t.cursor.raw.Store(false)
 	})
 }
 

@@ -30,6 +30,7 @@ func TestRefused(t *testing.T) {
 		{"--socket|/x|lss", sbxerr.APIUsage, `did you mean "ls"?`},
 		{"xyzzyxyzzy", sbxerr.APIUsage, "there are: attach, audit, bundle, capabilities, clean, cleanup"},
 		{"image|imprt|x", sbxerr.APIUsage, `did you mean "import"?`},
+		{"audit|tail|-n|x", sbxerr.APIUsage, `--lines: "x" is not a whole number`},
 		{"run|--memroy|1G|--|x", sbxerr.APIUsage, "did you mean --memory?"},
 		{"run|--tiemout=3s|--|x", sbxerr.APIUsage, "did you mean --timeout?"},
 		{"run|--frobnicate|--|x", sbxerr.APIUsage, "run --help shows all"},

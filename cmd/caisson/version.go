@@ -30,9 +30,10 @@ type daemonVersionView struct {
 func (a *app) versionCommand() *cobra.Command {
 	var daemon bool
 	cmd := &cobra.Command{
-		Use:   "version [--daemon]",
-		Short: "Show the version",
-		Args:  exactly(),
+		Use:     "version [--daemon]",
+		Short:   "Show the version",
+		Example: "  caisson version\n  caisson version --daemon",
+		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v := versionView{Version: version, Commit: commit, GoVersion: goruntime.Version()}
 			if daemon {

@@ -48,6 +48,7 @@ func (a *app) volumeLsCommand() *cobra.Command {
 		Use:     "ls",
 		Aliases: []string{"list"},
 		Short:   "List volumes",
+		Example: "  caisson volume ls",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return ask(cmd.Context(), a, (*api.Client).ListVolumes, &caissonv1.ListVolumesRequest{}, func(r *caissonv1.ListVolumesResponse) error {
@@ -71,6 +72,7 @@ func (a *app) volumeInspectCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "inspect VOLUME",
 		Short:             "Show details of a volume as JSON",
+		Example:           "  caisson volume inspect deps",
 		Args:              exactly("VOLUME"),
 		ValidArgsFunction: a.completeVolumes,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -88,6 +90,7 @@ func (a *app) volumeRmCommand() *cobra.Command {
 		Use:               "rm VOLUME...",
 		Aliases:           []string{"remove"},
 		Short:             "Remove volumes that no sandbox uses",
+		Example:           "  caisson volume rm deps",
 		Args:              atLeastOne("VOLUME"),
 		ValidArgsFunction: a.completeVolumes,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -106,10 +109,11 @@ func (a *app) volumeRmCommand() *cobra.Command {
 func (a *app) volumePruneCommand() *cobra.Command {
 	req := &caissonv1.PruneVolumesRequest{}
 	cmd := &cobra.Command{
-		Use:   "prune",
-		Short: "Remove all unused volumes",
-		Long:  "Remove all of your volumes that no sandbox uses, with the files in them.",
-		Args:  exactly(),
+		Use:     "prune",
+		Short:   "Remove all unused volumes",
+		Long:    "Remove all of your volumes that no sandbox uses, with the files in them.",
+		Example: "  caisson volume prune",
+		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return ask(cmd.Context(), a, (*api.Client).PruneVolumes, req, a.printPrunedVolumes)
 		},

@@ -12,10 +12,13 @@ import (
 	"os/signal"
 	goruntime "runtime"
 	"runtime/debug"
+	"strings"
+	"sync"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/api/sbxerr"
@@ -72,6 +75,19 @@ type flags struct {
 	keep                                       bool
 }
 
+// helpWidth is how many columns help has: those of the smallest usual terminal.
+const helpWidth = 80
+
+var setUpCobra = sync.OnceFunc(func() { // its maps are for the process
+	cobra.AddTemplateFunc("flags", func(f *pflag.FlagSet) string { return f.FlagUsagesWrapped(helpWidth) })
+})
+
+// fitHelp has the help of root and of all below it wrapped to helpWidth.
+func fitHelp(root *cobra.Command) {
+	setUpCobra()
+	root.SetUsageTemplate(strings.NewReplacer(".LocalFlags.FlagUsages", "flags .LocalFlags", ".InheritedFlags.FlagUsages", "flags .InheritedFlags").Replace(root.UsageTemplate()))
+}
+
 func rootCommand(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:           "caissond",
@@ -95,6 +111,7 @@ func rootCommand(f *flags) *cobra.Command {
 	p.DurationVar(&f.idle, "idle-timeout", 0, "end after so long without a sandbox or a call; 0 never")
 	p.BoolVar(&f.keep, "keep-on-exit", true, "leave sandboxes running when the daemon is stopped, for the next one")
 	cmd.AddCommand(doctorCommand(f), schemaCommand())
+	fitHelp(cmd)
 	return cmd
 }
 

@@ -34,6 +34,23 @@ func settings(t *testing.T, args ...string) (config.Config, error) {
 	return c, err
 }
 
+// The help fits a terminal of 80 columns.
+func TestHelpFits(t *testing.T) {
+	root := rootCommand(&flags{})
+	for _, cmd := range append(root.Commands(), root) {
+		var out bytes.Buffer
+		cmd.SetOut(&out)
+		if err := cmd.Help(); err != nil || !strings.Contains(out.String(), "--config") {
+			t.Fatal(err, out.String())
+		}
+		for line := range strings.Lines(out.String()) {
+			if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > helpWidth {
+				t.Errorf("%s: %d columns: %s", cmd.CommandPath(), n, line)
+			}
+		}
+	}
+}
+
 func writeConfig(t *testing.T, text string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config.yaml")

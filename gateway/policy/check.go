@@ -15,9 +15,9 @@ func (r Rule) check() error {
 	switch {
 	case r.Wildcard:
 		shortest := "a." + r.Name
-		return cmp.Or(shortest.checkAsked(), r.Name.checkWildcard())
+		return cmp.Or(shortest.checkAsked(), r.Name.checkWildcard(r.Private))
 	case r.Name != "":
-		return cmp.Or(r.Name.checkAsked(), r.Name.checkExact())
+		return cmp.Or(r.Name.checkAsked(), r.Name.checkExact(r.Private))
 	}
 	return r.checkAddresses()
 }

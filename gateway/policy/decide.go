@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 )
@@ -104,7 +105,7 @@ func (p *Policy) passedOver(name Name, port uint16) string {
 // public reports whether every resolver of the internet may know n. Where it
 // leads is looked at besides.
 func (n Name) public() bool {
-	return n.labels() > 1 && n.checkAsked() == nil && n.checkExact() == nil
+	return n.labels() > 1 && n.checkAsked() == nil && n.checkExact(false) == nil
 }
 
 // DecideLookup says whether name may be resolved: whether it may be connected
@@ -192,7 +193,7 @@ func (p *Policy) notPublic(d Decision, class Class, name Name, port uint16, addr
 	refusal := Decision{Rule: d.Rule, Code: sbxerr.EgressAddress}
 	switch class.Grade {
 	case Private:
-		refusal.Needs, refusal.Private = needed(name, port)+",private", true
+		refusal.Needs, refusal.Private = WithPrivate(needed(name, port)), true
 	case Spelled:
 		refusal.Needs = neededAddress(class, addr, port)
 	}
@@ -311,17 +312,29 @@ func needed(name Name, port uint16) string {
 	if port == 0 || neededName(name) == "" {
 		return ""
 	}
+	if name.checkExact(false) != nil {
+		return WithPrivate(join(name, port))
+	}
 	return join(name, port)
 }
 
 // neededName is the rule for name on the ports that rules mean which name none, empty
 // if there can be none.
 func neededName(name Name) string {
-	if name == "" || name.checkAsked() != nil || name.checkExact() != nil {
+	switch {
+	case name == "" || name.checkAsked() != nil || name.checkExact(true) != nil:
 		return ""
+	case name.checkExact(false) != nil:
+		return WithPrivate(string(name))
 	}
 	return string(name)
 }
+
+// private ends a rule that may lead to addresses that are not public.
+const private = ",private"
+
+// WithPrivate is rule with the option private.
+func WithPrivate(rule string) string { return strings.TrimSuffix(rule, private) + private }
 
 // neededAddress is the least rule for port of addr, empty if there can be none.
 func neededAddress(class Class, addr netip.Addr, port uint16) string {

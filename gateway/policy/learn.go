@@ -109,7 +109,7 @@ func generalize(rules []Rule) []Rule {
 	families := map[family][]Rule{}
 	for _, r := range rules {
 		parent := r.Name.parent()
-		if parent == "" || r.Private || parent.checkWildcard() != nil || r.Name.suffixBelow(parent) != "" {
+		if parent == "" || r.Private || parent.checkWildcard(false) != nil || r.Name.suffixBelow(parent) != "" {
 			kept = append(kept, r)
 			continue
 		}

@@ -197,23 +197,36 @@ func (n Name) checkAsked() error {
 
 // checkExact refuses names that can be no host: a suffix under which
 // registries sell names. The suffixes that companies put on the list
-// themselves (github.io) may be hosts too.
-func (n Name) checkExact() error {
+// themselves (github.io) may be hosts too, and so may a single label that is meant to lead to
+// a private address: many sites have a host called nexus.
+func (n Name) checkExact(private bool) error {
 	suffix, icann := publicsuffix.PublicSuffix(string(n))
-	if icann && suffix == string(n) {
-		return fmt.Errorf("%s is a public suffix, not a host: name the host, as in www.%s", n, n)
+	if !icann || suffix != string(n) {
+		return nil
 	}
-	return nil
+	switch single := n.labels() == 1; {
+	case single && private:
+		return nil
+	case single:
+		return fmt.Errorf("%s is a public suffix, not a host: name the host, as in www.%s; for a host of that name on your own network, write %s,private", n, n, n)
+	}
+	return fmt.Errorf("%s is a public suffix, not a host: name the host, as in www.%s", n, n)
 }
 
-// checkWildcard refuses a wildcard below n where nobody owns all of n.
-func (n Name) checkWildcard() error {
+// checkWildcard refuses a wildcard below n where nobody owns all of n. A single label that
+// no registry has is the zone of a site, if the rule is private.
+func (n Name) checkWildcard(private bool) error {
 	const why = "below which anybody may have a name: name the hosts, or use"
+	suffix, listed := publicsuffix.PublicSuffix(string(n))
 	switch {
 	case n.holdsSuffixes():
 		return fmt.Errorf("*.%s covers public suffixes, as every name directly below %s is one, %s *.NAME.SUFFIX.%s", n, n, why, n)
-	case n.suffix() == n:
+	case suffix != string(n):
+		return nil
+	case n.labels() > 1 || listed:
 		return fmt.Errorf("*.%s covers a public suffix, %s *.NAME.%s", n, why, n)
+	case !private:
+		return fmt.Errorf("*.%s is in no public list of names: for a zone of your own network, write *.%s,private", n, n)
 	}
 	return nil
 }

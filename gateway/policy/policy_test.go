@@ -410,7 +410,8 @@ func TestRefusedLookup(t *testing.T) {
 		"no.example":            {"deny no.example", "no.example is denied", ""},
 		"web.example":           {"deny web.example:80+443", "web.example is denied", ""},
 		"db":                    {"link db=s:5432", "db is refused: the link is for port 5432", ""},
-		"com":                   {"mode allow", "com is allowed by no rule", ""},
+		"com":                   {"mode allow", "com is allowed by no rule", "com,private"}, // a host of a site may be called so
+		"co.uk":                 {"mode allow", "co.uk is allowed by no rule", ""},
 		"evil.s3.amazonaws.com": {"mode allow", "evil.s3.amazonaws.com is allowed by no rule: *.amazonaws.com:443 is not about it, as anybody may have a name below the public suffix s3.amazonaws.com", "evil.s3.amazonaws.com"},
 	} {
 		d := p.DecideLookup(name)

@@ -18,6 +18,8 @@ func TestParseRule(t *testing.T) {
 		"github.com,private":           "github.com:80+443,private",
 		"db.corp:5432,private":         "db.corp:5432,private",
 		"intranet:80,private":          "intranet:80,private",
+		"nexus:8081,private":           "nexus:8081,private", // a registry has it, too
+		"*.corp,private":               "*.corp:80+443,private",
 		"*.example.com":                "*.example.com:80+443",
 		"*.a.github.io:443":            "*.a.github.io:443",
 		"github.io":                    "github.io:80+443", // a suffix of a company may be a host
@@ -69,7 +71,11 @@ func TestParseRuleRefuses(t *testing.T) {
 		"*.com":                      "*.com covers a public suffix",
 		"*.co.uk":                    "*.co.uk covers a public suffix",
 		"*.github.io":                "*.github.io covers a public suffix",
-		"*.corp":                     "*.corp covers a public suffix",
+		"*.corp":                     "for a zone of your own network, write *.corp,private",
+		"*.com,private":              "*.com covers a public suffix",
+		"*.github.io,private":        "*.github.io covers a public suffix",
+		"co.uk,private":              "co.uk is a public suffix",
+		"nexus":                      "for a host of that name on your own network, write nexus,private",
 		"*.s3.amazonaws.com":         "*.s3.amazonaws.com covers a public suffix",
 		"*.compute.amazonaws.com":    "every name directly below compute.amazonaws.com is one", // the list has *.compute.amazonaws.com
 		"*.x.compute.amazonaws.com":  "*.x.compute.amazonaws.com covers a public suffix",

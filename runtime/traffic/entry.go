@@ -1,7 +1,10 @@
 package traffic
 
 import (
+	"cmp"
+	"net"
 	"net/netip"
+	"strconv"
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
@@ -123,15 +126,19 @@ func (e Entry) Seen() (policy.Seen, bool) {
 	return s, true
 }
 
-// Missed is a public address that was refused because it was asked for without a name, and
-// no rule is about it, as --allow takes it; false for all else.
-func (e Entry) Missed() (string, bool) {
-	if e.Kind != Connection || e.Verdict != string(proxy.Refused) || e.Name != "" || e.Rule != "mode open" && e.Rule != "mode allow" {
-		return "", false
+// Missed reports whether e came to nothing, and says why.
+func (e Entry) Missed() bool {
+	return (e.Kind == Connection || e.Kind == Lookup) && e.Code != "" && e.Reason != ""
+}
+
+// SameDestination reports whether o was about the same as e.
+func (e Entry) SameDestination(o Entry) bool { return e.Destination() == o.Destination() }
+
+// Destination is what e was about, as people write it.
+func (e Entry) Destination() string {
+	host := cmp.Or(e.Name, e.Address)
+	if e.Port == 0 {
+		return host
 	}
-	addr, err := netip.ParseAddr(e.Address)
-	if err != nil || !addr.Is4() || policy.Classify(addr).Grade != policy.Public {
-		return "", false
-	}
-	return netip.AddrPortFrom(addr, e.Port).String(), true
+	return net.JoinHostPort(host, strconv.Itoa(int(e.Port)))
 }

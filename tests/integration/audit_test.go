@@ -15,6 +15,39 @@ import (
 	"github.com/caisson-run/caisson/tests/harness"
 )
 
+// A copy of the log is read from any directory, and a query tells of values that no record has.
+func TestAuditOfACopy(t *testing.T) {
+	dir := t.TempDir()
+	daemon.Run(t, "run", "--", "true")
+	await(t, "a signed head", func() bool {
+		_, err := os.Stat(filepath.Join(daemon.Root, "audit", "head"))
+		return err == nil
+	})
+	if err := os.Mkdir(filepath.Join(dir, "copy"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"head", "key.pub", "00000000000000000001.jsonl"} { // the head first: the log goes on
+		text, err := os.ReadFile(filepath.Join(daemon.Root, "audit", name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, "copy", name), text, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, call := range [][]string{{"tail"}, {"verify"}, {"query", "--type", "exec.*", "--caller", "uid 0"}} {
+		cmd := daemon.Command(t.Context(), append([]string{"audit", "--dir", "copy"}, call...)...)
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil || len(out) == 0 || strings.Contains(string(out), "no record") {
+			t.Errorf("%q: %v, %s", call, err, out)
+		}
+	}
+	r := daemon.Run(t, "audit", "query", "--type", "exec.stated", "--type", "exec.started", "--caller", "uid nobody")
+	if want := "caisson: no record of the log has the type \"exec.stated\"\ncaisson: no record of the log has the caller \"uid nobody\"\n"; r.Stdout != "" || r.Stderr != want {
+		t.Errorf("%q, %q", r.Stdout, r.Stderr)
+	}
+}
+
 // A daemon that is killed at any time has a record of every command whose caller got an
 // answer, and its log is whole.
 func TestAuditSurvivesKills(t *testing.T) {

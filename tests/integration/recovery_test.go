@@ -24,14 +24,11 @@ import (
 func TestKilledDaemon(t *testing.T) {
 	d := harness.StartWith(t, "")
 	d.Run(t, "run", "-d", "--name", "victim", "--", "sleep", "1000")
-	client := d.Command(t.Context(), "run", "--", "sleep", "1000")
-	if err := client.Start(); err != nil {
-		t.Fatal(err)
-	}
+	client := beside(t, d, "run", "--", "sleep", "1000")
 	await(t, "both sandboxes", func() bool { return strings.Count(d.Try("ls").Stdout, "running") == 2 })
 	d.Kill(t)
-	if err := client.Wait(); client.ProcessState.ExitCode() != 125 {
-		t.Errorf("the client ended with %v, want 125: its daemon is gone", err)
+	if code := client.end(t); code != 125 || !strings.HasPrefix(client.stderr(), "caisson: the daemon ended, or closed the connection, before the call was over [SBX-803]\n") {
+		t.Errorf("the client ended with %d, want 125: its daemon is gone; it says %q", code, client.stderr())
 	}
 	d.Launch(t)
 	await(t, "the end of the foreground run", func() bool {

@@ -180,6 +180,44 @@ func (c *client) say(t *testing.T, text string) {
 	}
 }
 
+// wait and logs take the same filters: the one waits for all that they select, the other shows
+// whose each line is.
+func TestWaitAndLogsOfAll(t *testing.T) {
+	for _, job := range [][2]string{ // in the order of the list
+		{"many-a", "sleep 1; echo one; printf two; exit 4"}, {"many-b", "echo three; echo four"}, {"many-c", "sleep 0.5; exit 3"},
+	} {
+		daemon.Run(t, "run", "-d", "--name", job[0], "--session", "many", "--", "sh", "-c", job[1])
+		t.Cleanup(func() { daemon.Try("rm", "--force", job[0]) })
+	}
+	began := time.Now()
+	if r := daemon.Try("wait", "--session", "many"); r.Code != 4 || len(strings.Split(r.Stdout, "\n")) != 5 || time.Since(began) < 500*time.Millisecond {
+		t.Errorf("wait: code %d, %q, %q", r.Code, r.Stdout, r.Stderr)
+	}
+	var list []struct {
+		Name   string
+		Result struct {
+			ExitCode int `json:"exit_code"`
+		}
+	}
+	daemon.Try("wait", "--name", "many-[bc]", "--json").JSON(t, &list)
+	if len(list) != 2 || list[0].Result.ExitCode+list[1].Result.ExitCode != 3 {
+		t.Errorf("wait --json: %+v", list)
+	}
+	daemon.Run(t, "create", "--name", "many-d", "--session", "many") // for no command
+	t.Cleanup(func() { daemon.Try("rm", "--force", "many-d") })
+	if out := daemon.Run(t, "logs", "--session", "many").Stdout; out != "many-a | one\nmany-a | two\nmany-b | three\nmany-b | four\n" {
+		t.Errorf("logs: %q", out)
+	}
+	if out := daemon.Run(t, "logs", "--session", "many", "--tail", "1").Stdout; out != "many-a | two\nmany-b | four\n" {
+		t.Errorf("logs --tail: %q", out)
+	}
+	for _, args := range [][]string{{"wait"}, {"logs"}, {"wait", "--session", "many", "many-a"}, {"logs", "--session", "many", "many-a"}, {"logs", "--session", "many", "--follow"}, {"wait", "--state", "dead"}} {
+		if r := daemon.Try(args...); r.Code != 125 {
+			t.Errorf("%q: code %d, %s%s", args, r.Code, r.Stdout, r.Stderr)
+		}
+	}
+}
+
 // TestFilters: list, stop and remove what a filter selects, and nothing else.
 func TestFilters(t *testing.T) {
 	for _, args := range [][]string{

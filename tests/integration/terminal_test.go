@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/tests/harness"
 )
 
 // screen is a terminal with a client in front of it, as a person has.
@@ -25,6 +27,11 @@ type screen struct {
 
 // onScreen begins a client call on a terminal of its own (pty(7)).
 func onScreen(t *testing.T, rows, cols uint16, args ...string) *screen {
+	t.Helper()
+	return onScreenOf(t, daemon, rows, cols, args...)
+}
+
+func onScreenOf(t *testing.T, d *harness.Daemon, rows, cols uint16, args ...string) *screen {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
@@ -42,8 +49,9 @@ func onScreen(t *testing.T, rows, cols uint16, args ...string) *screen {
 		t.Fatal(err)
 	}
 	defer tty.Close()
-	s := &screen{master: master, cmd: daemon.Command(t.Context(), args...), ended: make(chan struct{})}
+	s := &screen{master: master, cmd: d.Command(t.Context(), args...), ended: make(chan struct{})}
 	s.resize(t, rows, cols)
+	s.cmd.Env = append(s.cmd.Env, "TERM=vt220")
 	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = tty, tty, tty
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := s.cmd.Start(); err != nil {
@@ -151,6 +159,44 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
+// A shell on a terminal ignores TERM: it gets HUP too when its time is over, or its sandbox
+// is stopped. Why it ended is a line of its own, on a terminal that is as it was.
+func TestShellIsAskedToEnd(t *testing.T) {
+	box(t, daemon, "asked")
+	for name, tt := range map[string]struct {
+		code int
+		call []string
+		end  func()
+		line string
+	}{
+		"timeout": {124, []string{"run", "-it", "--timeout", "1s", "--", "sh"}, func() {}, "\r\ncaisson: the command was ended by its timeout\r\n"},
+		"stop":    {129, []string{"exec", "-it", "asked", "--", "sh"}, func() { daemon.Run(t, "stop", "asked") }, "\r\ncaisson: the command was ended: its sandbox was stopped or removed, its daemon ended, or its caller had left\r\n"},
+	} {
+		began := time.Now()
+		s := onScreen(t, 24, 80, tt.call...)
+		s.awaitShown(t, "$ ")
+		tt.end()
+		code := s.end(t)
+		s.awaitShown(t, tt.line)
+		if took := time.Since(began); code != tt.code || took > 6*time.Second || strings.Contains(s.shown(), "is over (--timeout)") { // the grace is 10 s
+			t.Errorf("%s: code %d after %v\n%q", name, code, took, s.shown())
+		}
+	}
+}
+
+// A command that does not end when it is asked to is said to be over.
+func TestTimeIsOverOnTerminal(t *testing.T) {
+	d := harness.StartWith(t, "stop_grace: 2s\n")
+	s := onScreenOf(t, d, 24, 80, "run", "-it", "--timeout", "500ms", "--", "sh", "-c", "trap '' TERM HUP; printf mid; while :; do sleep 1; done")
+	s.awaitShown(t, "mid\r\ncaisson: the command's time is over (--timeout)")
+	if strings.Contains(s.shown(), "ended by its timeout") {
+		t.Errorf("it is said too late: %q", s.shown())
+	}
+	if code := s.end(t); code != 124 {
+		t.Errorf("code %d\n%q", code, s.shown())
+	}
+}
+
 // Who hangs up leaves nothing: neither the command nor what runs in front of it.
 func TestHangUp(t *testing.T) {
 	box(t, daemon, "gone")
@@ -246,11 +292,11 @@ func TestAttachAgain(t *testing.T) {
 func TestShell(t *testing.T) {
 	box(t, daemon, "sh")
 	s := onScreen(t, 22, 66, "shell", "-w", "/tmp", "sh")
-	s.typed(t, "pwd; stty size; exit 5\n")
+	s.typed(t, "pwd; stty size; echo term=$TERM; exit 5\n")
 	if code := s.end(t); code != 5 {
 		t.Errorf("code %d\n%q", code, s.shown())
 	}
-	s.awaitShown(t, "/tmp\r\n22 66")
+	s.awaitShown(t, "/tmp\r\n22 66\r\nterm=vt220")
 }
 
 // TestImportShowsBytes: an import on a terminal shows how much was sent.

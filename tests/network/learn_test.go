@@ -98,6 +98,31 @@ func TestLearnOfOpenConnections(t *testing.T) {
 	}
 }
 
+// The hosts of a site have names that no registry gave, or that one has too. Rules with
+// private allow them, and learn tells these rules.
+func TestZonesOfASite(t *testing.T) {
+	names := []string{"nexus", "git.corp", "a.b.corp"}
+	script := "cd /workspace"
+	for _, name := range names {
+		host.dns.set(name, private)
+		script += "; ./client http http://" + name + "/"
+	}
+	t.Cleanup(func() { host.dns.forget(names...) })
+	reaches(t, "nexus:80", "git.corp:80", "a.b.corp:80")
+	if said := allowing(t, script, "nexus,private", "*.corp,private"); strings.Count(said, "200 I am "+private) != 3 {
+		t.Errorf("with rules: %q", said)
+	}
+	r := learn(t, script)
+	for _, rule := range []string{"nexus,private", "git.corp:80,private", "a.b.corp:80,private"} {
+		if strings.Count(r.Stderr, " was refused: where it is wanted, learn again with --allow "+rule+"\n") != 1 {
+			t.Errorf("learn does not tell %s: %q", rule, r.Stderr)
+		}
+	}
+	if successes(r.Stdout) != 0 || !strings.HasSuffix(r.Stderr, "caisson: it reached nothing\n") {
+		t.Errorf("without rules: %q, %q", r.Stdout, r.Stderr)
+	}
+}
+
 // A name that does not exist gives no rule, and its lookup counts as no answered one.
 func TestLearnOfAbsentNames(t *testing.T) {
 	asks(t, "web.example")
