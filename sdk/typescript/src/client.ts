@@ -2,6 +2,7 @@ import { Place } from './events.js'
 import { foreground } from './foreground.js'
 import { Transport } from './http.js'
 import { Images } from './images.js'
+import { check } from './options.js'
 import { hostEvents, resumed, type EventOptions } from './resume.js'
 import { reconnect, Sandbox } from './sandbox.js'
 import * as spec from './spec.js'
@@ -36,6 +37,7 @@ export class Client {
    * If the connection breaks, the command is ended.
    */
   run(command: spec.Command, options: spec.RunOptions & spec.SandboxOptions = {}): Promise<Result> {
+    check('runAlone', options)
     const { env, workdir, timeout, input, outputLimit, ...sandbox } = options
     const exec = spec.execSpec(
       command,

@@ -4,6 +4,7 @@ import { Files } from './files.js'
 import { foreground } from './foreground.js'
 import { ExecNotFoundError, NotFoundError } from './generated/codes.js'
 import { Transport, type Request } from './http.js'
+import { check } from './options.js'
 import { Policy } from './policy.js'
 import { Process, processes } from './process.js'
 import * as spec from './spec.js'
@@ -35,6 +36,7 @@ export class Sandbox {
 
   /** Makes a sandbox. What is not given is the profile's. */
   static async create(options: spec.CreateOptions = {}): Promise<Sandbox> {
+    check('create', options)
     const transport = options.client?.transport ?? new Transport(spec.socketPath(), reconnect)
     const ensure = options.ensure ?? false
     // With a key the call can be made again.
@@ -67,6 +69,7 @@ export class Sandbox {
 
   /** Runs a command and returns its result. */
   run(command: spec.Command, options: spec.RunOptions = {}): Promise<Result> {
+    check('run', options)
     const exec = spec.execSpec(command, { ...options, stdin: options.input !== undefined })
     const request: Request = { method: 'POST', path: sandboxPath(this.id, 'execs'), json: { exec } }
     return foreground(this.transport, request, new Place(this.id), options, true)
@@ -74,6 +77,7 @@ export class Sandbox {
 
   /** Starts a command in the background, which runs on without this program. */
   async start(command: spec.Command, options: spec.StartOptions = {}): Promise<Process> {
+    check('start', options)
     const json = { exec: spec.execSpec(command, options), detach: true }
     const place = new Place(this.id)
     const request: Request = { method: 'POST', path: sandboxPath(this.id, 'execs'), json, signal: options.signal }
@@ -105,6 +109,7 @@ export class Sandbox {
 
   /** Changes what is given. */
   update(options: spec.UpdateOptions): Promise<SandboxInfo> {
+    check('update', options)
     const json = spec.updateRequest(options)
     return this.told({ method: 'PATCH', path: sandboxPath(this.id), json, repeatable: true })
   }

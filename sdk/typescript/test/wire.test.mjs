@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { CaissonError, NotFoundError } from '../dist/esm/index.js'
+import { CaissonError, NotFoundError, Sandbox } from '../dist/esm/index.js'
+import { check } from '../dist/esm/options.js'
 import { duration, execSpec, sandboxSpec, size, updateRequest } from '../dist/esm/spec.js'
 import { decode, errorOf, filePath, sandboxPath, target } from '../dist/esm/wire.js'
 
@@ -70,4 +71,13 @@ test('an error has the class of its code and all its fields', () => {
   assert.equal(later.constructor, CaissonError)
   assert.equal(later.code, 'SBX-999')
   assert.equal(errorOf({}, 502).code, 'SBX-803')
+})
+
+test('an option that there is not is refused', async () => {
+  const wrong = { name: 'TypeError', message: /there is no option "memroy"; there are: .*memory/ }
+  await assert.rejects(Sandbox.create({ memroy: '5M' }), wrong)
+  for (const call of ['run', 'start', 'update', 'runAlone']) assert.throws(() => check(call, { memory: '5M', memroy: '5M' }), wrong)
+  assert.throws(() => check('run', { constructor: 1 }), TypeError)
+  check('create', { memory: '5M', memroy: undefined })
+  check('runAlone', { image: 'base', input: '', onStdout() {}, ioReadBps: 1 })
 })
