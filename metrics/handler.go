@@ -8,6 +8,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // maxScrapes bounds the scrapes at the same time.
@@ -45,7 +47,7 @@ func (m *Metrics) Gather() prometheus.Gatherer { return m.registry }
 func (s State) Ready() error {
 	var audit error
 	if s.AuditBlocks {
-		audit = errors.New("audit: records are required and cannot be written")
+		audit = sbxerr.New(sbxerr.AuditWrite, "metrics.ready", "audit: records are required and cannot be written")
 	}
 	var engine error
 	if s.Engine != nil {

@@ -119,7 +119,7 @@ func (r UpdateRequest) apply(rec record) (record, error) {
 	plan.Override(&rec.Limits.CPUShares, r.CPUShares)
 	plan.Override(&rec.Limits.IOReadBPS, r.IOReadBPS)
 	plan.Override(&rec.Limits.IOWriteBPS, r.IOWriteBPS)
-	errs := []error{plan.CheckCPUShares(r.CPUShares), plan.CheckIORates(r.IOReadBPS, r.IOWriteBPS), rec.Limits.Validate()}
+	errs := []error{plan.CheckCPUShares(r.CPUShares), rec.Limits.Validate()}
 	for name, d := range map[string]*time.Duration{"ttl": r.TTL, "idle timeout": r.IdleTimeout} {
 		if d != nil && (*d < 0 || *d > plan.MaxTimeout) {
 			errs = append(errs, plan.Invalid("%s %s: give %s, such as 30m, or 0 for never", name, *d, plan.AtMostTimeout))

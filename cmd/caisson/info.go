@@ -92,7 +92,7 @@ func (a *app) printInfo(r *caissonv1.InfoResponse) error {
 	if len(r.Networks) == 0 {
 		return nil
 	}
-	return a.printTable([]string{"SANDBOX", "NETWORK", "OPEN", "ALLOWED", "REFUSED", "FAILED", "BYTES OUT", "BYTES IN", "LOOKUPS", "LOST"}, each(r.Networks, networkRow))
+	return a.printTable([]string{"SANDBOX", "NETWORK", "OPEN", "ALLOWED", "REFUSED", "FAILED", "OUT", "IN", "LOOKUPS", "LOST"}, each(r.Networks, networkRow))
 }
 
 func networkRow(n *caissonv1.NetworkStats) []string {

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"unicode"
@@ -54,7 +55,11 @@ func (a *app) printJSONLine(v any) error {
 
 // printTable writes rows below their headings to standard output.
 func (a *app) printTable(headings []string, rows [][]string) error {
-	return ownOutput(writeTable(a.stdout, headings, rows))
+	width := 0
+	if f, ok := a.stdout.(*os.File); ok && !a.wide && isTerminal(f) {
+		width = int((&terminal{file: f}).size().Cols)
+	}
+	return ownOutput(writeTable(a.stdout, headings, rows, width))
 }
 
 // printList writes a list as what is asked for: an array, or a table.

@@ -13,8 +13,9 @@ import (
 )
 
 // writeTable writes rows below their headings, two spaces apart. Columns of numbers are
-// aligned at the right.
-func writeTable(to io.Writer, headings []string, rows [][]string) error {
+// aligned at the right. Where the table has more than width columns of the screen, the longest
+// cells go on below; 0 is any width.
+func writeTable(to io.Writer, headings []string, rows [][]string, width int) error {
 	t := table.NewWriter()
 	t.SetStyle(table.Style{Box: table.BoxStyle{PaddingRight: "  "}, Format: table.FormatOptions{Header: text.FormatDefault}})
 	t.SuppressTrailingSpaces()
@@ -22,16 +23,48 @@ func writeTable(to io.Writer, headings []string, rows [][]string) error {
 	for _, row := range rows {
 		t.AppendRow(cells(row))
 	}
-	var columns []table.ColumnConfig
-	for n := range headings {
-		if slices.ContainsFunc(rows, func(row []string) bool { return !isNumber(row[n]) }) {
-			continue
+	columns := make([]table.ColumnConfig, len(headings))
+	for n, most := range fitted(append(rows, headings), width) {
+		columns[n] = table.ColumnConfig{Number: n + 1, WidthMax: most, WidthMaxEnforcer: text.WrapSoft}
+		if !slices.ContainsFunc(rows, func(row []string) bool { return !isNumber(row[n]) }) {
+			columns[n].Align, columns[n].AlignHeader = text.AlignRight, text.AlignRight
 		}
-		columns = append(columns, table.ColumnConfig{Number: n + 1, Align: text.AlignRight, AlignHeader: text.AlignRight})
 	}
 	t.SetColumnConfigs(columns)
 	_, err := fmt.Fprintln(to, t.Render())
 	return err
+}
+
+// leastColumn is the width below which no column is made narrower.
+const leastColumn = 10
+
+// fitted are the widths of the columns of rows, the widest made narrower until all of them and
+// the spaces between fit into width. Without a width none has a bound.
+func fitted(rows [][]string, width int) []int {
+	widths := make([]int, len(rows[0]))
+	if width == 0 {
+		return widths
+	}
+	sum := 2 * (len(widths) - 1)
+	for n := range widths {
+		for _, row := range rows {
+			widths[n] = max(widths[n], text.StringWidthWithoutEscSequences(printable(row[n])))
+		}
+		sum += widths[n]
+	}
+	for ; sum > width; sum-- {
+		widest := 0
+		for n, w := range widths {
+			if w > widths[widest] {
+				widest = n
+			}
+		}
+		if widths[widest] <= leastColumn {
+			break
+		}
+		widths[widest]--
+	}
+	return widths
 }
 
 func cells(row []string) table.Row {

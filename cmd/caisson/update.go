@@ -49,8 +49,8 @@ func (f *updateFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.cpus, "cpus", "", "number `N` of CPUs, such as 1.5")
 	flags.StringVar(&f.shares, "cpu-shares", "", "CPU shares `N` (relative weight), 2 to 262144")
 	flags.StringVar(&f.pids, "pids", "", "limit of `N` processes and threads, such as 256")
-	flags.StringVar(&f.ioRead, "io-read-bps", "", "read at most `RATE` bytes per second from each disk, such as 10M")
-	flags.StringVar(&f.ioWrite, "io-write-bps", "", "write at most `RATE` bytes per second to each disk, such as 10M (cgroup v2)")
+	flags.StringVar(&f.ioRead, "io-read-bps", "", "read at most `RATE` bytes per second from each disk, such as 10M, or unbounded")
+	flags.StringVar(&f.ioWrite, "io-write-bps", "", "write at most `RATE` bytes per second to each disk, such as 10M (cgroup v2), or unbounded")
 	flags.StringVar(&f.ttl, "ttl", "", "remove the sandbox `DURATION` from now, or never")
 	flags.StringVar(&f.idle, "idle-timeout", "", "remove the sandbox when it is idle for `DURATION`, or never")
 	flags.StringArrayVarP(&f.labels, "label", "l", nil, "set label `K=V`; K= removes it")
@@ -65,8 +65,8 @@ func (f *updateFlags) request(p *parser) *caissonv1.UpdateRequest {
 		MilliCpu:    p.number("cpus", f.cpus, units.ParseCPU),
 		CpuShares:   p.number("cpu-shares", f.shares, parseCount),
 		Pids:        p.number("pids", f.pids, parseCount),
-		IoReadBps:   p.number("io-read-bps", f.ioRead, units.ParseSize),
-		IoWriteBps:  p.number("io-write-bps", f.ioWrite, units.ParseSize),
+		IoReadBps:   p.number("io-read-bps", f.ioRead, parseRate),
+		IoWriteBps:  p.number("io-write-bps", f.ioWrite, parseRate),
 		Ttl:         p.orNever("ttl", f.ttl),
 		IdleTimeout: p.orNever("idle-timeout", f.idle),
 		Labels:      p.labels(f.labels),
@@ -77,6 +77,14 @@ func (f *updateFlags) request(p *parser) *caissonv1.UpdateRequest {
 		req.Network = &f.network
 	}
 	return req
+}
+
+// parseRate is ParseSize where "unbounded" takes a rate away, which is zero.
+func parseRate(text string) (int64, error) {
+	if text == "unbounded" {
+		return 0, nil
+	}
+	return units.ParseSize(text)
 }
 
 // rules reads a list of rules that may be absent, or empty on purpose: the one

@@ -309,7 +309,7 @@ func lower(rate, most int64) *int64 {
 	return &most
 }
 
-// CheckIORates refuses a request for 0, which means unbounded in a record alone.
+// CheckIORates refuses a request for 0, which means unbounded in a record and an update alone.
 func CheckIORates(rates ...*int64) error {
 	for _, n := range rates {
 		if n != nil && *n == 0 {

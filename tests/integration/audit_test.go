@@ -151,6 +151,9 @@ func TestAuditRequired(t *testing.T) {
 			t.Fatal("commands run with a full audit disk")
 		}
 	}
+	if r := d.Try("ping"); r.Code == 0 || !strings.Contains(r.Stdout+r.Stderr, "records are required and cannot be written [SBX-901]") {
+		t.Errorf("ping: code %d, %s%s", r.Code, r.Stdout, r.Stderr)
+	}
 	d.Refused(t, "SBX-901", "exec", "--json", "worker", "--", "touch", "/tmp/must-not")
 	d.Refused(t, "SBX-901", "run", "--json", "--", "true")
 	d.Refused(t, "SBX-901", "create", "-o", "json", "--name", "other")

@@ -154,6 +154,15 @@ func TestIORates(t *testing.T) {
 	if took := f.read(t, d, "box"); took > fastRead {
 		t.Errorf("with 64M a second the file takes %s", took)
 	}
+	d.Run(t, "update", "--io-read-bps", "2M", "box")
+	d.Run(t, "update", "--io-read-bps", "unbounded", "box")
+	f.wantRead(t, d, "box", 0)
+	if took := f.read(t, d, "box"); took > fastRead {
+		t.Errorf("without the rate that it had the file takes %s", took)
+	}
+	if got := d.Run(t, "inspect", "box", "-o", "json").Stdout; strings.Contains(got, "io_read_bps") {
+		t.Errorf("inspect without a rate: %s", got)
+	}
 	box(t, d, "slow", "--profile", "slow")
 	f.wantRead(t, d, "slow", 3<<20)
 	box(t, d, "cold", "--hostname", "cold", "--io-read-bps", "5M")
@@ -162,10 +171,11 @@ func TestIORates(t *testing.T) {
 	in.run(t, smallBox("child")...)
 	f.wantRead(t, d, "child", 2<<20)
 	in.refused(t, "SBX-805", smallBox("fast", "--io-read-bps", "4M")...)
+	in.refused(t, "SBX-805", "update", "-o", "json", "--io-read-bps", "unbounded", "child")
 
 	d.Kill(t)
 	d.Launch(t)
-	for ref, want := range map[string]int64{"free": 0, "box": 64 << 20, "slow": 3 << 20, "cold": 5 << 20} {
+	for ref, want := range map[string]int64{"free": 0, "box": 0, "slow": 3 << 20, "cold": 5 << 20} {
 		f.wantRead(t, d, ref, want)
 	}
 	d.Run(t, "update", "--io-read-bps", "2M", "free")
@@ -217,6 +227,10 @@ func TestIORatesThatAreRefused(t *testing.T) {
 	}
 	if took := timed(t, daemon, "rates", nil, write, ""); took < slowRead {
 		t.Errorf("with 2M a second the writes take %s", took)
+	}
+	daemon.Run(t, "update", "--io-write-bps", "unbounded", "rates")
+	if read, wrote := f.rate(t, daemon, "rates"); read != 0 || wrote != 0 {
+		t.Errorf("taken away, the kernel has rates of %d and %d", read, wrote)
 	}
 }
 

@@ -810,12 +810,13 @@ type UpdateRequest struct {
 	Labels      map[string]string      `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // merged; an empty value removes the label
 	// Replace those of the request that made the sandbox; absent keeps them. What
 	// is open and no longer allowed is cut.
-	Network       *string `protobuf:"bytes,8,opt,name=network,proto3,oneof" json:"network,omitempty"` // "allow" or "open"
-	Allow         *Rules  `protobuf:"bytes,9,opt,name=allow,proto3" json:"allow,omitempty"`
-	Deny          *Rules  `protobuf:"bytes,10,opt,name=deny,proto3" json:"deny,omitempty"`
-	CpuShares     *int64  `protobuf:"varint,11,opt,name=cpu_shares,json=cpuShares,proto3,oneof" json:"cpu_shares,omitempty"` // as in Limits
-	IoReadBps     *int64  `protobuf:"varint,12,opt,name=io_read_bps,json=ioReadBps,proto3,oneof" json:"io_read_bps,omitempty"`
-	IoWriteBps    *int64  `protobuf:"varint,13,opt,name=io_write_bps,json=ioWriteBps,proto3,oneof" json:"io_write_bps,omitempty"`
+	Network   *string `protobuf:"bytes,8,opt,name=network,proto3,oneof" json:"network,omitempty"` // "allow" or "open"
+	Allow     *Rules  `protobuf:"bytes,9,opt,name=allow,proto3" json:"allow,omitempty"`
+	Deny      *Rules  `protobuf:"bytes,10,opt,name=deny,proto3" json:"deny,omitempty"`
+	CpuShares *int64  `protobuf:"varint,11,opt,name=cpu_shares,json=cpuShares,proto3,oneof" json:"cpu_shares,omitempty"` // as in Limits
+	// As in Limits; 0 takes a rate away.
+	IoReadBps     *int64 `protobuf:"varint,12,opt,name=io_read_bps,json=ioReadBps,proto3,oneof" json:"io_read_bps,omitempty"`
+	IoWriteBps    *int64 `protobuf:"varint,13,opt,name=io_write_bps,json=ioWriteBps,proto3,oneof" json:"io_write_bps,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -1431,7 +1431,10 @@ export interface components {
              * @example 90s
              */
             idle_timeout?: Duration;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description As in Limits; 0 takes a rate away.
+             */
             io_read_bps?: Int64;
             /** Format: int64 */
             io_write_bps?: Int64;
