@@ -26,8 +26,15 @@ import (
 func (m *Manager) loadExecs(ctx context.Context, s *sandbox, held []pid1.Held, left ends) (running []*execution, err error) {
 	byNumber := map[uint32]pid1.Held{}
 	for _, h := range held {
-		byNumber[h.Exec.Number()] = h
-		s.update(func() { s.lastExec = max(s.lastExec, h.Exec.Number()) })
+		n := h.Exec.Number()
+		byNumber[n] = h
+		s.update(func() {
+			if n&firstOwn != 0 {
+				s.lastOwn = max(s.lastOwn, n&^firstOwn)
+			} else {
+				s.lastExec = max(s.lastExec, n)
+			}
+		})
 	}
 	records, err := s.log.Load()
 	var errs []error

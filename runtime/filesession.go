@@ -30,16 +30,20 @@ func (m *Manager) Files(ctx context.Context, ref string) (*FileAccess, error) {
 	return &FileAccess{Session: s.files, m: m, s: s}, nil
 }
 
+// firstOwn is a bit of the numbers of the daemon's own commands. Those of callers are
+// counted without a gap.
+const firstOwn = 1 << 31
+
 // ownCommand is a command of the daemon's own in s: caisson-init in one of its modes.
 // It has no record: one that a daemon leaves behind is ended by the next. The Go
 // runtime starts with a thread less where it is told to use one processor.
 func (s *sandbox) ownCommand(args []string) pid1.Command {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lastExec++
+	s.lastOwn++
 	r := s.record
 	return pid1.Command{
-		Number: s.lastExec, Args: args, Env: slices.Concat([]string{"GOMAXPROCS=1"}, r.Env), Cwd: "/", UID: r.User.UID, GID: r.User.GID, Groups: r.User.Groups,
+		Number: firstOwn | s.lastOwn, Args: args, Env: slices.Concat([]string{"GOMAXPROCS=1"}, r.Env), Cwd: "/", UID: r.User.UID, GID: r.User.GID, Groups: r.User.Groups,
 	}
 }
 

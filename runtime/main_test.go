@@ -160,7 +160,7 @@ func (a *actor) begin(m initproto.Start, p initproto.Payload, streams []*os.File
 	if p.Args[0] == "unanswered" {
 		return
 	}
-	a.send(initproto.Started{Exec: m.Exec, PID: 1 + int(m.Exec)})
+	a.send(initproto.Started{Exec: m.Exec, PID: 1 + int(m.Exec%(1<<20)) + int(m.Exec>>31)<<20})
 	go a.play(m.Exec, p, streams)
 }
 

@@ -65,6 +65,7 @@ type sandbox struct {
 	past     []*execution   // of these: all but the main one that are over, oldest first
 	unheard  bool           // its PID 1 has not told an earlier daemon's commands to this one
 	lastExec uint32         // the newest number of a command
+	lastOwn  uint32         // that of the daemon's own, without firstOwn
 	newest   uint32         // the newest of execs there were; what works on files is none
 	files    *files.Session // nil before the first request
 	digest   string         // of its policy; empty until somebody asks

@@ -182,6 +182,8 @@ func TestRefusedHeaders(t *testing.T) {
 		{"Content-Type", "application/x-www-form-urlencoded", "/v1/cleanup", 200},
 		{"Content-Encoding", "gzip", "/v1/sandboxes", 415},
 		{"Accept", "image/png", "/v1/sandboxes/a/execs", 406},
+		{"Accept", "image/png", "/v1/cleanup", 406},
+		{"Accept", "text/html, application/*;q=0.5", "/v1/cleanup", 200},
 		{"Accept", "text/event-stream, */*", "/v1/run", 400}, // there is no spec
 	} {
 		res := plain(t, socket, "POST", tt.path, "{}", tt.name, tt.value)

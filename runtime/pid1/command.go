@@ -15,7 +15,7 @@ import (
 // Command says what to start, and as whom. Nothing is added: Env is all of the
 // environment. Limits that Rlimits does not name and the umask are those of PID 1.
 type Command struct {
-	// Number is chosen by the caller, ascending and never 0. It stands for the
+	// Number is chosen by the caller and never 0. It stands for the
 	// command for as long as PID 1 lives, also towards a later daemon.
 	Number uint32
 	Args   []string // Args[0] is looked up in Env's PATH unless it has a slash

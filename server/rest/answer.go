@@ -64,11 +64,10 @@ func formOf(w http.ResponseWriter, r *http.Request, to *route, first requests) (
 	case !to.call.IsStreamingServer():
 		offered = []string{"application/json"}
 	}
-	chosen := negotiate(r.Header.Values("Accept"), offered)
+	chosen, err := choose(r, offered...)
 	switch {
-	case chosen == "":
-		return nil, &statusError{http.StatusNotAcceptable, nil, refuse("the header Accept asks for %q: %s is to be had",
-			sbxerr.Clip(strings.Join(r.Header.Values("Accept"), ", ")), strings.Join(offered, ", "))}
+	case err != nil:
+		return nil, err
 	case to.Response != "":
 		return newRaw(w, to, first), nil
 	case !to.call.IsStreamingServer():
@@ -79,6 +78,16 @@ func formOf(w http.ResponseWriter, r *http.Request, to *route, first requests) (
 		}
 	}
 	return newLines(w, ndjson{}), nil
+}
+
+// choose returns the kind of answer that the caller of r accepts, or refuses the call.
+func choose(r *http.Request, offered ...string) (string, error) {
+	accept := r.Header.Values("Accept")
+	if kind := negotiate(accept, offered); kind != "" {
+		return kind, nil
+	}
+	return "", &statusError{http.StatusNotAcceptable, nil, refuse("the header Accept asks for %q: give one of %s",
+		sbxerr.Clip(strings.Join(accept, ", ")), strings.Join(offered, ", "))}
 }
 
 // negotiate returns the first of the accepted kinds that is offered, without weights.

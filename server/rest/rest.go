@@ -101,6 +101,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // unary reads the one request of a call, and makes the call.
 func (h *Handler) unary(w http.ResponseWriter, r *http.Request, m match) (proto.Message, error) {
+	if _, err := choose(r, "application/json"); err != nil {
+		return nil, err
+	}
 	request, err := readRequest(w, r, m)
 	if err != nil {
 		return nil, err

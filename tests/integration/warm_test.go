@@ -57,3 +57,34 @@ func TestWarmByDefault(t *testing.T) {
 		t.Errorf("ready sandboxes are listed: %+v", l)
 	}
 }
+
+// TestCommandsAreNumberedWithoutGaps: neither what makes a sandbox ready nor work on its
+// files takes the number of a command, also where a later daemon goes on with it.
+func TestCommandsAreNumberedWithoutGaps(t *testing.T) {
+	t.Parallel()
+	d := harness.StartWith(t, "warm: 1\n")
+	d.Run(t, "run", "--", "true")
+	await(t, "a ready sandbox", func() bool { ready, _ := warmPools(t, d); return ready > 0 })
+	d.Run(t, "create", "--name", "a")
+	if _, hits := warmPools(t, d); hits == 0 {
+		t.Fatal("it was made anew")
+	}
+	next := func(want string) {
+		t.Helper()
+		var r struct {
+			ExecID string `json:"exec_id"`
+		}
+		if d.Run(t, "exec", "--json", "a", "--", "touch", "/tmp/f").JSON(t, &r); r.ExecID != want {
+			t.Errorf("command %s, want %s", r.ExecID, want)
+		}
+	}
+	next("1")
+	d.Run(t, "cp", "a:/tmp/f", t.TempDir())
+	next("2")
+	d.Kill(t)
+	d.Launch(t)
+	d.Run(t, "cp", "a:/tmp/f", t.TempDir())
+	next("3")
+	d.Refused(t, "SBX-115", "wait", "--json", "a", "4") // there was none yet
+	d.Run(t, "rm", "--force", "a")
+}

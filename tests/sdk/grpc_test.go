@@ -105,7 +105,8 @@ func TestGRPC(t *testing.T) {
 	var box caissonv1.Sandbox
 	c.ask(t, "SandboxService/Create", &caissonv1.CreateRequest{Spec: &caissonv1.SandboxSpec{Name: "grpc"}}, &box)
 	id := c.start(t, "grpc", &caissonv1.ExecSpec{
-		Shell: "trap 'echo caught' USR1; read a; echo $a; for i in $(seq 2000); do echo line $i; done; read b; stty size; echo $b; exit 3",
+		Shell: "trap 'echo caught' USR1; read a; echo $a; for i in $(seq 2000); do echo line $i; done; read b; " +
+			"until [ \"$(stty size)\" = '7 50' ]; do sleep 0.02; done; stty size; echo $b; exit 3", // a size may come after later input
 		Stdin: true, Tty: &caissonv1.WinSize{Rows: 5, Cols: 40},
 	})
 	var sent caissonv1.SendInputResponse

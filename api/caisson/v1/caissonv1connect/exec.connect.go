@@ -76,7 +76,8 @@ type ExecServiceClient interface {
 	StreamInput(context.Context) *connect.ClientStreamForClient[v1.SendInputRequest, v1.SendInputResponse]
 	// Signal sends a signal to a command.
 	Signal(context.Context, *connect.Request[v1.SignalExecRequest]) (*connect.Response[v1.SignalExecResponse], error)
-	// Resize changes the size of a command's terminal.
+	// Resize changes the size of a command's terminal. It answers when PID 1 is told: input that is
+	// sent next may be read before the size has changed.
 	Resize(context.Context, *connect.Request[v1.ResizeExecRequest]) (*connect.Response[v1.ResizeExecResponse], error)
 	// Wait returns when a command has ended.
 	Wait(context.Context, *connect.Request[v1.WaitExecRequest]) (*connect.Response[v1.Exec], error)
@@ -233,7 +234,8 @@ type ExecServiceHandler interface {
 	StreamInput(context.Context, *connect.ClientStream[v1.SendInputRequest]) (*connect.Response[v1.SendInputResponse], error)
 	// Signal sends a signal to a command.
 	Signal(context.Context, *connect.Request[v1.SignalExecRequest]) (*connect.Response[v1.SignalExecResponse], error)
-	// Resize changes the size of a command's terminal.
+	// Resize changes the size of a command's terminal. It answers when PID 1 is told: input that is
+	// sent next may be read before the size has changed.
 	Resize(context.Context, *connect.Request[v1.ResizeExecRequest]) (*connect.Response[v1.ResizeExecResponse], error)
 	// Wait returns when a command has ended.
 	Wait(context.Context, *connect.Request[v1.WaitExecRequest]) (*connect.Response[v1.Exec], error)
