@@ -134,7 +134,7 @@ const overGrace = 200 * time.Millisecond
 
 func (a *app) sayOver(t task) *overNotice {
 	n := &overNotice{}
-	if t.terminal && t.timeout != nil {
+	if t.terminal && t.timeout != nil && a.stream == "" {
 		n.after = t.timeout.AsDuration() + overGrace
 	}
 	n.timer = time.AfterFunc(math.MaxInt64, func() {
