@@ -52,12 +52,13 @@ type learner struct {
 	cancel  context.CancelFunc
 	done    sync.WaitGroup
 
-	cursor traffic.Cursor
-	seen   map[policy.Seen]bool
-	missed []traffic.Entry // one for each destination that was refused, or could not be reached
-	more   bool            // there were more than maxLearned
-	gone   bool            // entries were dropped before they were read
-	err    error
+	cursor     traffic.Cursor
+	seen       map[policy.Seen]bool
+	missed     []traffic.Entry // one for each destination that was refused, or could not be reached
+	moreMissed bool            // there were more than maxMissed
+	more       bool            // there were more than maxLearned
+	gone       bool            // entries were dropped before they were read
+	err        error
 }
 
 func newLearner(log *traffic.Log, sandbox string) *learner {
@@ -89,9 +90,7 @@ func (l *learner) read() {
 	l.err = cmp.Or(l.err, err)
 	l.gone = l.gone || gone.Reached
 	for _, e := range entries {
-		if e.Missed() && len(l.missed) < maxMissed && !slices.ContainsFunc(l.missed, e.SameDestination) {
-			l.missed = append(l.missed, e)
-		}
+		l.miss(e)
 		s, ok := e.Seen()
 		switch {
 		case !ok || l.seen[s]:
@@ -100,6 +99,17 @@ func (l *learner) read() {
 		default:
 			l.seen[s] = true
 		}
+	}
+}
+
+// miss notes a destination that was not reached, the first time.
+func (l *learner) miss(e traffic.Entry) {
+	switch {
+	case !e.Missed() || slices.ContainsFunc(l.missed, e.SameDestination):
+	case len(l.missed) == maxMissed:
+		l.moreMissed = true
+	default:
+		l.missed = append(l.missed, e)
 	}
 }
 
@@ -142,6 +152,9 @@ func (l *learner) misses(rec record) (warnings []string) {
 		} else {
 			warnings = append(warnings, fmt.Sprintf("%s was not reached: %s", e.Destination(), e.Reason))
 		}
+	}
+	if l.moreMissed {
+		warnings = append(warnings, "further destinations were not reached: the log of the network names them (caisson policy log SANDBOX)")
 	}
 	return warnings
 }

@@ -193,6 +193,13 @@ func TestLearnPolicyWarns(t *testing.T) {
 		}
 	}
 	want([]string{"a.example:443"}, "no rule reaches it", missed, private, absent)
+	l := newLearner(f.opts.Traffic, id)
+	for i := range maxMissed + 1 {
+		l.miss(traffic.Entry{Kind: traffic.Lookup, Name: fmt.Sprintf("n%d.example", i), Code: sbxerr.EgressDenied, Reason: "it is allowed by no rule"})
+	}
+	if got := l.finish(record{}, nil).Warnings; !slices.ContainsFunc(got, func(w string) bool { return strings.Contains(w, "further destinations were not reached") }) {
+		t.Errorf("%q", got)
+	}
 	counted(t, f, gateway, id, netns.ModeOpen)
 	want([]string{"a.example:443"}, "no rule reaches it", missed, private, absent, "2 attempts have no record")
 	gateway.views[id] = egress.View{Counters: egress.Counters{Open: 1}}

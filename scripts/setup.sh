@@ -37,5 +37,7 @@ if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
 fi
 export DEBIAN_FRONTEND=noninteractive
 echo "installing ${missing[*]}"
-apt-get install -y -q --no-install-recommends "${missing[@]}" ||
-  { apt-get update -q && apt-get install -y -q --no-install-recommends "${missing[@]}"; }
+# A package database that somebody has locked is waited for, up to ten minutes.
+apt=(apt-get -o DPkg::Lock::Timeout=600 -q)
+install=("${apt[@]}" install -y --no-install-recommends "${missing[@]}")
+"${install[@]}" || { "${apt[@]}" update && "${install[@]}"; }

@@ -24,6 +24,13 @@ var states = []string{
 	string(runtime.StateStopping), string(runtime.StateExited), string(runtime.StateRemoving),
 }
 
+func noState(s string) error {
+	if near := sbxerr.Nearest(s, states); near != "" {
+		return fmt.Errorf("there is no state %q; did you mean %q?", sbxerr.Clip(s), near)
+	}
+	return fmt.Errorf("there is no state %q", sbxerr.Clip(s))
+}
+
 func filterOf(r *caissonv1.ListRequest, now time.Time) (filter, error) {
 	const op = "server.list"
 	f := filter{ListRequest: r}
@@ -32,7 +39,7 @@ func filterOf(r *caissonv1.ListRequest, now time.Time) (filter, error) {
 	}
 	for _, s := range r.GetStates() {
 		if !slices.Contains(states, s) {
-			return f, sbxerr.WithRemedy(sbxerr.Config, op, fmt.Errorf("there is no state %q", sbxerr.Clip(s)), "use one of "+strings.Join(states, ", "))
+			return f, sbxerr.WithRemedy(sbxerr.Config, op, noState(s), "use one of "+strings.Join(states, ", "))
 		}
 	}
 	age, err := notNegative("older_than", r.GetOlderThan())

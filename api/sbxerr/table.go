@@ -113,7 +113,7 @@ var table = []Description{
 	{PageToken, "the page was called without its token, or with a stale one", ClassPolicy, 401, false, "run caisson page as root on the host, and open the URL that it prints"},
 	{PageGuard, "the page does not serve this request", ClassPolicy, 403, false, "open the page by the URL that caisson page prints; use the daemon's socket for other calls"},
 
-	{AuditWrite, "a record of the audit log cannot be written", ClassHost, 503, true, "free space on the disk of the audit log; with audit.required nothing runs before"},
+	{AuditWrite, "a record of the audit log cannot be written", ClassHost, 503, true, "free space on the disk of the audit log; with audit.required nothing runs until then"},
 	{AuditBroken, "the audit log was changed, cut or reordered", ClassHost, 500, false, "keep a copy of the log as it is, and compare it with one that was stored elsewhere"},
 	{ExportAway, "a receiver of the audit log cannot be reached", ClassHost, 503, true, "start the receiver that audit.export names; records wait in the log until audit.max_bytes or audit.max_age"},
 }

@@ -53,21 +53,20 @@ func (a *app) printDoctor(r *caissonv1.DoctorResponse) error {
 	return err
 }
 
-// printChecks prints all checks, and below them what to do.
+// printChecks prints all checks, and below each what to do.
 func (a *app) printChecks(checks []*caissonv1.DoctorCheck) error {
-	rows := each(checks, func(c *caissonv1.DoctorCheck) []string { return []string{c.Status, c.Name, c.Detail} })
-	if err := a.printTable([]string{"STATUS", "CHECK", "DETAIL"}, rows); err != nil {
-		return err
-	}
+	var rows [][]string
 	for _, c := range checks {
-		if c.Remedy == "" {
-			continue
-		}
-		if err := a.printLine("%s [%s]: %s", printable(c.Name), orDash(printable(c.Code)), printable(c.Remedy)); err != nil {
-			return err
+		rows = append(rows, []string{c.Status, c.Name, c.Detail})
+		if c.Remedy != "" {
+			remedy := "remedy: " + c.Remedy
+			if c.Code != "" {
+				remedy += " [" + c.Code + "]"
+			}
+			rows = append(rows, []string{"", "", remedy})
 		}
 	}
-	return nil
+	return a.printTable([]string{"STATUS", "CHECK", "DETAIL"}, rows)
 }
 
 // doctorAlone lets the daemon's program examine the host. off is what to say

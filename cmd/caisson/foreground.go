@@ -102,6 +102,11 @@ func (a *app) foreground(ctx context.Context, t task) error {
 	result, err := t.run(ctx, client, size, rio)
 	over.stop()
 	restore() // before anything is said below the output
+	return a.outcome(ctx, out, relay, result, err)
+}
+
+// outcome tells how the call of a command ended.
+func (a *app) outcome(ctx context.Context, out taskOutput, relay *relay, result *caissonv1.Result, err error) error {
 	if err != nil && errors.Is(context.Cause(ctx), errDetached) {
 		a.progress("caisson: detached; the command runs on")
 		return nil
@@ -134,7 +139,7 @@ const overGrace = 200 * time.Millisecond
 
 func (a *app) sayOver(t task) *overNotice {
 	n := &overNotice{}
-	if t.terminal && t.timeout != nil {
+	if t.terminal && t.timeout != nil && a.stream == "" {
 		n.after = t.timeout.AsDuration() + overGrace
 	}
 	n.timer = time.AfterFunc(math.MaxInt64, func() {

@@ -4,8 +4,10 @@ import (
 	"encoding/csv"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -72,6 +74,9 @@ var mountKeys = map[string]string{
 func unknownMountKey(key string) error {
 	if strings.HasPrefix(key, "bind-") || strings.HasPrefix(key, "volume-") || key == "tmpfs-mode" || key == "consistency" {
 		return fmt.Errorf("%s cannot be set: a bind is private and not recursive, a tmpfs has mode 1777", key)
+	}
+	if near := nearest(key, slices.Sorted(maps.Keys(mountKeys))); near != "" {
+		return fmt.Errorf("there is no key %q; did you mean %q?", key, near)
 	}
 	return fmt.Errorf("there is no key %q", key)
 }

@@ -102,7 +102,7 @@ func TestRefused(t *testing.T) {
 		{"run|--mount|src=" + dir + ",dst=/d|--|x", sbxerr.APIUsage, "type is missing"},
 		{"run|--mount|type=volume,dst=/d|--|x", sbxerr.APIUsage, "source is missing"},
 		{"run|--mount|type=tmpfs,dst=/d,dst=/e|--|x", sbxerr.APIUsage, "given twice"},
-		{"run|--mount|type=tmpfs,dst=/d,sise=1M|--|x", sbxerr.APIUsage, "no key"},
+		{"run|--mount|type=tmpfs,dst=/d,sise=1M|--|x", sbxerr.APIUsage, `there is no key "sise"; did you mean "size"?`},
 		{"run|--mount|type=tmpfs,dst=/d,tmpfs-mode=700|--|x", sbxerr.APIUsage, "cannot be set"},
 		{"run|--mount|type=tmpfs,dst=/d,size=x|--|x", sbxerr.Limits, "size"},
 	}

@@ -266,6 +266,9 @@ func TestFilters(t *testing.T) {
 			t.Errorf("%q: code %d, %s%s", args, r.Code, r.Stdout, r.Stderr)
 		}
 	}
+	if r := daemon.Try("ls", "--state", "runing"); !strings.Contains(r.Stderr, `there is no state "runing"; did you mean "running"?`) {
+		t.Errorf("a state with a wrong letter: %s", r.Stderr)
+	}
 	if got := names("--name", "filter-*"); got != "filter-b1 " {
 		t.Errorf("after refusals %q are left", got)
 	}

@@ -169,7 +169,7 @@ func TestShellIsAskedToEnd(t *testing.T) {
 		end  func()
 		line string
 	}{
-		"timeout": {124, []string{"run", "-it", "--timeout", "1s", "--", "sh"}, func() {}, "\r\ncaisson: the command was ended by its timeout\r\n"},
+		"timeout": {124, []string{"run", "-it", "--timeout", "3s", "--", "sh"}, func() {}, "\r\ncaisson: the command was ended by its timeout\r\n"},
 		"stop":    {129, []string{"exec", "-it", "asked", "--", "sh"}, func() { daemon.Run(t, "stop", "asked") }, "\r\ncaisson: the command was ended: its sandbox was stopped or removed, its daemon ended, or its caller had left\r\n"},
 	} {
 		began := time.Now()
@@ -178,7 +178,7 @@ func TestShellIsAskedToEnd(t *testing.T) {
 		tt.end()
 		code := s.end(t)
 		s.awaitShown(t, tt.line)
-		if took := time.Since(began); code != tt.code || took > 6*time.Second || strings.Contains(s.shown(), "is over (--timeout)") { // the grace is 10 s
+		if took := time.Since(began); code != tt.code || took > 9*time.Second || strings.Contains(s.shown(), "is over (--timeout)") { // the grace is 10 s
 			t.Errorf("%s: code %d after %v\n%q", name, code, took, s.shown())
 		}
 	}
@@ -187,7 +187,7 @@ func TestShellIsAskedToEnd(t *testing.T) {
 // A command that does not end when it is asked to is said to be over.
 func TestTimeIsOverOnTerminal(t *testing.T) {
 	d := harness.StartWith(t, "stop_grace: 2s\n")
-	s := onScreenOf(t, d, 24, 80, "run", "-it", "--timeout", "500ms", "--", "sh", "-c", "trap '' TERM HUP; printf mid; while :; do sleep 1; done")
+	s := onScreenOf(t, d, 24, 80, "run", "-it", "--timeout", "2s", "--", "sh", "-c", "trap '' TERM HUP; printf mid; while :; do sleep 1; done")
 	s.awaitShown(t, "mid\r\ncaisson: the command's time is over (--timeout)")
 	if strings.Contains(s.shown(), "ended by its timeout") {
 		t.Errorf("it is said too late: %q", s.shown())
