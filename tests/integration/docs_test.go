@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caisson-run/caisson/tests/harness"
 	"github.com/caisson-run/caisson/tests/need"
 )
 
@@ -49,9 +50,11 @@ caisson() {
 }
 `
 
-// Every command that the documents show works as shown.
+// Every command that the documents show works as shown, by a daemon that keeps sandboxes
+// ready, as one without a configuration does.
 func TestDocumentedCommands(t *testing.T) {
 	need.Tools(t, "curl", "dpkg")
+	d := harness.StartWith(t, "warm: 4\n")
 	for page, blocks := range shellPages {
 		t.Run(filepath.Base(page), func(t *testing.T) {
 			text, err := os.ReadFile(filepath.Join("../..", page))
@@ -67,15 +70,15 @@ func TestDocumentedCommands(t *testing.T) {
 				if strings.Contains(block[1], "make ") || strings.Contains(block[1], "/usr/local/go") {
 					continue // what make does and the demo shows
 				}
-				runBlock(t, fmt.Sprintf("%s, block %d", page, i+1), helpers+block[1])
+				runBlock(t, d, fmt.Sprintf("%s, block %d", page, i+1), helpers+block[1])
 				helpers += strings.Join(shellFunctions.FindAllString(block[1], -1), "")
 			}
 		})
 	}
-	daemon.AwaitNoSandbox(t)
+	await(t, "the end of what was started", func() bool { return strings.TrimSpace(d.Run(t, "ls", "-o", "json").Stdout) == "[]" })
 }
 
-func runBlock(t *testing.T, name, script string) {
+func runBlock(t *testing.T, d *harness.Daemon, name, script string) {
 	t.Helper()
 	dir := workspace(t, 1000, 1000)
 	if err := os.WriteFile(filepath.Join(dir, "rootfs.tar"), tarOf(t, rootFiles(t, "x")), 0o644); err != nil {
@@ -86,7 +89,7 @@ func runBlock(t *testing.T, name, script string) {
 	}
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", prelude+script)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "CAISSON_SOCKET="+daemon.Socket)
+	cmd.Env = append(os.Environ(), "CAISSON_SOCKET="+d.Socket)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Errorf("%s: %v\n%s\n%s", name, err, script, out)
@@ -95,6 +98,6 @@ func runBlock(t *testing.T, name, script string) {
 		t.Errorf("%s: %d calls were refused, want the %d of what is absent\n%s", name, got, want, out)
 	}
 	for _, image := range []string{"tools", "mine"} {
-		daemon.Try("image", "rm", image) // made by some of the blocks
+		d.Try("image", "rm", image) // made by some of the blocks
 	}
 }
