@@ -41,6 +41,7 @@ type Config struct {
 	BinDir      string             `yaml:"bin_dir" json:"bin_dir" jsonschema:"description=Directory of caisson-init\\, caisson-gateway\\, caisson-shim\\, containerd\\, its shim and runc; empty is the daemon's own\\, or ../libexec/caisson from there"`
 	IdleTimeout Duration           `yaml:"idle_timeout" json:"idle_timeout" jsonschema:"description=End the daemon after so long without a sandbox or a call; 0 never"`
 	StopGrace   Duration           `yaml:"stop_grace" json:"stop_grace" jsonschema:"description=Time between TERM and KILL"`
+	Timeouts    Timeouts           `yaml:"timeouts" json:"timeouts"`
 	Containerd  Containerd         `yaml:"containerd" json:"containerd"`
 	IDs         IDs                `yaml:"ids" json:"ids"`
 	Cgroup      Cgroup             `yaml:"cgroup" json:"cgroup"`
@@ -67,7 +68,10 @@ type Config struct {
 
 // Containerd chooses the engine.
 type Containerd struct {
-	Address string `yaml:"address" json:"address" jsonschema:"description=Socket of the host's own containerd (1.7 or newer); empty starts a private one"`
+	Address     string   `yaml:"address" json:"address" jsonschema:"description=Socket of the host's own containerd (1.7 or newer); empty starts a private one"`
+	CallTimeout Duration `yaml:"call_timeout" json:"call_timeout" jsonschema:"description=Most time of one call whose work does not grow with an image\\, with its repetitions"`
+	Attempts    int64    `yaml:"attempts" json:"attempts" jsonschema:"description=Times that a call is made which finds containerd away"`
+	Backoff     Duration `yaml:"backoff" json:"backoff" jsonschema:"description=Pause before the second attempt; it doubles before each further one"`
 }
 
 // IDs reserves host user and group ids for sandboxes.
@@ -183,6 +187,8 @@ func Default() Config {
 		Root:       DefaultRoot,
 		State:      DefaultState,
 		StopGrace:  Duration(10 * time.Second),
+		Timeouts:   defaultTimeouts(),
+		Containerd: Containerd{CallTimeout: Duration(time.Minute), Attempts: 4, Backoff: Duration(50 * time.Millisecond)},
 		IDs:        IDs{Blocks: 512},
 		Images:     Images{MaxBytes: 8 << 30, MaxEntries: 400_000, MaxRatio: 200, Prune: Prune{UnusedFor: Duration(7 * 24 * time.Hour)}},
 		Registries: defaultRegistries(),

@@ -57,6 +57,7 @@ func (c *Config) Validate() error {
 	if c.StopGrace < 0 || c.IdleTimeout < 0 {
 		errs = append(errs, errors.New("stop_grace and idle_timeout must not be negative"))
 	}
+	errs = append(errs, c.validateTimeouts())
 	return sbxerr.Wrap(sbxerr.DaemonConf, "config.validate", errors.Join(errs...))
 }
 

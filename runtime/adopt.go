@@ -199,7 +199,7 @@ func (m *Manager) freezeAgain(ctx context.Context, s *sandbox) error {
 // loadGroups goes on with the cgroups of the running commands, and ends and
 // removes those of commands that are over.
 func (m *Manager) loadGroups(ctx context.Context, s *sandbox, running []*execution) error {
-	ctx, cancel := context.WithTimeout(ctx, initTimeout)
+	ctx, cancel := context.WithTimeout(ctx, m.opts.Timeouts.Start)
 	defer cancel()
 	group, err := m.group(s.id)
 	if err != nil {

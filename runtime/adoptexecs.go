@@ -69,7 +69,7 @@ func (m *Manager) loadExecs(ctx context.Context, s *sandbox, held []pid1.Held, l
 		s.running, s.lastExec = len(running), max(s.lastExec, last)
 	})
 	for _, h := range byNumber { // of which there is no record: nobody can ask for it
-		errs = append(errs, disown(h))
+		errs = append(errs, m.disown(h))
 	}
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return nil, err
@@ -187,8 +187,8 @@ func lostResult(e *execution, warning string) *Result {
 	return r
 }
 
-func disown(h pid1.Held) error {
-	ctx, cancel := context.WithTimeout(context.Background(), initTimeout)
+func (m *Manager) disown(h pid1.Held) error {
+	ctx, cancel := context.WithTimeout(context.Background(), m.opts.Timeouts.Start)
 	defer cancel()
 	_, err := h.Exec.SignalAll(ctx, syscall.SIGKILL)
 	if errors.Is(err, sbxerr.State) { // it has ended

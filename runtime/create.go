@@ -12,15 +12,6 @@ import (
 	"github.com/caisson-run/caisson/runtime/plan"
 )
 
-// The time that the steps of a sandbox's life may take.
-const (
-	createTimeout  = 60 * time.Second
-	initTimeout    = 15 * time.Second
-	destroyTimeout = 60 * time.Second
-)
-
-var errCreateTimeout = sbxerr.New(sbxerr.Deadline, "runtime.create", "the sandbox was not ready within %s", createTimeout)
-
 // make makes the planned sandbox, whose PID 1 then waits for commands, or fails
 // and leaves nothing behind. prepare sets what its record holds beyond the plan.
 func (m *Manager) make(ctx context.Context, p *plan.Sandbox, prepare func(*record)) (_ *sandbox, err error) {
@@ -59,7 +50,8 @@ func (m *Manager) make(ctx context.Context, p *plan.Sandbox, prepare func(*recor
 
 // runStages makes all that s is made of.
 func (m *Manager) runStages(ctx context.Context, s *sandbox) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, createTimeout, errCreateTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, m.opts.Timeouts.Create,
+		sbxerr.New(sbxerr.Deadline, "runtime.create", "the sandbox was not ready within %s (timeouts.create)", m.opts.Timeouts.Create))
 	defer cancel()
 	for _, st := range m.stagesOf(s.plan) {
 		err := s.timed(st.name, func() error { return st.create(ctx, s) })
@@ -144,7 +136,7 @@ func (m *Manager) startInit(ctx context.Context, s *sandbox) error {
 
 // awaitInit waits for PID 1's word, no longer than PID 1 lives.
 func (m *Manager) awaitInit(ctx context.Context, s *sandbox) error {
-	held, err := m.connect(ctx, s, initTimeout)
+	held, err := m.connect(ctx, s, m.opts.Timeouts.Start)
 	if err == nil && len(held) > 0 {
 		return errors.Join(sbxerr.New(sbxerr.Init, "runtime.boot", "a fresh caisson-init holds %d commands", len(held)), closeHeld(held))
 	}
@@ -228,8 +220,8 @@ func (m *Manager) teardown(ctx context.Context, id string, keep int) error {
 }
 
 func (m *Manager) removeStages(ctx context.Context, id string, stages []stage) error {
-	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), destroyTimeout,
-		sbxerr.New(sbxerr.Deadline, "runtime.remove", "sandbox %s was not gone within %s", id, destroyTimeout))
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), m.opts.Timeouts.Remove,
+		sbxerr.New(sbxerr.Deadline, "runtime.remove", "sandbox %s was not gone within %s", id, m.opts.Timeouts.Remove))
 	defer cancel()
 	var errs []error
 	for _, st := range slices.Backward(stages) {

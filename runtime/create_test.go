@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/api/sbxerr/errtest"
@@ -154,12 +155,25 @@ func TestCreateOfOneThatIsRemovedMeanwhile(t *testing.T) {
 	errtest.Want(t, err, sbxerr.Canceled, "the sandbox was removed", "shim is gone")
 }
 
+// A creation has as long as the configuration says, and leaves nothing.
+func TestTimeToCreate(t *testing.T) {
+	f := newFixture(t)
+	f.opts.Timeouts.Create = 20 * time.Millisecond
+	f.replace(stage{name: "start", create: func(ctx context.Context, _ *sandbox) error {
+		<-ctx.Done()
+		return ctx.Err()
+	}})
+	_, err := f.Create(callerContext(t), plan.CreateRequest{})
+	errtest.Want(t, err, sbxerr.Deadline, "not ready within 20ms (timeouts.create)")
+	f.wantNothingLeft(t)
+}
+
 func TestStageErrorKeepsTheCauseOnce(t *testing.T) {
 	s := &sandbox{id: "x"}
 	live := callerContext(t)
 	errtest.Want(t, stageError(live, "rootfs", s, sbxerr.New(sbxerr.Overlay, "op", "no")), sbxerr.Overlay, "create rootfs of sandbox x")
 	late, cancel := context.WithCancelCause(live)
-	cancel(errCreateTimeout)
+	cancel(sbxerr.New(sbxerr.Deadline, "op", "it was not ready within a minute"))
 	err := stageError(late, "rootfs", s, errInjected)
 	errtest.Want(t, err, sbxerr.Deadline, "not ready within", "injected")
 	if again := stageError(late, "rootfs", s, err); strings.Count(again.Error(), "not ready within") != 1 {

@@ -146,7 +146,7 @@ func (m *Manager) signal(ctx context.Context, e *execution, sig syscall.Signal) 
 // else as far as PID 1 can tell what belongs to it. Where that fails, because PID
 // 1 is frozen or new processes come too fast, it returns when to try again.
 func (m *Manager) killExec(ctx context.Context, e *execution) <-chan time.Time {
-	ctx, cancel := context.WithTimeout(ctx, initTimeout)
+	ctx, cancel := context.WithTimeout(ctx, m.opts.Timeouts.Start)
 	defer cancel()
 	var err error
 	switch {
@@ -245,7 +245,7 @@ func (m *Manager) conclude(ctx context.Context, e *execution, end ending) {
 // endGroup removes the command's own cgroup. What the command left running in
 // it is ended: it would outlive the limits that it was started with.
 func (m *Manager) endGroup(ctx context.Context, e *execution) {
-	ctx, cancel := context.WithTimeout(ctx, initTimeout)
+	ctx, cancel := context.WithTimeout(ctx, m.opts.Timeouts.Start)
 	defer cancel()
 	if err := errors.Join(m.killGroup(ctx, e), e.group().Remove(ctx)); err != nil {
 		m.log.Warn("remove the command's cgroup", "sandbox", e.s.id, "exec", e.number(), "err", err)

@@ -169,8 +169,8 @@ func (m *Manager) launch(ctx context.Context, s *sandbox, e *execution, p *plan.
 	if p.Limits.Any() {
 		cmd.Place = m.placer(s, e, p.Limits.Child())
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, initTimeout,
-		sbxerr.New(sbxerr.Init, "runtime.exec", "caisson-init did not start the command within %s", initTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, m.opts.Timeouts.Start,
+		sbxerr.New(sbxerr.Init, "runtime.exec", "caisson-init did not start the command within %s", m.opts.Timeouts.Start))
 	defer cancel()
 	proc, err := s.init.Start(ctx, cmd)
 	p.Inputs = nil

@@ -63,7 +63,7 @@ func newFixture(t testing.TB) *fixture {
 		engine: f.engine, images: f.images, log: slog.New(slog.DiscardHandler), paths: p, blocks: blocks, host: fakeHost(unified),
 		opts: Options{
 			Root: p.root, State: p.state, CgroupParent: "caisson-test", Settings: Settings{Profiles: plan.BuiltinProfiles(), ImageLimits: image.DefaultLimits()},
-			StopGrace: time.Hour, AttachGrace: time.Hour, KeptExecs: 10, KeptOutput: 1 << 20,
+			StopGrace: time.Hour, AttachGrace: time.Hour, Timeouts: Timeouts{time.Minute, time.Minute, time.Minute}, KeptExecs: 10, KeptOutput: 1 << 20,
 		},
 		sandboxes: map[string]*sandbox{}, userns: map[idblock.Block]*mount.UserNS{}, lastUse: time.Now(),
 		boot: "boot", making: newGate(0, 0), owners: mount.NewUserNSCache(1), shims: newShims(1), imports: newImports(), volumes: volumes.New(p.volumes()),

@@ -109,7 +109,7 @@ func (m *Manager) starved(ctx context.Context, s *sandbox, proc *pid1.Exec) bool
 // endFileProcess ends a process whose connection was closed.
 func (m *Manager) endFileProcess(ctx context.Context, s *sandbox, proc *pid1.Exec) {
 	awaitUndone(ctx, s, proc)
-	ctx, cancel := context.WithTimeout(ctx, initTimeout)
+	ctx, cancel := context.WithTimeout(ctx, m.opts.Timeouts.Start)
 	defer cancel()
 	_, _ = proc.SignalAll(ctx, syscall.SIGKILL) // it may have ended with its connection
 	if _, err := proc.Wait(ctx); err != nil {

@@ -10,10 +10,6 @@ import (
 	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
-// leaveTimeout bounds the wait for results that are being kept when the daemon
-// leaves: it is above what each step of that may take.
-const leaveTimeout = settleTimeout + initTimeout
-
 // Leave ends the calls that wait for something, as the daemon is to end and nobody
 // to hold that up. The callers of sandboxes that are left to the next one are told to
 // come back; those that are being made have grace to be there. All others end now:
@@ -123,7 +119,7 @@ func (m *Manager) untilHandOver(ctx context.Context, s *sandbox) (context.Contex
 // daemon that leaves.
 func (m *Manager) attachGrace() time.Duration {
 	if m.leaving.Err() != nil {
-		return max(m.opts.AttachGrace, destroyTimeout)
+		return max(m.opts.AttachGrace, m.opts.Timeouts.Remove)
 	}
 	return m.opts.AttachGrace
 }
@@ -167,7 +163,7 @@ func (s *sandbox) concludes(e *execution) bool {
 // of s, which it leaves, is kept. It reports whether the command that s is for
 // was among them: then there is nothing to leave, and s ends like any other.
 func (m *Manager) finishEnds(ctx context.Context, s *sandbox) (over bool) {
-	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout+m.opts.Timeouts.Start) // above what each step of that may take
 	defer cancel()
 	for _, e := range s.executions() {
 		if !s.isConcluding(e) {

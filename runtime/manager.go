@@ -42,6 +42,7 @@ type Options struct {
 	IDs          idblock.Range
 	Settings                   // to begin with
 	StopGrace    time.Duration // between TERM and KILL
+	Timeouts     Timeouts      // of the steps of a sandbox's life
 	AttachGrace  time.Duration // that a command outlives its caller
 	OrphanGrace  time.Duration // that a sandbox outlives its daemon
 	KeepOnExit   bool          // Close leaves the sandboxes to the next daemon
@@ -66,6 +67,13 @@ type Options struct {
 	Doctor       func(context.Context) ([]Check, error)
 	Capabilities func(context.Context) ([]Capability, error)
 	Reload       func(context.Context) (Reloaded, error) // reads the configuration again
+}
+
+// Timeouts bounds the steps of a sandbox's life.
+type Timeouts struct {
+	Create time.Duration // until a sandbox is ready
+	Start  time.Duration // until PID 1 answers, or has started a command
+	Remove time.Duration // until processes that were killed have ended, or a sandbox is removed
 }
 
 // maxOwners is how many mappings of workspaces' owners are kept.

@@ -239,7 +239,7 @@ func (m *Manager) loseExecs(ctx context.Context, s *sandbox) {
 
 // killSilent ends all processes of a sandbox without a word from its PID 1.
 func (m *Manager) killSilent(ctx context.Context, s *sandbox) error {
-	ctx, cancel := context.WithTimeout(ctx, destroyTimeout)
+	ctx, cancel := context.WithTimeout(ctx, m.opts.Timeouts.Remove)
 	defer cancel()
 	return errors.Join(s.process.kill(), m.releaseKilled(ctx, s), s.process.wait(ctx))
 }

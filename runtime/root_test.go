@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/api/sbxerr/errtest"
@@ -46,6 +47,7 @@ func rootOptions(t *testing.T) Options {
 	return Options{
 		Root: filepath.Join(dir, "root"), State: filepath.Join(dir, "state"), CgroupParent: "caisson-test", InitPath: program,
 		IDs: idblock.Range{Base: 1879048192, Blocks: 2}, Settings: Settings{Profiles: plan.BuiltinProfiles(), ImageLimits: image.DefaultLimits()},
+		Timeouts: Timeouts{time.Minute, time.Minute, time.Minute},
 	}
 }
 

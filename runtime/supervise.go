@@ -65,8 +65,8 @@ func (s *sandbox) beginEnd() (lived bool) {
 // does: the pipes of its commands then have no writer left.
 func (m *Manager) endProcesses(ctx context.Context, s *sandbox) {
 	s.dead.Do(func() {
-		ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), destroyTimeout,
-			sbxerr.New(sbxerr.Deadline, "runtime.end", "the processes of sandbox %s did not end within %s", s.id, destroyTimeout))
+		ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), m.opts.Timeouts.Remove,
+			sbxerr.New(sbxerr.Deadline, "runtime.end", "the processes of sandbox %s did not end within %s", s.id, m.opts.Timeouts.Remove))
 		defer cancel()
 		if err := errors.Join(s.process.kill(), m.releaseKilled(ctx, s), s.process.wait(ctx)); err != nil {
 			m.log.Error("end processes", "sandbox", s.id, "err", err)

@@ -36,6 +36,7 @@ func newEngine(c config.Config, log *slog.Logger, changed func(up bool, cause er
 	ec := ctrd.EngineConfig{
 		Address: c.Containerd.Address, Namespace: c.Instance(),
 		Runc: filepath.Join(c.BinDir, "runc"), RuncRoot: paths.RuncRoot(),
+		CallTimeout: time.Duration(c.Containerd.CallTimeout), Attempts: int(c.Containerd.Attempts), Backoff: time.Duration(c.Containerd.Backoff),
 	}
 	var private *ctrd.ServerConfig
 	if ec.Address == "" {

@@ -249,10 +249,13 @@ func (d *daemon) managerOptions(ctx context.Context, c config.Config, ids idbloc
 	host := hostDoctor{config: d.config.Load, ids: ids, engine: engine, exports: d.exports}
 	return runtime.Options{
 		Root: c.Root, State: c.State, CgroupParent: c.Cgroup.Parent,
-		InitPath:     filepath.Join(c.BinDir, initproto.BinaryName),
-		IDs:          ids,
-		Settings:     settings,
-		StopGrace:    time.Duration(c.StopGrace),
+		InitPath:  filepath.Join(c.BinDir, initproto.BinaryName),
+		IDs:       ids,
+		Settings:  settings,
+		StopGrace: time.Duration(c.StopGrace),
+		Timeouts: runtime.Timeouts{
+			Create: time.Duration(c.Timeouts.Create), Start: time.Duration(c.Timeouts.Start), Remove: time.Duration(c.Timeouts.Remove),
+		},
 		AttachGrace:  time.Duration(c.Sandboxes.AttachGrace),
 		OrphanGrace:  time.Duration(c.Sandboxes.OrphanGrace),
 		KeepOnExit:   c.Sandboxes.KeepOnExit,

@@ -1,6 +1,7 @@
 package ctrd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,8 +34,6 @@ var (
 const (
 	// downTimeout is how long a call waits for a server that is starting again.
 	downTimeout = 15 * time.Second
-	// callTimeout bounds every call whose work does not grow with an image.
-	callTimeout = 60 * time.Second
 )
 
 // EngineConfig says which containerd to use and how.
@@ -48,6 +47,12 @@ type EngineConfig struct {
 	// Bundles are the absolute directories in which the server keeps something of each
 	// container; none leaves them to the server.
 	Bundles []string
+	// CallTimeout bounds every call whose work does not grow with an image. 0 is a minute.
+	CallTimeout time.Duration
+	// Attempts is how often a call is made that finds the server away. 0 is 4.
+	Attempts int
+	// Backoff is the pause before the second attempt, and doubles. 0 is 50 ms.
+	Backoff time.Duration
 }
 
 // Engine makes containers and keeps images in one namespace of a containerd. Its
@@ -87,6 +92,7 @@ func New(cfg EngineConfig) (*Engine, error) {
 		conn.Close()
 		return nil, sbxerr.Wrap(sbxerr.Internal, op, err)
 	}
+	cfg.CallTimeout, cfg.Attempts, cfg.Backoff = cmp.Or(cfg.CallTimeout, time.Minute), cmp.Or(cfg.Attempts, 4), cmp.Or(cfg.Backoff, 50*time.Millisecond)
 	return &Engine{
 		cfg: cfg, client: client, conn: conn, opened: make(chan struct{}), gate: newShimGate(), uploads: map[digest.Digest][]string{},
 		docs: map[digest.Digest]documents{}, views: map[string]layers{}, tainted: map[string]bool{},

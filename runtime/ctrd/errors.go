@@ -17,11 +17,6 @@ import (
 	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
-const (
-	tries      = 4 // of a call that meets a server going away
-	retryFirst = 50 * time.Millisecond
-)
-
 var errDown = errors.New("no connection to the server")
 
 // call does fn, again when the server went away meanwhile, each time after the
@@ -29,7 +24,7 @@ var errDown = errors.New("no connection to the server")
 // The context it gets names the Engine's namespace.
 // Errors are placed under a code; op is for programs, verb and object for people.
 func (e *Engine) call(ctx context.Context, op, verb, object string, fn func(context.Context) error) error {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := e.bounded(ctx)
 	defer cancel()
 	return e.callOpen(ctx, op, verb, object, fn)
 }
@@ -49,24 +44,25 @@ func (e *Engine) callOpen(ctx context.Context, op, verb, object string, fn func(
 
 // callUnopened is call for Open.
 func (e *Engine) callUnopened(ctx context.Context, op, verb, object string, fn func(context.Context) error) error {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := e.bounded(ctx)
 	defer cancel()
 	return e.attempt(ctx, op, verb, object, fn)
 }
 
-func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, callTimeout, fmt.Errorf("no answer within %s: %w", callTimeout, context.DeadlineExceeded))
+func (e *Engine) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	most := e.cfg.CallTimeout
+	return context.WithTimeoutCause(ctx, most, fmt.Errorf("no answer within %s: %w", most, context.DeadlineExceeded))
 }
 
 func (e *Engine) attempt(ctx context.Context, op, verb, object string, fn func(context.Context) error) error {
 	ctx = namespaces.WithNamespace(ctx, e.cfg.Namespace)
 	var err error
-	pause := retryFirst
+	pause := e.cfg.Backoff
 	for try := 1; ; try++ {
 		if err = e.ready(ctx); err != nil {
 			break
 		}
-		if err = native(fn(ctx)); !errdefs.IsUnavailable(err) || try == tries {
+		if err = native(fn(ctx)); !errdefs.IsUnavailable(err) || try == e.cfg.Attempts {
 			break
 		}
 		if !sleep(ctx, pause) {
