@@ -35,6 +35,9 @@ func opened(r plan.Request, profiles map[string]plan.Profile) (plan.Request, err
 	case mode != netns.ModeOpen: // else it is the profile's, which needs no grant
 		r.Create.Network = string(netns.ModeOpen)
 	}
+	if r.Create.Site = r.LearnPrivate; r.Create.Site {
+		r.Create.Network = string(netns.ModeOpen) // needs a grant, also where the mode is the profile's
+	}
 	return r, nil
 }
 

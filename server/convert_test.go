@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/runtime/plan"
@@ -110,6 +111,7 @@ func TestCreateRequestRoundTrip(t *testing.T) {
 	got := leavesOfGo(&req)
 	delete(got, "pooled")
 	delete(got, "build")  // the daemon sets it itself
+	delete(got, "site")   // by learn_private of a RunSpec
 	delete(got, "ensure") // of the request, not of its spec
 	delete(got, "replace")
 	delete(got, "key")
@@ -165,6 +167,12 @@ func TestRequestKeepsWhatIsAbsent(t *testing.T) {
 	}
 	if want := (plan.Request{Exec: plan.ExecRequest{Args: []string{"x"}}}); !reflect.DeepEqual(req, want) {
 		t.Errorf("got %+v, want %+v", req, want)
+	}
+	if req, err := requestOf(&caissonv1.RunSpec{LearnPrivate: true}); sbxerr.Of(err) != sbxerr.APIUsage {
+		t.Errorf("private without learn: %+v, %v", req, err)
+	}
+	if req, err := requestOf(&caissonv1.RunSpec{Learn: true, LearnPrivate: true}); err != nil || !req.LearnPrivate {
+		t.Errorf("learn private: %+v, %v", req, err)
 	}
 	if req, err := requestOf(&caissonv1.RunSpec{Learn: true}); err != nil || !req.Learn {
 		t.Errorf("learn: %+v, %v", req, err)

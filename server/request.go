@@ -34,7 +34,10 @@ func requestOf(s *caissonv1.RunSpec) (plan.Request, error) {
 	if s.Detach && exec.Stdin {
 		err = errors.Join(err, errDetachedInput)
 	}
-	return plan.Request{Create: create, Exec: exec, Learn: s.Learn}, err
+	if s.LearnPrivate && !s.Learn {
+		err = errors.Join(err, sbxerr.New(sbxerr.APIUsage, "server.request", "learn_private is for learn: set both"))
+	}
+	return plan.Request{Create: create, Exec: exec, Learn: s.Learn, LearnPrivate: s.LearnPrivate}, err
 }
 
 // createOf reads a SandboxSpec; nil is one with nothing set.

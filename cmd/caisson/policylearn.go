@@ -17,9 +17,9 @@ const learnLong = `Print the smallest policy that allows everything that was rea
 the form of --allow.
 
 With a command after --, run it as caisson run does, in network mode open. It can reach
-every public address, and private ones that --allow adds. Standard output and the exit code
-are the command's. The rules follow on standard error, go to the file of --write, or are
-the field "learned" with --json.
+every public name, with --private those of the private network too, and destinations that
+--allow adds. Standard output and the exit code are the command's. The rules follow on
+standard error, go to the file of --write, or are the field "learned" with --json.
 
 With a SANDBOX, print the rules for everything that it reached so far. Create it with
 --network open and let it do its work first. Open connections are recorded when they end,
@@ -30,7 +30,8 @@ A warning on standard error names what the rules may not cover.`
 // learnFlags are those of run, and where the rules go.
 type learnFlags struct {
 	runFlags
-	write string
+	write   string
+	private bool
 }
 
 func (a *app) policyLearnCommand() *cobra.Command {
@@ -54,6 +55,7 @@ func (a *app) policyLearnCommand() *cobra.Command {
 	f.register(cmd)
 	cmd.Flags().SetInterspersed(true)     // a command comes after --
 	_ = cmd.Flags().MarkHidden("network") // it is open
+	cmd.Flags().BoolVar(&f.private, "private", false, "reach names of the private network too (RFC 1918, RFC 4193)")
 	cmd.Flags().StringVar(&f.write, "write", "", "write the rules to `FILE` instead of standard error")
 	a.streamFlags(cmd)
 	return cmd
@@ -95,7 +97,7 @@ func (a *app) learnCommand(cmd *cobra.Command, args []string, f *learnFlags) err
 	if err != nil {
 		return err
 	}
-	spec.Learn, a.quiet = true, true // what was refused is a warning
+	spec.Learn, spec.LearnPrivate, a.quiet = true, f.private, true // what was refused is a warning
 	var learned *caissonv1.Learned
 	err = a.foreground(cmd.Context(), task{
 		terminal: f.terminal, stdin: f.interactive, limit: spec.Exec.OutputLimitBytes, consequence: "the sandbox is removed", hints: runHints,

@@ -31,6 +31,12 @@ var Pool = netip.MustParsePrefix("198.18.0.0/15")
 // choice: 169.254.42.42 of Scaleway, 169.254.0.23 of Tencent.
 var linkLocal = Class{"link-local (cloud metadata)", Spelled}
 
+// The classes of the addresses that a site gives to its own hosts.
+var (
+	private4 = Class{"private (RFC 1918)", Private}
+	private6 = Class{"unique local (RFC 4193)", Private}
+)
+
 // classes are looked up in order; the first that holds the address counts.
 // Sources: the IANA special-purpose address registries (RFC 6890), and the
 // documentation of the clouds for the addresses of their metadata services.
@@ -51,9 +57,9 @@ var classes = []struct {
 	{netip.MustParsePrefix("0.0.0.0/8"), Class{"this network", Never}},               // Linux takes 0.0.0.0 for loopback
 	{netip.MustParsePrefix("224.0.0.0/4"), Class{"multicast", Never}},
 	{netip.MustParsePrefix("240.0.0.0/4"), Class{"reserved", Never}}, // with broadcast
-	{netip.MustParsePrefix("10.0.0.0/8"), Class{"private (RFC 1918)", Private}},
-	{netip.MustParsePrefix("172.16.0.0/12"), Class{"private (RFC 1918)", Private}},
-	{netip.MustParsePrefix("192.168.0.0/16"), Class{"private (RFC 1918)", Private}},
+	{netip.MustParsePrefix("10.0.0.0/8"), private4},
+	{netip.MustParsePrefix("172.16.0.0/12"), private4},
+	{netip.MustParsePrefix("192.168.0.0/16"), private4},
 	{netip.MustParsePrefix("127.0.0.0/8"), Class{"loopback", Private}},
 	{netip.MustParsePrefix("169.254.0.0/16"), linkLocal},
 	{netip.MustParsePrefix("100.64.0.0/10"), Class{"carrier NAT (RFC 6598)", Private}},
@@ -77,7 +83,7 @@ var classes = []struct {
 	{netip.MustParsePrefix("2001::/23"), Class{"protocol assignments", Private}},
 	{netip.MustParsePrefix("2001:db8::/32"), Class{"documentation", Private}},
 	{netip.MustParsePrefix("3fff::/20"), Class{"documentation", Private}},
-	{netip.MustParsePrefix("fc00::/7"), Class{"unique local (RFC 4193)", Private}},
+	{netip.MustParsePrefix("fc00::/7"), private6},
 	{netip.MustParsePrefix("fe80::/10"), linkLocal},
 	{netip.MustParsePrefix("fec0::/10"), Class{"site-local", Private}},
 	{netip.MustParsePrefix("2000::/3"), Class{"public", Public}}, // all that IANA gives out
@@ -127,6 +133,19 @@ func (p *Policy) classify(addr netip.Addr) Class {
 		return Class{"the host's own", Private}
 	}
 	return class
+}
+
+// onSite reports whether the policy leads to addr because it is one of the site, and not of
+// the host itself.
+func (p *Policy) onSite(class Class, addr netip.Addr) bool {
+	if !p.site || class != private4 && class != private6 {
+		return false
+	}
+	if p.local == nil {
+		return true
+	}
+	own, err := p.local(addr)
+	return err == nil && !own
 }
 
 func lookup(addr netip.Addr) Class {

@@ -68,7 +68,7 @@ func (p *Policy) decide(name Name, port uint16, target, needs string) Decision {
 	if r, ok := p.allowing(name, port); ok {
 		return Decision{Allowed: true, Rule: r.cited(), Private: r.Private}
 	}
-	if p.mode == Open && name.public() {
+	if p.opens(name) {
 		return Decision{Allowed: true, Rule: modeOpen}
 	}
 	return p.refuse(Decision{Rule: "mode " + string(p.mode), Needs: needs}, target, "is allowed by no rule"+p.passedOver(name, port))
@@ -108,6 +108,11 @@ func (n Name) public() bool {
 	return n.labels() > 1 && n.checkAsked() == nil && n.checkExact(false) == nil
 }
 
+// opens reports whether the mode open allows name.
+func (p *Policy) opens(name Name) bool {
+	return p.mode == Open && (name.public() || p.site && name.checkAsked() == nil && name.checkExact(true) == nil)
+}
+
 // DecideLookup says whether name may be resolved: whether it may be connected
 // to on any port. Which one is wanted is not known, so a refusal names none.
 func (p *Policy) DecideLookup(name Name) Decision {
@@ -122,7 +127,7 @@ func (p *Policy) DecideLookup(name Name) Decision {
 			return p.denied(r, string(name))
 		}
 	}
-	if p.mode == Open && name.public() {
+	if p.opens(name) {
 		return Decision{Allowed: true, Rule: modeOpen}
 	}
 	for _, port := range p.named(name) {
@@ -178,7 +183,7 @@ func (p *Policy) DecideResolved(name Name, port uint16, addr netip.Addr) Decisio
 		return p.refuse(Decision{Rule: p.mirrors[name].cited(name)}, leading(name, port, addr), "is refused: the name is mapped")
 	}
 	class := p.classify(addr)
-	if class.Grade == Public || class.Grade == Private && d.Private {
+	if class.Grade == Public || class.Grade == Private && (d.Private || p.onSite(class, addr)) {
 		d.Private = class.Grade == Private
 		return d
 	}

@@ -39,6 +39,9 @@ type Spec struct {
 	// AllowECH lets TLS hellos with encrypted_client_hello pass, also where a rule
 	// depends on the name that they may hide.
 	AllowECH bool `json:",omitempty"`
+	// Site lets names of the mode open lead to private addresses too (RFC 1918, RFC 4193), but
+	// to none of the host's own. It is for learning a policy.
+	Site bool `json:",omitempty"`
 	// Resolvers are asked for names, in this order; none: those of the gateway.
 	Resolvers []netip.AddrPort `json:",omitempty"`
 	// AirGapped is the operator's word over all of this: only mapped names, and
@@ -56,6 +59,7 @@ type Policy struct {
 	local     Local // nil: no address is known to be the host's own
 	airGapped bool
 	allowECH  bool
+	site      bool
 	resolvers []netip.AddrPort // empty: those of the gateway
 
 	over chan struct{} // closed by End; nil: it was never put in force
@@ -73,7 +77,7 @@ type index struct {
 // sbxerr.NetPolicy; an unknown mode has sbxerr.NetworkMode.
 func Compile(s Spec) (*Policy, error) {
 	mode, modeErr := ParseMode(string(s.Mode))
-	p := &Policy{mode: mode, airGapped: s.AirGapped, allowECH: s.AllowECH, resolvers: s.Resolvers}
+	p := &Policy{mode: mode, airGapped: s.AirGapped, allowECH: s.AllowECH, site: s.Site && mode == Open, resolvers: s.Resolvers}
 	errs := []error{modeErr, s.checkBounds()}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -238,6 +242,9 @@ func (s Spec) Given() string {
 	written := len(first)
 	if s.AllowECH {
 		first = append(first, "--allow-ech")
+	}
+	if s.Site {
+		first = append(first, "--private")
 	}
 	if more := count - written; more > 0 {
 		first = append(first, fmt.Sprintf("%d more", more))

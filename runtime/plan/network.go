@@ -54,12 +54,14 @@ type NetworkRequest struct {
 	Links map[string]policy.Link `json:"links,omitempty"`
 	// AllowECH adds to the profile's.
 	AllowECH bool `json:"allow_ech,omitempty"`
+	// Site lets the mode open lead to private addresses.
+	Site bool `json:"site,omitempty"`
 	// DNS are the resolvers to ask, ADDRESS or ADDRESS:PORT; none: the gateway's.
 	DNS []string `json:"dns,omitempty"`
 }
 
 func (r CreateRequest) network() NetworkRequest {
-	return NetworkRequest{Mode: r.Network, Allow: r.Allow, Deny: r.Deny, AllowECH: r.AllowECH, DNS: r.DNS}
+	return NetworkRequest{Mode: r.Network, Allow: r.Allow, Deny: r.Deny, AllowECH: r.AllowECH, Site: r.Site, DNS: r.DNS}
 }
 
 // NetworkOf returns the mode and the policy of a sandbox of profile p. The modes none
@@ -133,7 +135,7 @@ func (o NetworkRules) policyOf(mode netns.Mode, p Network, r NetworkRequest) pol
 	if len(allow) == 0 {
 		allow = p.Allow
 	}
-	spec := policy.Spec{Mode: policy.Mode(mode), Allow: allow, Deny: slices.Concat(p.Deny, r.Deny), AllowECH: p.AllowECH || r.AllowECH}
+	spec := policy.Spec{Mode: policy.Mode(mode), Allow: allow, Deny: slices.Concat(p.Deny, r.Deny), AllowECH: p.AllowECH || r.AllowECH, Site: r.Site}
 	return o.Over(spec, p.Map)
 }
 

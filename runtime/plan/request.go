@@ -18,6 +18,8 @@ type Request struct {
 	// Learn lets the command reach all that is public, and tells in the result what
 	// it reached. Only Run does that.
 	Learn bool
+	// LearnPrivate lets it reach names at private addresses too, but at none of the host.
+	LearnPrivate bool
 }
 
 // CreateRequest says what a sandbox is made of and how it is confined. An
@@ -63,6 +65,8 @@ type CreateRequest struct {
 	// Build makes a sandbox for one step of an image's build: see oci.Config.Build. No call
 	// of the API sets it.
 	Build bool `json:",omitempty"`
+	// Site lets names lead to private addresses in the mode open. Learning sets it.
+	Site bool `json:",omitempty"`
 	// Pooled makes a sandbox that waits for its request. No call of the API sets it.
 	Pooled bool `json:",omitempty"`
 	// Key makes a repeated request return the sandbox of the first one. Empty

@@ -119,7 +119,7 @@ func TestPlanUnisolatedRefuses(t *testing.T) {
 func TestUnisolatedFieldsAreDecided(t *testing.T) {
 	for of, decided := range map[reflect.Type]string{
 		reflect.TypeFor[CreateRequest](): `Name Language LanguageReason Profile Env Workspace Limits Labels Session Task TTL IdleTimeout Ensure Replace Key |
-			Image User Hostname Network DNS Allow Deny AllowECH Publish Expose Links Mounts Nested Build Pooled`,
+			Image User Hostname Network DNS Allow Deny AllowECH Site Publish Expose Links Mounts Nested Build Pooled`,
 		reflect.TypeFor[LimitsRequest]():    "MemoryBytes MilliCPU PIDs OpenFiles CPUShares | TmpfsBytes ShmBytes IOReadBPS IOWriteBPS",
 		reflect.TypeFor[WorkspaceRequest](): "Dir | Mode Path",
 		reflect.TypeFor[ExecRequest]():      "Args Shell Env Cwd Stdin TTY Timeout OutputLimit Rlimits Limits Inputs | User",

@@ -121,6 +121,13 @@ func TestZonesOfASite(t *testing.T) {
 	if successes(r.Stdout) != 0 || !strings.HasSuffix(r.Stderr, "caisson: it reached nothing\n") {
 		t.Errorf("without rules: %q, %q", r.Stdout, r.Stderr)
 	}
+	asks(t, "home.example") // 127.0.0.1
+	r = learn(t, script+"; ./client http http://home.example/", "--private")
+	const rules = "\na.b.corp:80,private\ngit.corp:80,private\nnexus:80,private\n"
+	if !strings.Contains(r.Stderr, "--allow home.example:80,private\n") || !strings.HasSuffix(r.Stderr, rules) || successes(r.Stdout) != 3 {
+		t.Errorf("with --private: %q, %q", r.Stdout, r.Stderr)
+	}
+	daemon.Refused(t, "SBX-101", "policy", "learn", "--json", "--private", "--network", "allow", "--", "true")
 }
 
 // A name that does not exist gives no rule, and its lookup counts as no answered one.

@@ -606,7 +606,10 @@ type RunSpec struct {
 	Detach  bool                   `protobuf:"varint,3,opt,name=detach,proto3" json:"detach,omitempty"`
 	// Let the command reach all that is public (the mode "open"), and tell in the
 	// result what it reached. Not with detach.
-	Learn         bool `protobuf:"varint,4,opt,name=learn,proto3" json:"learn,omitempty"`
+	Learn bool `protobuf:"varint,4,opt,name=learn,proto3" json:"learn,omitempty"`
+	// With learn: let it reach names at private addresses too (RFC 1918, RFC 4193), but at
+	// none of the host itself.
+	LearnPrivate  bool `protobuf:"varint,5,opt,name=learn_private,json=learnPrivate,proto3" json:"learn_private,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -665,6 +668,13 @@ func (x *RunSpec) GetDetach() bool {
 func (x *RunSpec) GetLearn() bool {
 	if x != nil {
 		return x.Learn
+	}
+	return false
+}
+
+func (x *RunSpec) GetLearnPrivate() bool {
+	if x != nil {
+		return x.LearnPrivate
 	}
 	return false
 }
@@ -3196,12 +3206,13 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"_sandboxesB\x0f\n" +
 	"\r_memory_bytesB\f\n" +
 	"\n" +
-	"_milli_cpu\"\x94\x01\n" +
+	"_milli_cpu\"\xb9\x01\n" +
 	"\aRunSpec\x121\n" +
 	"\asandbox\x18\x01 \x01(\v2\x17.caisson.v1.SandboxSpecR\asandbox\x12(\n" +
 	"\x04exec\x18\x02 \x01(\v2\x14.caisson.v1.ExecSpecR\x04exec\x12\x16\n" +
 	"\x06detach\x18\x03 \x01(\bR\x06detach\x12\x14\n" +
-	"\x05learn\x18\x04 \x01(\bR\x05learn\"Z\n" +
+	"\x05learn\x18\x04 \x01(\bR\x05learn\x12#\n" +
+	"\rlearn_private\x18\x05 \x01(\bR\flearnPrivate\"Z\n" +
 	"\n" +
 	"RunRequest\x12'\n" +
 	"\x04spec\x18\x01 \x01(\v2\x13.caisson.v1.RunSpecR\x04spec\x12\x19\n" +

@@ -563,6 +563,7 @@ export const fields = {
     detach: 'boolean',
     exec: 'ExecSpec',
     learn: 'boolean',
+    learn_private: 'boolean',
     sandbox: 'SandboxSpec',
   },
   Sandbox: {

@@ -1086,6 +1086,8 @@ export interface components {
             exec?: components["schemas"]["ExecSpec"];
             /** @description Let the command reach all that is public (the mode "open"), and tell in the result what it reached. Not with detach. */
             learn?: boolean;
+            /** @description With learn: let it reach names at private addresses too (RFC 1918, RFC 4193), but at none of the host itself. */
+            learn_private?: boolean;
             sandbox?: components["schemas"]["SandboxSpec"];
         };
         /** @description Sandbox is one row of List. */
