@@ -158,6 +158,7 @@ type Mount struct {
 // Nested says what a profile's sandboxes may do with the sandboxes that they make.
 type Nested struct {
 	Enter bool `yaml:"enter" json:"enter" jsonschema:"description=Run commands in them and use their files; otherwise only their state\\, result and output"`
+	Depth int  `yaml:"depth" json:"depth" jsonschema:"description=Generations below a sandbox\\, 1 to 4: 1 is children without children; absent is 1"`
 }
 
 // Alerts says what of a profile's sandboxes becomes an event.

@@ -86,7 +86,7 @@ func (p Profile) validateIsolation(name string, u Unisolated) (errs []error) {
 		key   string
 		given bool
 	}{
-		{"image", p.Image != ""}, {"user", p.User != ""}, {"tmpfs", p.Tmpfs != ""}, {"shm_size", p.ShmSize != ""}, {"io_read_bps", p.IORead != ""}, {"io_write_bps", p.IOWrite != ""}, {"mounts", len(p.Mounts) > 0}, {"nested", p.Nested.Enter},
+		{"image", p.Image != ""}, {"user", p.User != ""}, {"tmpfs", p.Tmpfs != ""}, {"shm_size", p.ShmSize != ""}, {"io_read_bps", p.IORead != ""}, {"io_write_bps", p.IOWrite != ""}, {"mounts", len(p.Mounts) > 0}, {"nested", p.Nested != Nested{}},
 		{"network", !reflect.ValueOf(p.Network).IsZero()}, {"alerts.tmpfs", p.Alerts.Tmpfs != Threshold{}}, {"alerts.refusals", p.Alerts.Refusals != 0},
 	} {
 		if f.given {

@@ -20,11 +20,11 @@ func (m *Manager) grant(ctx context.Context) (peer.Grant, error) {
 	if c.Sandbox == "" {
 		return m.settings().Peers.Grant(c)
 	}
-	parent, err := m.parent(c.Sandbox)
+	parent, ancestors, err := m.parents(c.Sandbox)
 	if err != nil {
 		return peer.Grant{}, err
 	}
-	return m.settings().Peers.GrantNested(c, parent)
+	return m.settings().Peers.GrantNested(c, parent, ancestors...)
 }
 
 // permit checks the caller of ctx by one of its grant's questions.
@@ -36,7 +36,7 @@ func (m *Manager) permit(ctx context.Context, check func(peer.Grant) error) erro
 	return check(g)
 }
 
-// budget is what the children of a sandbox with limits l may have together.
+// budget is what the descendants of a sandbox with limits l may have together.
 func budget(n plan.NestedRequest, l plan.Limits) peer.Usage {
 	b := peer.DefaultBudget(l.Peer())
 	plan.Override(&b.Sandboxes, n.Sandboxes)
@@ -45,18 +45,40 @@ func budget(n plan.NestedRequest, l plan.Limits) peer.Usage {
 	return b
 }
 
-// parent describes the sandbox from inside of which a call comes.
-func (m *Manager) parent(id string) (peer.Parent, error) {
+// parents describes the sandbox from inside of which a call comes, and its ancestors, the
+// nearest first.
+func (m *Manager) parents(id string) (parent peer.Parent, ancestors []peer.Parent, err error) {
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	s := m.sandboxes[id]
-	m.mu.Unlock()
 	if s == nil || s.kept().Nested == nil {
-		return peer.Parent{}, sbxerr.New(sbxerr.Peer, "runtime.nested", "sandbox %q may not make others", id)
+		return peer.Parent{}, nil, sbxerr.New(sbxerr.Peer, "runtime.nested", "sandbox %q may not make others", id)
 	}
 	r := s.kept()
-	p := peer.Parent{ID: id, Owner: r.owner(), Profile: r.Profile, Limits: r.Limits.Peer(), Budget: *r.Nested, Enter: r.NestedEnter}
-	p.Remaining = r.Expires.remaining()
-	return p, nil
+	for _, above := range r.above() {
+		a := m.sandboxes[above]
+		if a == nil || a.kept().Nested == nil { // it ended, and so does this one
+			return peer.Parent{}, nil, sbxerr.New(sbxerr.Canceled, "runtime.nested", "%w", errParentEnded)
+		}
+		ancestors = append(ancestors, a.kept().asParent())
+	}
+	return r.asParent(), ancestors, nil
+}
+
+// asParent describes a sandbox that may make others.
+func (r record) asParent() peer.Parent {
+	return peer.Parent{
+		ID: r.ID, Owner: r.owner(), Profile: r.Profile, Limits: r.Limits.Peer(), Budget: *r.Nested, Enter: r.NestedEnter, Depth: r.NestedDepth,
+		Remaining: r.Expires.remaining(),
+	}
+}
+
+// above are the IDs of the parent of a sandbox and its ancestors, the nearest first.
+func (r record) above() []string {
+	if r.Parent == "" {
+		return nil
+	}
+	return append([]string{r.Parent}, r.Ancestors...)
 }
 
 // owner is the user to whom a sandbox belongs, as the kernel said when it was
@@ -72,7 +94,9 @@ func (r record) owner() peer.Caller {
 func (r *record) belong(g peer.Grant) {
 	o := g.Owner()
 	r.OwnerUID, r.OwnerGID, r.OwnerGroups, r.OwnerSystem = o.UID, o.GID, o.Groups, o.IsSystem()
-	r.Parent = g.Parent()
+	if above := g.Above(); len(above) > 0 {
+		r.Parent, r.Ancestors = above[0], above[1:]
+	}
 }
 
 // usage is what a sandbox adds to a quota: while its limits change, the higher ones.
@@ -95,8 +119,8 @@ func (m *Manager) visible(ctx context.Context) ([]*sandbox, error) {
 
 // standingLocked sums up what there is, for g's quotas.
 func (m *Manager) standingLocked(g peer.Grant) peer.Standing {
-	var st peer.Standing
-	owner, parent := g.Owner(), g.Parent()
+	owner, above := g.Owner(), g.Above()
+	st := peer.Standing{Below: make([]peer.Descendants, len(above))}
 	for _, s := range m.sandboxes {
 		r := s.kept()
 		u, ended := s.usage()
@@ -104,9 +128,11 @@ func (m *Manager) standingLocked(g peer.Grant) peer.Standing {
 			add(&st.Owner, u)
 			st.OwnerEnded += ended
 		}
-		if parent != "" && r.Parent == parent {
-			add(&st.Children, u)
-			st.ChildrenEnded += ended
+		for i, id := range above {
+			if slices.Contains(r.above(), id) {
+				add(&st.Below[i].Usage, u)
+				st.Below[i].Ended += ended
+			}
 		}
 	}
 	return st

@@ -81,7 +81,8 @@ func (m *Manager) claim(pool *pool, p *plan.Sandbox) (s *sandbox, was record, er
 	p.Become(s.id)
 	s.update(func() {
 		s.record.Name, s.record.Key, s.record.Limits, s.record.Pooled = p.Name, r.Key, r.Limits, false
-		s.record.OwnerUID, s.record.OwnerSystem, s.record.Parent, s.record.Mounts = r.OwnerUID, r.OwnerSystem, r.Parent, r.Mounts
+		s.record.OwnerUID, s.record.OwnerSystem, s.record.Mounts = r.OwnerUID, r.OwnerSystem, r.Mounts
+		s.record.Parent, s.record.Ancestors = r.Parent, r.Ancestors
 	})
 	return s, was, nil
 }

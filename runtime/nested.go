@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"slices"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/owndir"
@@ -65,6 +66,19 @@ func (m *Manager) endOrphans(ctx context.Context) {
 			m.endChild(ctx, s)
 		}
 	}
+}
+
+// awaitDescendants waits until nothing is left of the sandboxes below id, which has ended.
+func (m *Manager) awaitDescendants(ctx context.Context, id string) error {
+	for _, s := range m.all() {
+		if !slices.Contains(s.kept().above(), id) {
+			continue
+		}
+		if err := wait(ctx, s.gone); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // endChildren ends the sandboxes that s made.

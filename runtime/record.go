@@ -57,12 +57,14 @@ type record struct {
 	OwnerUID    uint32                 `json:"owner_uid"`
 	OwnerGID    uint32                 `json:"owner_gid"`
 	OwnerGroups []uint32               `json:"owner_groups"`
-	OwnerSystem bool                   `json:"owner_system"` // it is the daemon's own
-	Nested      *peer.Usage            `json:"nested"`       // what it may give to children; nil is no socket
-	NestedEnter bool                   `json:"nested_enter"` // it may enter its children
+	OwnerSystem bool                   `json:"owner_system"`           // it is the daemon's own
+	Nested      *peer.Usage            `json:"nested"`                 // what its descendants may have; nil is no socket
+	NestedEnter bool                   `json:"nested_enter"`           // it may enter its children
+	NestedDepth int                    `json:"nested_depth,omitempty"` // generations below it; 0 is 1, of an older daemon
 	Parent      string                 `json:"parent"`
-	Key         string                 `json:"key"`      // of idempotency
-	Settings    plan.CreateRequest     `json:"settings"` // as it was asked for
+	Ancestors   []string               `json:"ancestors,omitempty"` // above its parent, the nearest first
+	Key         string                 `json:"key"`                 // of idempotency
+	Settings    plan.CreateRequest     `json:"settings"`            // as it was asked for
 
 	Expires     moment        `json:"expires"` // by its TTL
 	IdleTimeout time.Duration `json:"idle_timeout"`
@@ -184,7 +186,7 @@ func newRecord(p *plan.Sandbox, boot string, created time.Time) record {
 	plan.Override(&rec.IdleTimeout, r.IdleTimeout)
 	if r.Nested != nil {
 		budget := budget(*r.Nested, p.Limits)
-		rec.Nested, rec.NestedEnter = &budget, p.Profile.NestedEnter
+		rec.Nested, rec.NestedEnter, rec.NestedDepth = &budget, p.Profile.NestedEnter, p.Grant.Depth(p.Profile.NestedDepth)
 	}
 	rec.belong(p.Grant)
 	return rec

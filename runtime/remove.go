@@ -23,13 +23,13 @@ func (m *Manager) Remove(ctx context.Context, ref string, force bool) (string, e
 	return s.id, m.removeNow(ctx, s)
 }
 
-// removeNow ends s, live or not, and removes all of it.
+// removeNow ends s, live or not, and removes all of it, and what it made.
 func (m *Manager) removeNow(ctx context.Context, s *sandbox) error {
 	s.end(ErrRemoved)
 	if err := wait(ctx, s.ended); err != nil {
 		return err
 	}
-	return m.destroy(ctx, s)
+	return errors.Join(m.destroy(ctx, s), m.awaitDescendants(ctx, s.id))
 }
 
 func wait(ctx context.Context, done <-chan struct{}) error {

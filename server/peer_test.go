@@ -281,15 +281,15 @@ func (m *miniCore) create(ctx context.Context, g peer.Grant, q func(string) stri
 			return err
 		}
 	}
-	var now peer.Standing
+	now := peer.Standing{Below: make([]peer.Descendants, len(g.Above()))}
 	for _, b := range m.made {
 		if b.owner == g.Owner().UID {
 			now.Owner.Sandboxes++
 			now.Owner.MemoryBytes += b.limits.MemoryBytes
 		}
 		if b.parent != "" && b.parent == g.Parent() {
-			now.Children.Sandboxes++
-			now.Children.MemoryBytes += b.limits.MemoryBytes
+			now.Below[0].Sandboxes++
+			now.Below[0].MemoryBytes += b.limits.MemoryBytes
 		}
 	}
 	err := errors.Join(g.CheckProfile(q("profile")), g.CheckLimits(limits, g.TTL(nil)),

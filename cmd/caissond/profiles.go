@@ -63,6 +63,9 @@ func profile(p config.Profile) (plan.Profile, error) {
 		parse("io_write_bps", p.IOWrite, someSize, &out.Limits.IOWriteBPS))
 	alerts, alertsErr := alertsOf(p.Alerts)
 	out.Alerts, out.NestedEnter = alerts, p.Nested.Enter
+	if p.Nested.Depth != 0 {
+		out.NestedDepth = p.Nested.Depth
+	}
 	mounts, mountsErr := mountsOf(p.Mounts)
 	out.Mounts, out.Timeout = mounts, time.Duration(p.Timeout)
 	return out, errors.Join(err, alertsErr, mountsErr, out.Validate())

@@ -21,6 +21,7 @@ func TestProfiles(t *testing.T) {
 		"loud":  {Alerts: config.Alerts{Memory: config.Threshold{Above: "90%", For: config.Duration(10 * time.Second)}, Tmpfs: config.Threshold{Above: "80%"}, Refusals: 20}},
 		"empty": {},
 		"debug": {Seccomp: "debug", Memory: "1G"},
+		"deep":  {Nested: config.Nested{Depth: 4}},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +43,10 @@ func TestProfiles(t *testing.T) {
 	if p := got["debug"]; p.Seccomp != "debug" || p.Limits.MemoryBytes != 1<<30 {
 		t.Errorf("debug: %+v", p)
 	}
-	if got["strict"].Limits != strict.Limits || len(got) != len(plan.BuiltinProfiles())+3 {
+	if got["deep"].NestedDepth != 4 || got["empty"].NestedDepth != 1 {
+		t.Errorf("depths %d and %d", got["deep"].NestedDepth, got["empty"].NestedDepth)
+	}
+	if got["strict"].Limits != strict.Limits || len(got) != len(plan.BuiltinProfiles())+4 {
 		t.Errorf("profiles %+v", got)
 	}
 }
@@ -65,6 +69,8 @@ func TestProfilesRefused(t *testing.T) {
 		{"alerts above nothing", config.Profile{Alerts: config.Alerts{PIDs: config.Threshold{For: 1}}}, sbxerr.DaemonConf, []string{"alerts.pids.above"}},
 		{"alerts without a share", config.Profile{Alerts: config.Alerts{Tmpfs: config.Threshold{Above: "1G"}}}, sbxerr.DaemonConf, []string{"alerts.tmpfs.above", `"1G"`}},
 		{"alerts in the past", config.Profile{Alerts: config.Alerts{CPU: config.Threshold{Above: "5%", For: -1}}}, sbxerr.DaemonConf, []string{"alerts.cpu.for"}},
+		{"depth", config.Profile{Nested: config.Nested{Depth: 5}}, sbxerr.DaemonConf, []string{"profiles.p: nested depth 5: give 1 to 4"}},
+		{"depth below", config.Profile{Nested: config.Nested{Depth: -1}}, sbxerr.DaemonConf, []string{"nested depth -1"}},
 		{"seccomp", config.Profile{Seccomp: "stric"}, sbxerr.SeccompProfile, []string{"profiles.p", `did you mean "strict"?`}},
 	} {
 		_, err := profiles(config.Config{Profiles: map[string]config.Profile{"p": tt.p, "good": {}}})

@@ -28,6 +28,7 @@ type Grant struct {
 	rule   Rule
 	free   bool // every profile
 	parent Parent
+	above  []Parent // parent and its ancestors, the nearest first
 	gates  *gates
 }
 
@@ -47,6 +48,15 @@ func (g Grant) Owner() Caller {
 // Parent returns the ID of the sandbox of which a sandbox that is made under
 // the Grant is a child; empty for a caller that is in none.
 func (g Grant) Parent() string { return g.parent.ID }
+
+// Above returns the IDs of the sandboxes that end such a sandbox by their own end: Parent
+// and its ancestors, the nearest first.
+func (g Grant) Above() (ids []string) {
+	for _, p := range g.above {
+		ids = append(ids, p.ID)
+	}
+	return ids
+}
 
 // Sees reports whether the caller may know of a sandbox of the user owner, made
 // from inside of the sandbox parent (empty: from none). What it does not see is
@@ -228,13 +238,22 @@ func (g Grant) CheckEnter() error {
 	return g.refusal()
 }
 
-// CheckNested refuses to give a sandbox a socket of its own to a caller that
-// is inside of one: children have no children.
+// CheckNested refuses a sandbox with a socket of its own where no generation may follow.
 func (g Grant) CheckNested() error {
-	if g.rank == nested {
-		return g.refusal(errors.New("a child gets no socket for children of its own"))
+	if g.rank == nested && g.parent.Depth <= 1 {
+		return sbxerr.WithRemedy(sbxerr.Peer, "peer.check", fmt.Errorf("%s: a child gets no socket for children of its own at this depth", g.caller),
+			"have the operator raise nested.depth in the profile of the outer sandbox, and make it and each child with that profile")
 	}
 	return g.refusal()
+}
+
+// Depth returns how many generations a sandbox of a profile that allows depth may have
+// below it.
+func (g Grant) Depth(depth int) int {
+	if g.rank == nested {
+		return min(depth, g.parent.Depth-1)
+	}
+	return depth
 }
 
 // refusal joins the reasons under the code Peer. Without a reason only the zero

@@ -34,10 +34,16 @@ type Usage struct {
 // Standing is the current usage. The caller must hold the lock that keeps it true until
 // the request is counted.
 type Standing struct {
-	Owner    Usage // of all sandboxes of the grant's Owner, their children too
-	Children Usage // of the calling sandbox; only read for a nested grant
-	// Of their sandboxes, those that have ended: of them nothing else counts.
-	OwnerEnded, ChildrenEnded int64
+	Owner      Usage // of all sandboxes of the grant's Owner, their children too
+	OwnerEnded int64 // of these, those that have ended: of them nothing else counts
+	// Below is what each sandbox of the grant's Above has below it, in the same order.
+	Below []Descendants
+}
+
+// Descendants are all generations below a sandbox.
+type Descendants struct {
+	Usage
+	Ended int64 // of Sandboxes; nothing else of them counts
 }
 
 // endless stands for "no bound".
@@ -57,9 +63,9 @@ func DefaultQuota() Usage {
 	return Usage{Sandboxes: 16, MemoryBytes: 8 << 30, MilliCPU: 8000, Execs: 256, ImageBytes: 16 << 30, PIDs: 4096}
 }
 
-// DefaultBudget bounds the children of a sandbox with these limits together: as much again
-// as the sandbox itself. Processes are bounded by the number of children, because each
-// child has at most the limit of its parent.
+// DefaultBudget bounds the descendants of a sandbox with these limits together: as much again
+// as the sandbox itself. Processes are bounded by the number of descendants, because each
+// has at most the limit of its parent.
 func DefaultBudget(l Limits) Usage {
 	return Usage{Sandboxes: 8, MemoryBytes: l.MemoryBytes, MilliCPU: l.MilliCPU, Execs: 64}
 }
@@ -130,12 +136,19 @@ func (g Grant) CheckQuota(now Standing, asked Usage) error {
 	}
 	err := exceeds("the quota of "+g.Owner().String(), now.Owner, now.OwnerEnded, asked, g.rule.Quota)
 	remedy := ""
-	if g.rank == nested {
-		own := exceeds("the budget of "+g.caller.String(), now.Children, now.ChildrenEnded, asked, g.parent.Budget)
-		if own != nil {
-			remedy = "end what runs in the children, give one less by -m and --cpus, or remove another one; the budget is set when the parent is made (create --nested)"
+	if len(now.Below) != len(g.above) {
+		return sbxerr.New(sbxerr.Internal, "peer.quota", "%d sandboxes above %s, and the usage below %d of them", len(g.above), g.caller, len(now.Below))
+	}
+	for i, p := range g.above {
+		whose := "the budget of " + g.caller.String()
+		if i > 0 { // of which a caller inside knows nothing
+			whose = "the budget of a sandbox above " + g.caller.String()
 		}
-		err = errors.Join(err, own)
+		below := now.Below[i]
+		if own := exceeds(whose, below.Usage, below.Ended, asked, p.Budget); own != nil {
+			remedy = "end what runs in the children, give one less by -m and --cpus, or remove another one; the budget is set when the parent is made (create --nested)"
+			err = errors.Join(err, own)
+		}
 	}
 	code := sbxerr.Busy
 	switch {

@@ -62,7 +62,7 @@ func TestCheckQuota(t *testing.T) {
 		"negative":         {Usage{}, Usage{MemoryBytes: -1}, sbxerr.Peer, []string{"is no usage"}},
 		"negative now":     {Usage{MemoryBytes: -1 << 40}, one, sbxerr.Peer, []string{"is no usage"}},
 	} {
-		err := g.CheckQuota(Standing{Owner: tt.now, Children: Usage{Sandboxes: 99}}, tt.asked)
+		err := g.CheckQuota(Standing{Owner: tt.now}, tt.asked)
 		if tt.code == "" {
 			if err != nil {
 				t.Errorf("%s: %v", name, err)
@@ -143,11 +143,11 @@ func TestGrantNested(t *testing.T) {
 	}
 
 	half := Usage{Sandboxes: 1, MemoryBytes: 1 << 29}
-	if err := g.CheckQuota(Standing{Children: half}, half); err != nil {
+	if err := g.CheckQuota(below(half), half); err != nil {
 		t.Errorf("the whole budget: %v", err)
 	}
-	refused(t, "the budget", g.CheckQuota(Standing{Children: Usage{MemoryBytes: 1<<29 + 1}}, half), sbxerr.Busy, "the budget of sandbox p1")
-	refused(t, "the owner's quota", g.CheckQuota(Standing{Owner: Usage{Sandboxes: 16}}, half), sbxerr.Busy, "the quota of uid 1000")
+	refused(t, "the budget", g.CheckQuota(below(Usage{MemoryBytes: 1<<29 + 1}), half), sbxerr.Busy, "the budget of sandbox p1")
+	refused(t, "the owner's quota", g.CheckQuota(Standing{Owner: Usage{Sandboxes: 16}, Below: below(Usage{}).Below}, half), sbxerr.Busy, "the quota of uid 1000")
 }
 
 // What a child is refused for is told without what nobody asked for.
@@ -197,7 +197,7 @@ func TestGrantNestedRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	refused(t, "no budget", g.CheckQuota(Standing{}, Usage{Sandboxes: 1}), sbxerr.Peer, "budget")
+	refused(t, "no budget", g.CheckQuota(below(Usage{}), Usage{Sandboxes: 1}), sbxerr.Peer, "budget")
 	if err := g.CheckProfile("build"); err != nil {
 		t.Errorf("the profile of root's sandbox: %v", err)
 	}

@@ -16,15 +16,17 @@ type Parent struct {
 	// Remaining is the time until it ends, in which its children must end too.
 	// Nil is a sandbox without end.
 	Remaining *time.Duration
-	Budget    Usage // of all its children together; see DefaultBudget
+	Budget    Usage // of all its descendants together; see DefaultBudget
 	Enter     bool  // its commands may enter its children: run commands there, and use their files
+	Depth     int   // generations that it may have below it; 1 is children without children
 }
 
-// GrantNested returns the grant of a caller inside parent. It may create, use and remove
-// children. Each child has at most the limits of parent, and all children stay within its
-// budget. They have its profile or strict, and no directory of the host. The grant never
-// exceeds the current one of parent's owner.
-func (p Policy) GrantNested(c Caller, parent Parent) (Grant, error) {
+// GrantNested returns the grant of a caller inside parent. The ancestors of parent follow,
+// the nearest first. The caller may create, use and remove children. Each child has at most
+// the limits of parent and of every ancestor, and does not outlive one of them. What it has
+// counts against the budgets of all of them. Children have parent's profile or strict, and no
+// directory of the host. The grant never exceeds the current one of parent's owner.
+func (p Policy) GrantNested(c Caller, parent Parent, ancestors ...Parent) (Grant, error) {
 	const op = "peer.nested"
 	if c.origin != kernel || c.Sandbox == "" || c.Sandbox != parent.ID {
 		return Grant{}, sbxerr.New(sbxerr.Peer, op, "%s does not call from inside of sandbox %q", c, parent.ID)
@@ -38,23 +40,39 @@ func (p Policy) GrantNested(c Caller, parent Parent) (Grant, error) {
 	if g.free || slices.Contains(g.rule.Profiles, parent.Profile) {
 		r.Profiles = []string{parent.Profile}
 	}
-	r.Limits = Limits{
-		MemoryBytes: min(r.Limits.MemoryBytes, parent.Limits.MemoryBytes),
-		MilliCPU:    min(r.Limits.MilliCPU, parent.Limits.MilliCPU),
-		PIDs:        min(r.Limits.PIDs, parent.Limits.PIDs),
-		TmpfsBytes:  min(r.Limits.TmpfsBytes, parent.Limits.TmpfsBytes),
-		OpenFiles:   min(r.Limits.OpenFiles, parent.Limits.OpenFiles),
-		CPUShares:   min(r.Limits.CPUShares, parent.Limits.CPUShares),
-		IOReadBPS:   parent.Limits.IOReadBPS, // no rule of a peer has a ceiling
-		IOWriteBPS:  parent.Limits.IOWriteBPS,
-	}
-	parent.Budget.PIDs = endless // see DefaultBudget
-	if parent.Remaining != nil {
-		r.TTL = min(r.TTL, *parent.Remaining)
+	above := append([]Parent{parent}, ancestors...)
+	for i := range above {
+		above[i].Budget.PIDs = endless // see DefaultBudget
+		r.Limits = r.Limits.atMost(above[i].Limits)
+		if left := above[i].Remaining; left != nil {
+			r.TTL = min(r.TTL, *left)
+		}
 	}
 	if r.TTL <= 0 {
 		return Grant{}, sbxerr.New(sbxerr.Peer, op, "%s is at its end", c)
 	}
 	r.Images = false
-	return Grant{rank: nested, caller: c, rule: r, parent: parent}, nil
+	return Grant{rank: nested, caller: c, rule: r, parent: parent, above: above}, nil
+}
+
+// atMost returns the lower of each two limits.
+func (l Limits) atMost(top Limits) Limits {
+	return Limits{
+		MemoryBytes: min(l.MemoryBytes, top.MemoryBytes),
+		MilliCPU:    min(l.MilliCPU, top.MilliCPU),
+		PIDs:        min(l.PIDs, top.PIDs),
+		TmpfsBytes:  min(l.TmpfsBytes, top.TmpfsBytes),
+		OpenFiles:   min(l.OpenFiles, top.OpenFiles),
+		CPUShares:   min(l.CPUShares, top.CPUShares),
+		IOReadBPS:   lowerRate(l.IOReadBPS, top.IOReadBPS),
+		IOWriteBPS:  lowerRate(l.IOWriteBPS, top.IOWriteBPS),
+	}
+}
+
+// lowerRate is min where 0 is unbounded.
+func lowerRate(a, b int64) int64 {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
 }

@@ -300,14 +300,14 @@ func TestRemedies(t *testing.T) {
 		{user.CheckPublish(false, true), "from 1024 on"},
 		{user.CheckPublish(true, true), "from 1024 on"},
 		{user.CheckAdmin(), "have root do it"},
-		{child.CheckNested(), inside},
+		{child.CheckNested(), "nested.depth"},
 		{child.CheckAdmin(), inside},
 		{child.CheckDestinations(true), inside},
 		{child.CheckNetwork("open", true), inside},
 		{child.CheckPublish(false, false), inside},
 		{child.CheckLimits(Limits{MemoryBytes: 1 << 40}, nil), inside},
-		{child.CheckQuota(Standing{Children: Usage{Sandboxes: 8}}, Usage{Sandboxes: 1}), "or remove another one"},
-		{child.CheckQuota(Standing{Owner: Usage{Sandboxes: 16}}, Usage{Sandboxes: 1}), "retry later"},
+		{child.CheckQuota(below(Usage{Sandboxes: 8}), Usage{Sandboxes: 1}), "or remove another one"},
+		{child.CheckQuota(Standing{Owner: Usage{Sandboxes: 16}, Below: below(Usage{}).Below}, Usage{Sandboxes: 1}), "retry later"},
 	} {
 		if got := sbxerr.RemedyOf(tt.err); tt.err == nil || !strings.Contains(got, tt.want) {
 			t.Errorf("%v: remedy %q, want %q", tt.err, got, tt.want)

@@ -26,6 +26,9 @@ type Profile struct {
 	// NestedEnter lets a sandbox run commands in the sandboxes that it made, and use their
 	// files. Otherwise it gets their state, result and output.
 	NestedEnter bool
+	// NestedDepth is how many generations a sandbox may have below it; 1 is children without
+	// children.
+	NestedDepth int `json:",omitempty"`
 	// Timeout is the most time of one command, and that of one that asks for none; 0 is none.
 	Timeout time.Duration `json:",omitempty"`
 	// Unisolated runs commands as a user of the host, without isolation. Nil has isolation.
@@ -39,8 +42,14 @@ func (p Profile) Validate() error {
 	if limits.TmpfsBytes == 0 {
 		limits.TmpfsBytes = tmpfsFor(limits.MemoryBytes)
 	}
+	if p.NestedDepth < 1 || p.NestedDepth > maxNestedDepth {
+		err = errors.Join(err, fmt.Errorf("nested depth %d: give 1 to %d", p.NestedDepth, maxNestedDepth))
+	}
 	return errors.Join(err, limits.Validate())
 }
+
+// maxNestedDepth bounds the generations below a sandbox.
+const maxNestedDepth = 4
 
 // DefaultProfile is the profile of a request that names none.
 const DefaultProfile = "strict"
@@ -65,7 +74,7 @@ func BuiltinProfiles() map[string]Profile {
 	limits := DefaultLimits()
 	limits.TmpfsBytes, limits.ShmBytes = 0, 0 // a request may ask for other memory
 	for _, name := range seccomp.Names() {
-		profiles[name] = Profile{Image: "base", Seccomp: name, User: "1000:1000", Limits: limits}
+		profiles[name] = Profile{Image: "base", Seccomp: name, User: "1000:1000", Limits: limits, NestedDepth: 1}
 	}
 	return profiles
 }
