@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -52,7 +53,7 @@ func (p Policy) GrantNested(c Caller, parent Parent, ancestors ...Parent) (Grant
 		return Grant{}, sbxerr.New(sbxerr.Peer, op, "%s is at its end", c)
 	}
 	r.Images = false
-	return Grant{rank: nested, caller: c, rule: r, parent: parent, above: above}, nil
+	return Grant{rank: nested, caller: c, rule: r, parent: parent, above: above, gates: cmp.Or(p.gates, newGates())}, nil
 }
 
 // atMost returns the lower of each two limits.

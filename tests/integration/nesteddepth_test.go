@@ -133,3 +133,17 @@ func TestNestedGenerationsEnd(t *testing.T) {
 		d.AwaitNoSandbox(t)
 	}
 }
+
+// A ready sandbox becomes a child as a new one does, also with a tmpfs of its profile.
+func TestNestedChildOutOfAPool(t *testing.T) {
+	t.Parallel()
+	d := harness.StartWith(t, "profiles: {team: {mounts: [{type: tmpfs, target: /scratch, size: 1M}]}}\npools: [{profile: team, size: 1}]\n")
+	in := nestedBox(t, d, "outer", "--profile", "team")
+	awaitReady(t, d, 1)
+	hits := poolOf(t, d).Hits
+	in.run(t, "create", "--name", "child", "-m", "64M", "--cpus", "0.5", "--profile", "team")
+	if now := poolOf(t, d).Hits; now != hits+1 {
+		t.Errorf("the pool served %d, then %d", hits, now)
+	}
+	d.Run(t, "exec", "child", "--", "touch", "/scratch/a")
+}
