@@ -36,7 +36,7 @@ func (m *Manager) permit(ctx context.Context, check func(peer.Grant) error) erro
 	return check(g)
 }
 
-// budget is what the descendants of a sandbox with limits l may have together.
+// budget bounds all descendants of a sandbox with limits l together.
 func budget(n plan.NestedRequest, l plan.Limits) peer.Usage {
 	b := peer.DefaultBudget(l.Peer())
 	plan.Override(&b.Sandboxes, n.Sandboxes)

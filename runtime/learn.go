@@ -124,8 +124,8 @@ func (l *learner) stop() {
 	}
 }
 
-// finish reads what is left, and says what was learnt in the sandbox rec. counted is what is
-// known of it besides; nil is nothing.
+// finish reads the last entries and returns what the sandbox of rec reached. counted are the
+// sandbox's counters; nil if there are none.
 func (l *learner) finish(rec record, counted *EgressCounters) *Learned {
 	l.stop()
 	l.read()
@@ -144,7 +144,7 @@ func (l *learner) finish(rec record, counted *EgressCounters) *Learned {
 	return out
 }
 
-// misses warns of what was not reached, of which no rule is learnt.
+// misses returns a warning for each destination that was not reached: it gives no rule.
 func (l *learner) misses(rec record) (warnings []string) {
 	if err := addNeeds(rec, l.missed); err != nil {
 		warnings = append(warnings, "not all that it needs is known: "+err.Error())

@@ -68,13 +68,16 @@ func (m *Manager) endOrphans(ctx context.Context) {
 	}
 }
 
-// awaitDescendants waits until nothing is left of the sandboxes below id, which has ended.
-func (m *Manager) awaitDescendants(ctx context.Context, id string) error {
-	for _, s := range m.all() {
-		if !slices.Contains(s.kept().above(), id) {
+// awaitDescendants waits until nothing is left of the sandboxes below s, which has ended.
+func (m *Manager) awaitDescendants(ctx context.Context, s *sandbox) error {
+	if s.kept().Nested == nil { // it made none
+		return nil
+	}
+	for _, other := range m.all() {
+		if !slices.Contains(other.kept().above(), s.id) {
 			continue
 		}
-		if err := wait(ctx, s.gone); err != nil {
+		if err := wait(ctx, other.gone); err != nil {
 			return err
 		}
 	}

@@ -29,7 +29,7 @@ func (m *Manager) removeNow(ctx context.Context, s *sandbox) error {
 	if err := wait(ctx, s.ended); err != nil {
 		return err
 	}
-	return errors.Join(m.destroy(ctx, s), m.awaitDescendants(ctx, s.id))
+	return errors.Join(m.destroy(ctx, s), m.awaitDescendants(ctx, s))
 }
 
 func wait(ctx context.Context, done <-chan struct{}) error {

@@ -49,7 +49,7 @@ func (d *Daemon) run(b *box, spec *caissonv1.ExecSpec, stdin []byte) (*process, 
 	return p, nil
 }
 
-// decide asks the test what a command does.
+// decide returns the outcome that the test gives a command.
 func (d *Daemon) decide(b *box, spec *caissonv1.ExecSpec, stdin []byte) Outcome {
 	if d.OnCommand == nil {
 		return Outcome{}

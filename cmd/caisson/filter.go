@@ -58,8 +58,8 @@ func (a *app) selected(cmd *cobra.Command, f *filterFlags, refs []string) ([]str
 	return each(list, (*caissonv1.Sandbox).GetId), err
 }
 
-// selectedOf is selected, with what is known of the sandboxes. It is nil where the command
-// line names them.
+// selectedOf returns the sandboxes that the flags select, or nil if the command line names
+// sandboxes instead.
 func (a *app) selectedOf(cmd *cobra.Command, f *filterFlags, refs []string) (list []*caissonv1.Sandbox, err error) {
 	p := parser{flags: cmd.Flags()}
 	req := f.request(&p)

@@ -97,7 +97,7 @@ func (a *app) learnCommand(cmd *cobra.Command, args []string, f *learnFlags) err
 	if err != nil {
 		return err
 	}
-	spec.Learn, spec.LearnPrivate, a.quiet = true, f.private, true // what was refused is a warning
+	spec.Learn, spec.LearnPrivate, a.quiet = true, f.private, true // the warnings name refused destinations
 	var learned *caissonv1.Learned
 	err = a.foreground(cmd.Context(), task{
 		terminal: f.terminal, stdin: f.interactive, limit: spec.Exec.OutputLimitBytes, consequence: "the sandbox is removed", hints: runHints,

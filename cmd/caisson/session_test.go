@@ -181,6 +181,8 @@ func TestExecRefuses(t *testing.T) {
 		"update --ttl -1s box":                "is not a positive duration",
 		"create --ensure":                     "--ensure needs --name",
 		"create --ensure --replace --name a":  "exclude each other",
+		"logs --follow --session a":           "--follow is for one sandbox",
+		"logs --tail x --session a":           `"x" is not a number of lines`,
 		"create --ttl 0s":                     "is not a positive duration",
 		"wait box e more":                     "one argument too many",
 		"ps":                                  "SANDBOX is missing",

@@ -143,7 +143,7 @@ func (t *terminal) watch() {
 	}
 }
 
-// close makes the terminal what it was. It may be called again.
+// close restores the terminal. It may be called again.
 func (t *terminal) close() {
 	t.once.Do(func() {
 		signal.Stop(t.changed)
@@ -151,7 +151,7 @@ func (t *terminal) close() {
 		if t.before == nil {
 			return
 		}
-		_ = control(t.file, func(fd int) error { // nobody is left to tell
+		_ = control(t.file, func(fd int) error { // the command is over: an error changes nothing
 			return unix.IoctlSetTermios(fd, unix.TCSETS, t.before)
 		})
 		t.cursor.raw.Store(false)

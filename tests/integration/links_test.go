@@ -26,14 +26,7 @@ func TestLinkedDirectories(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.Socket = filepath.Join(d.State, "caisson.sock")
-	d.Launch(t)
-	d.Run(t, "create", "--name", "a")
-	d.Run(t, "exec", "a", "--", "touch", "/tmp/kept")
-	d.Kill(t)
-	d.Launch(t)
-	d.Run(t, "exec", "a", "--", "test", "-f", "/tmp/kept")
-	d.Run(t, "rm", "--force", "a")
-	d.Stop(t)
+	keepsOverAKill(t, d)
 	d.CheckNothingLeft(t)
 	real.State = filepath.Join(real.State, "s")
 	real.CheckNothingLeft(t) // the kernel's lists have the names without links
@@ -53,6 +46,17 @@ func TestMountedDirectories(t *testing.T) {
 			}
 		})
 	}
+	keepsOverAKill(t, d)
+	for _, dir := range []string{d.Root, d.State} { // that which the test made is no mount of the daemon
+		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o711 {
+			t.Errorf("%s: %v, %v", dir, info, err)
+		}
+	}
+}
+
+// keepsOverAKill starts d. The daemon after it adopts a sandbox, and stops.
+func keepsOverAKill(t *testing.T, d *harness.Daemon) {
+	t.Helper()
 	d.Launch(t)
 	d.Run(t, "create", "--name", "a")
 	d.Run(t, "exec", "a", "--", "touch", "/tmp/kept")
@@ -61,9 +65,4 @@ func TestMountedDirectories(t *testing.T) {
 	d.Run(t, "exec", "a", "--", "test", "-f", "/tmp/kept")
 	d.Run(t, "rm", "--force", "a")
 	d.Stop(t)
-	for _, dir := range []string{d.Root, d.State} { // that which the test made is no mount of the daemon
-		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o711 {
-			t.Errorf("%s: %v, %v", dir, info, err)
-		}
-	}
 }
