@@ -60,17 +60,23 @@ func (m *Manager) parents(id string) (parent peer.Parent, ancestors []peer.Paren
 		if a == nil || a.kept().Nested == nil { // it ended, and so does this one
 			return peer.Parent{}, nil, sbxerr.New(sbxerr.Canceled, "runtime.nested", "%w", errParentEnded)
 		}
-		ancestors = append(ancestors, a.kept().asParent())
+		ancestors = append(ancestors, m.asParent(a.kept()))
 	}
-	return r.asParent(), ancestors, nil
+	return m.asParent(r), ancestors, nil
 }
 
 // asParent describes a sandbox that may make others.
-func (r record) asParent() peer.Parent {
-	return peer.Parent{
+func (m *Manager) asParent(r record) peer.Parent {
+	p := peer.Parent{
 		ID: r.ID, Owner: r.owner(), Profile: r.Profile, Limits: r.Limits.Peer(), Budget: *r.Nested, Enter: r.NestedEnter, Depth: r.NestedDepth,
 		Remaining: r.Expires.remaining(),
 	}
+	if h := r.Held; h != nil {
+		p.Workspace = &peer.Workspace{
+			Held: m.paths.held(r.ID), Path: r.Workspace.Point(), ReadOnly: r.Workspace.Mode == "ro", UID: h.UID, GID: h.GID, Groups: h.Groups,
+		}
+	}
+	return p
 }
 
 // above are the IDs of the parent of a sandbox and its ancestors, the nearest first.
@@ -184,10 +190,8 @@ func (m *Manager) planFor(ctx context.Context, r plan.CreateRequest) (*plan.Sand
 	if err != nil {
 		return nil, err
 	}
-	for _, dir := range r.HostDirs() {
-		if err := g.NameWorkspace(dir); err != nil {
-			return nil, err
-		}
+	if err := checkDirs(g, r); err != nil {
+		return nil, err
 	}
 	if err := g.CheckDestinations(len(r.Allow)+len(r.Deny)+len(r.Links)+len(r.DNS) > 0 || r.AllowECH); err != nil {
 		return nil, err
@@ -196,7 +200,7 @@ func (m *Manager) planFor(ctx context.Context, r plan.CreateRequest) (*plan.Sand
 	r = r.Granted(g)
 	links, linkErr := m.resolveLinks(ctx, g, r.Links)
 	pl := m.planner(ctx)
-	pl.Links, pl.MaxTmpfs = links, g.MaxTmpfs()
+	pl.Links, pl.MaxTmpfs, pl.Inside = links, g.MaxTmpfs(), g.Parent() != ""
 	pl.IOReadBPS, pl.IOWriteBPS = g.IORates()
 	p, err := pl.Sandbox(r)
 	if err := plan.JoinReasons(linkErr, err); err != nil {
@@ -206,10 +210,8 @@ func (m *Manager) planFor(ctx context.Context, r plan.CreateRequest) (*plan.Sand
 	if err := g.CheckProfile(r.Profile); err != nil {
 		return nil, err
 	}
-	for _, dir := range (plan.CreateRequest{Mounts: p.MountRequests}).HostDirs() { // those of the profile, too
-		if err := g.NameWorkspace(dir); err != nil {
-			return nil, err
-		}
+	if err := checkDirs(g, plan.CreateRequest{Mounts: p.MountRequests}); err != nil { // those of the profile, too
+		return nil, err
 	}
 	if slices.ContainsFunc(p.Mounts, func(b plan.Mount) bool { return b.Volume }) {
 		if err := g.CheckVolumes(); err != nil {
@@ -230,6 +232,21 @@ func (m *Manager) planFor(ctx context.Context, r plan.CreateRequest) (*plan.Sand
 		return p, m.checkHostUser(ctx, p)
 	}
 	return p, nil
+}
+
+// checkDirs refuses directories of r by their names.
+func checkDirs(g peer.Grant, r plan.CreateRequest) error {
+	if r.Workspace != nil {
+		if err := g.NameWorkspace(r.Workspace.Dir); err != nil {
+			return err
+		}
+	}
+	for _, dir := range r.BindDirs() {
+		if err := g.NameBind(dir); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // remaining is the time until m, nil for never.

@@ -138,7 +138,8 @@ func (m *Manager) outfit(ctx context.Context, s *sandbox, have record, p *plan.S
 	if err := m.openPorts(s, p); err != nil {
 		return err
 	}
-	r.Ports = s.kept().Ports
+	made := s.kept()
+	r.Ports, r.Held = made.Ports, made.Held
 	if err := errors.Join(m.setPolicy(ctx, s, have.Policy, p.Policy), failpoint("assign/policy")); err != nil {
 		return err
 	}

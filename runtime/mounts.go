@@ -3,6 +3,7 @@ package runtime
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/caisson-run/caisson/owndir"
 	"github.com/caisson-run/caisson/rootfs/mount"
@@ -29,7 +30,7 @@ func (m *Manager) attachPoint(s *sandbox) func(plan.Mount, *mount.Workspace, *mo
 // eachBind opens the directories of the host that p names, as its caller, and passes each on
 // with the mapping of its owner's ids to those of the sandbox's user.
 func (m *Manager) eachBind(ctx context.Context, s *sandbox, p *plan.Sandbox, attach func(plan.Mount, *mount.Workspace, *mount.UserNS) error) error {
-	if len(plan.BindPoints(nil, p.MountRequests)) > 0 {
+	if len(plan.BindPoints(nil, p.MountRequests)) > 0 || p.Request.Nested != nil {
 		if err := makeDir(m.paths.mounts(s.id), 0o711); err != nil {
 			return err
 		}
@@ -60,7 +61,23 @@ func (m *Manager) withBind(ctx context.Context, s *sandbox, p *plan.Sandbox, b p
 		return err
 	}
 	defer func() { err = errors.Join(err, ids.Close()) }()
-	return attach(b, ws, ids)
+	return errors.Join(attach(b, ws, ids), m.hold(s, p, b, ws))
+}
+
+// hold keeps the workspace of a sandbox that may make others, with the ids on disk: what has
+// mapped ids cannot be mapped once more for a child. A workspace in which other mounts lie is
+// not held: a child would see the files that they cover.
+func (m *Manager) hold(s *sandbox, p *plan.Sandbox, b plan.Mount, ws *mount.Workspace) error {
+	if p.Request.Nested == nil || b.Point != plan.WorkspacePoint || slices.ContainsFunc(p.Mounts, b.Holds) {
+		return nil
+	}
+	point := m.paths.held(s.id)
+	if err := errors.Join(makeDir(point, 0o700), ws.Attach(point, b.ReadOnly, nil)); err != nil {
+		return err
+	}
+	as := ws.Identity()
+	s.update(func() { s.record.Held = &as })
+	return nil
 }
 
 // openBind opens the directory of b as the caller of p, who must have the rights that the
@@ -73,7 +90,11 @@ func (m *Manager) openBind(ctx context.Context, p *plan.Sandbox, b plan.Mount) (
 	if err != nil {
 		return nil, err
 	}
-	return m.settings().Workspaces.Opened(dir.File, mount.Identity{UID: dir.UID, GID: dir.GID, Groups: dir.Groups})
+	as := mount.Identity{UID: dir.UID, GID: dir.GID, Groups: dir.Groups}
+	if p.Grant.Parent() != "" { // it is named as inside of the calling sandbox
+		return mount.Opened(dir.File, as)
+	}
+	return m.settings().Workspaces.Opened(dir.File, as)
 }
 
 // nested are the mounts whose target lies in a bind.

@@ -59,6 +59,10 @@ func (p paths) init(id string) string      { return filepath.Join(p.sandbox(id),
 
 func (p paths) output(id string) string { return filepath.Join(p.outputs(), id) }
 
+// held is where the workspace of a sandbox that may make others is mounted a second time, with
+// the ids on disk: its children get directories of that.
+func (p paths) held(id string) string { return filepath.Join(p.mounts(id), "held") }
+
 // point is where a bind of the plan is attached.
 func (p paths) point(id, name string) string { return filepath.Join(p.sandbox(id), name) }
 

@@ -61,6 +61,7 @@ type record struct {
 	Nested      *peer.Usage            `json:"nested"`                 // what its descendants may have; nil is no socket
 	NestedEnter bool                   `json:"nested_enter"`           // it may enter its children
 	NestedDepth int                    `json:"nested_depth,omitempty"` // generations below it; 0 is 1, of an older daemon
+	Held        *mount.Identity        `json:"held,omitempty"`         // ids on disk of a workspace held for its children; nil is none
 	Parent      string                 `json:"parent"`
 	Ancestors   []string               `json:"ancestors,omitempty"` // above its parent, the nearest first
 	Key         string                 `json:"key"`                 // of idempotency

@@ -498,7 +498,7 @@ func TestPeerNested(t *testing.T) {
 		answers := ask(t, uid, inside, "/list", "/create?workspace=/tmp/x", "/create?name=c", "/list", "/create?profile=build",
 			"/create?memory=268435457", "/remove?name=other", "/remove?name=p", "/remove?name=c")
 		want(t, "no child yet", answers[0], 200, "")
-		want(t, "a directory of the host", answers[1], 403, "inside of a sandbox")
+		want(t, "a directory of the host", answers[1], 403, "no workspace of which a child")
 		want(t, "a child", answers[2], 200, "made")
 		if answers[3].Body != "c" {
 			t.Errorf("it sees %q", answers[3].Body)

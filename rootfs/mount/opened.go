@@ -32,8 +32,9 @@ func GroupSlotIDs() []uint32 {
 
 // Identity is as whom a sandbox acts on the files of a workspace: ids on disk.
 type Identity struct {
-	UID, GID uint32
-	Groups   []uint32 // others than GID, at most GroupSlots
+	UID    uint32   `json:"uid"`
+	GID    uint32   `json:"gid"`
+	Groups []uint32 `json:"groups,omitempty"` // others than GID, at most GroupSlots
 }
 
 // Opened makes a workspace of a directory that is open, with O_PATH and under its
@@ -67,6 +68,11 @@ func Opened(dir *os.File, as Identity) (_ *Workspace, err error) {
 		return nil, sbxerr.New(sbxerr.Workspace, op, "host directory %q is no directory any more", dir.Name())
 	}
 	return &Workspace{dir: dir, UID: as.UID, GID: as.GID, groups: slices.Clone(as.Groups)}, nil
+}
+
+// Identity is as whom a sandbox acts in the workspace.
+func (w *Workspace) Identity() Identity {
+	return Identity{UID: w.UID, GID: w.GID, Groups: slices.Clone(w.groups)}
 }
 
 // Map maps the identity of the workspace to the user uid:gid of a sandbox whose

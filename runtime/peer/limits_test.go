@@ -137,7 +137,7 @@ func TestGrantNested(t *testing.T) {
 		}
 	}
 	_, err = g.CheckWorkspace(t.Context(), "/tmp/x", false)
-	refused(t, "workspace", err, sbxerr.Peer, "inside of a sandbox")
+	refused(t, "workspace", err, sbxerr.Peer, "no workspace of which a child could get")
 	for name, err := range map[string]error{"images": g.CheckImages(), "admin": g.CheckAdmin(), "host": g.CheckHost(), "nested": g.CheckNested()} {
 		refused(t, name, err, sbxerr.Peer)
 	}

@@ -2,6 +2,7 @@ package peer
 
 import (
 	"cmp"
+
 	"slices"
 	"time"
 
@@ -17,16 +18,17 @@ type Parent struct {
 	// Remaining is the time until it ends, in which its children must end too.
 	// Nil is a sandbox without end.
 	Remaining *time.Duration
-	Budget    Usage // of all its descendants together; see DefaultBudget
-	Enter     bool  // its commands may enter its children: run commands there, and use their files
-	Depth     int   // generations that it may have below it; 1 is children without children
+	Budget    Usage      // of all its descendants together; see DefaultBudget
+	Enter     bool       // its commands may enter its children: run commands there, and use their files
+	Depth     int        // generations that it may have below it; 1 is children without children
+	Workspace *Workspace // nil gives its children none
 }
 
 // GrantNested returns the grant of a caller inside parent. The ancestors of parent follow,
 // the nearest first. The caller may create, use and remove children. Each child has at most
 // the limits of parent and of every ancestor, and does not outlive one of them. What it has
 // counts against the budgets of all of them. Children have parent's profile or strict, and no
-// directory of the host. The grant never exceeds the current one of parent's owner.
+// directory of the host but those of parent's workspace. The grant never exceeds the current one of parent's owner.
 func (p Policy) GrantNested(c Caller, parent Parent, ancestors ...Parent) (Grant, error) {
 	const op = "peer.nested"
 	if c.origin != kernel || c.Sandbox == "" || c.Sandbox != parent.ID {

@@ -32,6 +32,10 @@ func (o opened) drop() {
 // behind when ctx ends: a system call cannot be cancelled. How many can be left
 // behind is bounded for each user.
 func (g Grant) open(ctx context.Context, dir string, write bool) (opened, error) {
+	return g.opening(ctx, func() opened { return g.openAs(dir, write) })
+}
+
+func (g Grant) opening(ctx context.Context, open func() opened) (opened, error) {
 	leave, err := g.enter(ctx)
 	if err != nil {
 		return opened{}, err
@@ -39,7 +43,7 @@ func (g Grant) open(ctx context.Context, dir string, write bool) (opened, error)
 	done, gone := make(chan opened), make(chan struct{})
 	go func() {
 		defer leave()
-		o := g.openAs(dir, write)
+		o := open()
 		select {
 		case done <- o:
 		case <-gone:
@@ -116,15 +120,21 @@ func openHere(dir string, uid uint32, write bool) opened {
 	if err != nil {
 		return opened{err: err}
 	}
+	return openDir(unix.AT_FDCWD, dir, dir, 0, write)
+}
+
+// openDir opens the directory path at fd under a name, with the rights of this thread. It
+// follows no link, and resolves the path as it is told besides.
+func openDir(at int, path, name string, resolve uint64, write bool) opened {
 	how := unix.OpenHow{
 		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+		Resolve: resolve | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
 	}
-	fd, err := unix.Openat2(unix.AT_FDCWD, dir, &how)
+	fd, err := unix.Openat2(at, path, &how)
 	if err != nil {
 		return opened{err: err}
 	}
-	o := opened{file: os.NewFile(uintptr(fd), dir)}
+	o := opened{file: os.NewFile(uintptr(fd), name)}
 	err = errors.Join(access(fd, write), unix.Fstat(fd, &o.stat), notOfTheKernel(fd))
 	if err != nil {
 		return opened{err: errors.Join(err, o.file.Close())}

@@ -42,6 +42,8 @@ func (d *Directory) Close() error { return d.File.Close() }
 //
 // If something is mounted below dir, only root may use it: a sandbox gets the mount of dir
 // alone, and would see the files that the other mount covers.
+//
+// For a caller inside of a sandbox dir is a path there, beneath the sandbox's workspace.
 func (g Grant) CheckWorkspace(ctx context.Context, dir string, write bool) (*Directory, error) {
 	const op = "peer.workspace"
 	if err := g.NameWorkspace(dir); err != nil {
@@ -49,6 +51,9 @@ func (g Grant) CheckWorkspace(ctx context.Context, dir string, write bool) (*Dir
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, checkTimeout, fmt.Errorf("the file system of %q did not answer in %s", sbxerr.Clip(dir), checkTimeout))
 	defer cancel()
+	if g.rank == nested {
+		return g.openInside(ctx, dir, write)
+	}
 	o, err := g.open(ctx, dir, write)
 	if err != nil {
 		return nil, sbxerr.Wrap(workspaceCode(err), op, explain(g.caller, dir, write, err))
@@ -80,6 +85,14 @@ func ownsToWrite(c Caller, st unix.Stat_t, write bool) error {
 // asRoot reports whether the caller's own rights over files are root's.
 func (g Grant) asRoot() bool { return g.rank == system || g.rank == root }
 
+// NameBind is NameWorkspace for a mount beside the workspace. A child has none of the host.
+func (g Grant) NameBind(dir string) error {
+	if g.rank == nested {
+		return g.refusal(errors.New("there are no directories of the host inside of a sandbox"))
+	}
+	return g.NameWorkspace(dir)
+}
+
 // NameWorkspace refuses dir by its name alone: before anything is looked at
 // that could tell of the host.
 func (g Grant) NameWorkspace(dir string) error {
@@ -87,7 +100,7 @@ func (g Grant) NameWorkspace(dir string) error {
 		return sbxerr.New(sbxerr.Workspace, "peer.workspace", "host directory %q is not a clean absolute path", sbxerr.Clip(dir))
 	}
 	if g.rank == nested {
-		return g.refusal(errors.New("there are no workspaces of the host inside of a sandbox"))
+		return g.nameInside(dir)
 	}
 	roots := g.rule.Workspaces
 	if len(roots) > 0 && !slices.ContainsFunc(roots, func(r string) bool { return within(dir, r) }) {

@@ -44,6 +44,9 @@ type Mount struct {
 	Nested bool
 }
 
+// Holds reports whether the target of other lies in b.
+func (b Mount) Holds(other Mount) bool { return strings.HasPrefix(other.Target, b.Target+"/") }
+
 // ownTrees are those that a sandbox brings itself: links of an image that lead there, and
 // the files of the sandbox, stay what they are.
 var ownTrees = strings.Fields("bin boot dev etc lib lib32 lib64 libx32 proc run sbin sys usr")
@@ -51,12 +54,16 @@ var ownTrees = strings.Fields("bin boot dev etc lib lib32 lib64 libx32 proc run 
 // ownPoints are mount points of every sandbox; a mount may lie below them.
 var ownPoints = []string{"/", "/home", "/tmp", "/var", "/var/tmp"}
 
-// planMounts orders the workspace and the other mounts. Their sizes come with the limits.
-func (p *Sandbox) planMounts(allowed mount.Allowed, r CreateRequest) error {
+// planMounts orders the workspace and the other mounts. Their sizes come with the limits. Of a
+// workspace inside of the calling sandbox the grant says whether it is allowed.
+func (p *Sandbox) planMounts(allowed mount.Allowed, inside bool, r CreateRequest) error {
 	p.MountRequests = p.Profile.mountsWith(r)
 	errs := []error{AtMost(len(p.MountRequests), maxMounts, "mounts")}
 	if w := r.Workspace; w != nil {
-		errs = append(errs, allowed.Check(w.Dir), checkWorkspaceMode(w.Mode), checkTarget("workspace path", w.Point()))
+		errs = append(errs, checkWorkspaceMode(w.Mode), checkTarget("workspace path", w.Point()))
+		if !inside {
+			errs = append(errs, allowed.Check(w.Dir))
+		}
 		p.Mounts = append(p.Mounts, Mount{Source: w.Dir, Target: w.Point(), Point: WorkspacePoint, ReadOnly: w.Mode == "ro"})
 	}
 	for i, asked := range p.MountRequests {
@@ -98,7 +105,7 @@ func (p Profile) mountsWith(r CreateRequest) []MountRequest {
 
 // CheckMounts reports every reason why no request could have the mounts of p.
 func (p Profile) CheckMounts(allowed mount.Allowed) error {
-	return (&Sandbox{Profile: p}).planMounts(allowed, CreateRequest{})
+	return (&Sandbox{Profile: p}).planMounts(allowed, false, CreateRequest{})
 }
 
 func bindPoint(i int) string { return filepath.Join(MountsDir, strconv.Itoa(i)) }
@@ -149,7 +156,7 @@ func nest(before []Mount, m *Mount) error {
 		switch {
 		case b.Target == m.Target:
 			return Invalid("two mounts have the target %q", sbxerr.Clip(m.Target))
-		case !strings.HasPrefix(m.Target, b.Target+"/"):
+		case !b.Holds(*m):
 		case b.Source == "":
 			return Invalid("mount on %q lies in the tmpfs on %q, which is empty: choose a target beside it", sbxerr.Clip(m.Target), sbxerr.Clip(b.Target))
 		default:

@@ -123,9 +123,10 @@ type ExecLimits struct {
 	PIDs        *int64
 }
 
-// WorkspaceRequest names a directory of the host to bind into the sandbox.
+// WorkspaceRequest names a directory of the host to bind into the sandbox. A caller inside of
+// a sandbox names one there.
 type WorkspaceRequest struct {
-	Dir  string // absolute path on the host
+	Dir  string // absolute path on the host, or inside of the calling sandbox
 	Mode string // "rw" or "ro"; empty is "rw"
 	Path string `json:",omitempty"` // where it is mounted inside, absolute; empty is WorkspacePath
 }
@@ -157,11 +158,8 @@ func (r CreateRequest) Targets() (tmpfs, binds []string) {
 	return tmpfs, binds
 }
 
-// HostDirs are the directories of the host that r names.
-func (r CreateRequest) HostDirs() (dirs []string) {
-	if r.Workspace != nil {
-		dirs = append(dirs, r.Workspace.Dir)
-	}
+// BindDirs are the directories of the host that r names beside the workspace.
+func (r CreateRequest) BindDirs() (dirs []string) {
 	for _, m := range r.Mounts {
 		if m.Type == "bind" {
 			dirs = append(dirs, m.Source)

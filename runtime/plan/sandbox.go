@@ -76,6 +76,7 @@ type Planner struct {
 	ID         string // of the sandbox
 	Profiles   map[string]Profile
 	Workspaces mount.Allowed
+	Inside     bool // the workspace is a directory inside of the calling sandbox
 	Network    NetworkRules
 	Links      map[string]policy.Link                  // that the request names
 	Image      func(ref string) (images.Stored, error) // as the caller means it
@@ -97,7 +98,7 @@ func (pl Planner) Sandbox(r CreateRequest) (*Sandbox, error) {
 	if profileErr == nil && p.Profile.Unisolated != nil {
 		return p, JoinReasons(p.planUnisolated(pl, r))
 	}
-	errs := []error{p.planIdentity(r), profileErr, checkEnv(r.Env), p.planLifetime(r), p.planMounts(pl.Workspaces, r), p.planPorts(pl.Network, r), r.Nested.check()}
+	errs := []error{p.planIdentity(r), profileErr, checkEnv(r.Env), p.planLifetime(r), p.planMounts(pl.Workspaces, pl.Inside, r), p.planPorts(pl.Network, r), r.Nested.check()}
 	if profileErr == nil { // which has the defaults of these
 		errs = append(errs, p.planNetwork(pl.Network, r), p.planLimits(pl, r), p.planImage(pl, r))
 	}

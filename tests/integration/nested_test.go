@@ -222,13 +222,14 @@ func TestNestedBudget(t *testing.T) {
 		{"ttl 2h0m0s is above the ceiling", []string{"--ttl", "2h"}},
 		{`profile "compat" is none of strict`, []string{"--profile", "compat"}},
 		{"a child gets no socket", []string{"--nested"}},
-		{"there are no workspaces of the host", []string{"--workspace", "/etc"}},
+		{"lies outside of its workspace", []string{"--workspace", "/etc"}},
+		{"no directories of the host", []string{"--mount", "type=bind,src=/workspace,dst=/data"}},
 	} {
 		f := in.refused(t, "SBX-805", smallBox("child", tt.flags...)...)
 		if all := f.Error.Message + f.Error.Cause; !strings.Contains(all, tt.says) {
 			t.Errorf("%q: it does not say %q: %s", tt.flags, tt.says, all)
 		}
-		if tt.flags[0] != "--workspace" {
+		if tt.flags[0] != "--workspace" && tt.flags[0] != "--mount" {
 			box(t, daemon, "control-"+string(rune('a'+i)), append(append([]string{}, small...), tt.flags...)...)
 		}
 	}

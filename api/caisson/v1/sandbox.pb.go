@@ -141,7 +141,7 @@ func (x *Limits) GetIoWriteBps() int64 {
 // Workspace is a directory of the host, bound into the sandbox.
 type Workspace struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Dir           string                 `protobuf:"bytes,1,opt,name=dir,proto3" json:"dir,omitempty"`   // absolute path on the host
+	Dir           string                 `protobuf:"bytes,1,opt,name=dir,proto3" json:"dir,omitempty"`   // absolute path on the host; to a caller in a sandbox, in its own workspace
 	Mode          string                 `protobuf:"bytes,2,opt,name=mode,proto3" json:"mode,omitempty"` // "rw" or "ro"; empty is "rw"
 	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"` // where it is mounted inside, absolute; empty is /workspace
 	unknownFields protoimpl.UnknownFields

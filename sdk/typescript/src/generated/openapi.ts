@@ -1528,7 +1528,7 @@ export interface components {
         };
         /** @description Workspace is a directory of the host, bound into the sandbox. */
         Workspace: {
-            /** @description absolute path on the host */
+            /** @description absolute path on the host; to a caller in a sandbox, in its own workspace */
             dir?: string;
             /** @description "rw" or "ro"; empty is "rw" */
             mode?: string;
