@@ -97,6 +97,23 @@ func (m *Manager) openBind(ctx context.Context, p *plan.Sandbox, b plan.Mount) (
 	return m.settings().Workspaces.Opened(dir.File, as)
 }
 
+// checkBinds refuses a sandbox of p where a directory cannot be opened now.
+func (m *Manager) checkBinds(ctx context.Context, p *plan.Sandbox) error {
+	for _, b := range p.Mounts {
+		if b.Source == "" || b.Volume {
+			continue
+		}
+		dir, err := p.Grant.CheckWorkspace(ctx, b.Source, !b.ReadOnly)
+		if err != nil {
+			return err
+		}
+		if err := dir.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // nested are the mounts whose target lies in a bind.
 func nested(b plan.Mount) bool { return b.Nested }
 

@@ -34,6 +34,9 @@ func (m *Manager) Restart(ctx context.Context, ref string) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
+	if err := m.checkBinds(ctx, p); err != nil {
+		return Info{}, err
+	}
 	if err := m.removeNow(ctx, old); err != nil {
 		return Info{}, err
 	}

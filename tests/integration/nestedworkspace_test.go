@@ -241,6 +241,8 @@ func TestNestedWorkspaceStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.run(t, "run", "--workspace", "/workspace/deep", "-m", "32M", "--cpus", "0.1", "--pids", "20", "--", "test", "-e", "there") // of the directory, not of its name
+	in.refused(t, "SBX-104", "restart", "-o", "json", "child")
+	in.run(t, "exec", "child", "--", "cat", "file") // it was not removed
 	d.Run(t, "rm", "--force", "outer")
 	d.AwaitNoSandbox(t)
 }
