@@ -2,7 +2,6 @@ package peer
 
 import (
 	"cmp"
-
 	"slices"
 	"time"
 
