@@ -3,6 +3,8 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
+	"io"
 	"path"
 	"strings"
 	"time"
@@ -22,14 +24,15 @@ func (a *app) completionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:       "completion bash|zsh|fish",
 		Short:     "Print a completion script for a shell",
-		Long:      "Print a completion script for a shell. The one for bash needs the package\nbash-completion.",
+		Long:      "Print a completion script for a shell. The one for bash works with the package\nbash-completion and without it.",
 		Example:   "  source <(caisson completion bash)",
 		Args:      exactly("SHELL"),
 		ValidArgs: shells,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch args[0] {
 			case "bash":
-				return ownOutput(cmd.Root().GenBashCompletionV2(a.stdout, true))
+				_, err := io.WriteString(a.stdout, bareBash)
+				return ownOutput(errors.Join(cmd.Root().GenBashCompletionV2(a.stdout, true), err))
 			case "zsh":
 				return ownOutput(cmd.Root().GenZshCompletion(a.stdout))
 			case "fish":
@@ -42,6 +45,26 @@ func (a *app) completionCommand() *cobra.Command {
 		},
 	}
 }
+
+// bareBash stands in for the two functions of the package bash-completion that the script
+// uses. Bash parts words at the signs of COMP_WORDBREAKS too, so at "=" and ":".
+const bareBash = `if ! declare -F _get_comp_words_by_ref >/dev/null; then
+    _get_comp_words_by_ref() {
+        local line=${COMP_LINE:0:COMP_POINT}
+        read -ra words <<<"$line"
+        [[ $line == *[[:space:]] ]] && words+=("")
+        cword=$((${#words[@]} - 1))
+        cur=${words[cword]} prev=${words[cword - 1]}
+    }
+fi
+if ! declare -F __ltrim_colon_completions >/dev/null; then
+    __ltrim_colon_completions() {
+        local i before=${1%"${1##*:}"}
+        [[ $COMP_WORDBREAKS == *:* ]] || return 0
+        for i in "${!COMPREPLY[@]}"; do COMPREPLY[i]=${COMPREPLY[i]#"$before"}; done
+    }
+fi
+`
 
 // completeSandboxes offers the names there are. It starts no daemon.
 func (a *app) completeSandboxes(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -11,8 +12,9 @@ import (
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 )
 
-const inspectLong = `Show details of a sandbox as JSON, one field on each line. --posture adds the comparison of
-the live sandbox with its declaration, --spec its OCI runtime specification, --all both.`
+const inspectLong = `Show details of a sandbox as JSON: each field that has a value, on one line. --posture adds
+the comparison of the live sandbox with its declaration, --spec its OCI runtime specification,
+--all both. These, --json and --format know every field.`
 
 func (a *app) inspectCommand() *cobra.Command {
 	var posture, spec, all bool
@@ -35,7 +37,7 @@ func (a *app) inspectCommand() *cobra.Command {
 				if posture || spec || all || a.yaml || a.template != nil {
 					return a.printJSON(v)
 				}
-				return a.printFields(v)
+				return a.printFields(v, a.output == formatTable)
 			})
 		},
 	}
@@ -46,8 +48,12 @@ func (a *app) inspectCommand() *cobra.Command {
 	return cmd
 }
 
-// printFields prints one object with each of its fields on a line.
-func (a *app) printFields(v any) error {
+// noValues are the JSON texts of fields without a value. A number has one.
+var noValues = []string{"null", `""`, "[]", "{}", "false"}
+
+// printFields prints one object with each of its fields on a line. brief leaves out those
+// without a value.
+func (a *app) printFields(v any, brief bool) error {
 	var whole bytes.Buffer
 	e := json.NewEncoder(&whole)
 	e.SetEscapeHTML(false)
@@ -59,7 +65,8 @@ func (a *app) printFields(v any) error {
 		return ownOutput(err)
 	}
 	var out bytes.Buffer
-	for between := "{\n"; fields.More(); between = ",\n" {
+	between := "{\n"
+	for fields.More() {
 		name, err := fields.Token()
 		if err != nil {
 			return ownOutput(err)
@@ -68,7 +75,11 @@ func (a *app) printFields(v any) error {
 		if err := fields.Decode(&value); err != nil {
 			return ownOutput(err)
 		}
+		if brief && slices.Contains(noValues, string(value)) {
+			continue
+		}
 		fmt.Fprintf(&out, "%s  %q: %s", between, name, value)
+		between = ",\n"
 	}
 	out.WriteString("\n}\n")
 	_, err := a.shown(a.stdout).Write(out.Bytes())

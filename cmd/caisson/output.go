@@ -55,11 +55,12 @@ func (a *app) printJSONLine(v any) error {
 
 // printTable writes rows below their headings to standard output.
 func (a *app) printTable(headings []string, rows [][]string) error {
-	width := 0
-	if f, ok := a.stdout.(*os.File); ok && !a.wide && isTerminal(f) {
+	f, ok := a.stdout.(*os.File)
+	onScreen, width := ok && isTerminal(f), 0
+	if onScreen && !a.wide {
 		width = int((&terminal{file: f}).size().Cols)
 	}
-	return ownOutput(writeTable(a.stdout, headings, rows, width))
+	return ownOutput(writeTable(a.stdout, headings, rows, width, onScreen))
 }
 
 // printList writes a list as what is asked for: an array, or a table.

@@ -67,7 +67,7 @@ func (a *app) statsPrinter(stream bool) func(*caissonv1.StatsResponse) error {
 		if a.wide {
 			headings = append(headings, "MEM", "PEAK", "PIDS LIMIT", "WAITED CPU", "MEM", "I/O")
 		}
-		if err := writeTable(&table, headings, each(r.Sandboxes, a.statsRow), 0); err != nil {
+		if err := writeTable(&table, headings, each(r.Sandboxes, a.statsRow), 0, false); err != nil {
 			return err
 		}
 		if onScreen {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,8 +15,8 @@ import (
 
 // writeTable writes rows below their headings, two spaces apart. Columns of numbers are
 // aligned at the right. Where the table has more than width columns of the screen, the longest
-// cells go on below; 0 is any width.
-func writeTable(to io.Writer, headings []string, rows [][]string, width int) error {
+// cells go on below; 0 is any width. With coloured set, states are (see stateColours).
+func writeTable(to io.Writer, headings []string, rows [][]string, width int, coloured bool) error {
 	t := table.NewWriter()
 	t.SetStyle(table.Style{Box: table.BoxStyle{PaddingRight: "  "}, Format: table.FormatOptions{Header: text.FormatDefault}})
 	t.SuppressTrailingSpaces()
@@ -29,10 +30,35 @@ func writeTable(to io.Writer, headings []string, rows [][]string, width int) err
 		if !slices.ContainsFunc(rows, func(row []string) bool { return !isNumber(row[n]) }) {
 			columns[n].Align, columns[n].AlignHeader = text.AlignRight, text.AlignRight
 		}
+		if coloured && slices.Contains(stateHeadings, headings[n]) {
+			columns[n].Transformer = colourState
+		}
 	}
 	t.SetColumnConfigs(columns)
 	_, err := fmt.Fprintln(to, t.Render())
 	return err
+}
+
+// stateHeadings are those of columns whose cells tell a state.
+var stateHeadings = []string{"STATE", "STATUS", "EXIT"}
+
+// stateColours are the colours of states; others have none.
+var stateColours = map[string]text.Color{
+	"running": text.FgGreen, "ok": text.FgGreen,
+	"creating": text.FgYellow, "stopping": text.FgYellow, "paused": text.FgYellow, "warn": text.FgYellow,
+	"fail": text.FgRed,
+}
+
+// colourState colours a state or an exit code, unless NO_COLOR or TERM ask for none.
+func colourState(cell any) string {
+	state := fmt.Sprint(cell)
+	if colour, ok := stateColours[state]; ok {
+		return colour.Sprint(state)
+	}
+	if code, err := strconv.Atoi(state); err == nil && code != 0 {
+		return text.FgRed.Sprint(state)
+	}
+	return state
 }
 
 // leastColumn is the width below which no column is made narrower.
