@@ -111,6 +111,7 @@ func TestValidatePeers(t *testing.T) {
 		"sandboxes.max: 513 is not in 1 to 512":               func(c *Config) { c.Sandboxes.Max = 513 },
 		"sandboxes.max: -1":                                   func(c *Config) { c.Sandboxes.Max = -1 },
 		"sandboxes.max_creating: 1025":                        func(c *Config) { c.Sandboxes.MaxCreating = 1025 },
+		"sandboxes.max_running: -1 is not in 0 to":            func(c *Config) { c.Sandboxes.MaxRunning = -1 },
 		"sandboxes.queue: -1":                                 func(c *Config) { c.Sandboxes.Queue = -1 },
 		"timeouts.create: 999ms is not in 1s to 1h":           func(c *Config) { c.Timeouts.Create = Duration(999 * time.Millisecond) },
 		"timeouts.start: 0s":                                  func(c *Config) { c.Timeouts.Start = 0 },

@@ -12,7 +12,8 @@ import (
 type Sandboxes struct {
 	Max         int64    `yaml:"max" json:"max" jsonschema:"description=Sandboxes at the same time\\, with those that wait in pools and those that have ended and were not removed; 0 is ids.blocks"`
 	MaxCreating int64    `yaml:"max_creating" json:"max_creating" jsonschema:"description=Sandboxes that are made at the same time; 0 is four for each CPU"`
-	Queue       int64    `yaml:"queue" json:"queue" jsonschema:"description=Requests that wait for their turn to be made; what is past it is refused at once"`
+	MaxRunning  int64    `yaml:"max_running" json:"max_running" jsonschema:"description=Sandboxes that run at the same time\\, without those that wait in pools; requests past it wait; 0 sets no bound but max"`
+	Queue       int64    `yaml:"queue" json:"queue" jsonschema:"description=Requests that wait for max_creating\\, and as many for max_running; what is past it is refused at once"`
 	AttachGrace Duration `yaml:"attach_grace" json:"attach_grace" jsonschema:"description=A foreground command lasts so long without its caller"`
 	OrphanGrace Duration `yaml:"orphan_grace" json:"orphan_grace" jsonschema:"description=A sandbox lasts so long without a daemon"`
 	PerShim     int64    `yaml:"per_shim" json:"per_shim" jsonschema:"description=Sandboxes that share one shim process"`
@@ -73,6 +74,7 @@ func (c *Config) validateSandboxes() error {
 	}{
 		{"max", s.Max, 1, int64(c.IDs.Blocks)}, // each needs a block of ids
 		{"max_creating", s.MaxCreating, 1, 1024},
+		{"max_running", s.MaxRunning, 0, int64(c.IDs.Blocks)},
 		{"queue", s.Queue, 0, 1 << 20},
 		{"per_shim", s.PerShim, 1, 256},
 		{"kept_execs", s.KeptExecs, 1, 1 << 16},

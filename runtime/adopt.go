@@ -44,6 +44,7 @@ func (m *Manager) know(ctx context.Context, r record, known *filters) (*sandbox,
 		m.disregard(s)
 		return nil, err
 	}
+	m.regainTurn(s)
 	return s, nil
 }
 

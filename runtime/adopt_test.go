@@ -25,7 +25,7 @@ func (f *fixture) next(t testing.TB) *fixture {
 	n.Manager = &Manager{
 		engine: f.engine, images: f.images, log: f.log, paths: f.paths, blocks: f.blocks, host: f.host, opts: f.opts,
 		sandboxes: map[string]*sandbox{}, userns: map[idblock.Block]*mount.UserNS{}, lastUse: time.Now(),
-		boot: f.boot, making: newGate(0, 0), owners: f.owners, shims: newShims(1), volumes: volumes.New(f.paths.volumes()),
+		boot: f.boot, making: newGate(0, 0), running: newGate(0, 0), owners: f.owners, shims: newShims(1), volumes: volumes.New(f.paths.volumes()),
 	}
 	n.leaving, n.handOver = context.WithCancel(context.Background())
 	n.Manager.stages = n.allStages()

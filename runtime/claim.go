@@ -14,12 +14,19 @@ import (
 
 // obtain returns a sandbox for p, live unless the command is to come that it is for: a
 // ready one where there is one of its kind, else a new one. prepare sets what its record
-// holds beyond the plan.
-func (m *Manager) obtain(ctx context.Context, p *plan.Sandbox, prepare func(*record)) (*sandbox, error) {
+// holds beyond the plan. turn is its place among the sandboxes that run; nil waits for one.
+func (m *Manager) obtain(ctx context.Context, p *plan.Sandbox, turn *place, prepare func(*record)) (_ *sandbox, err error) {
+	if turn == nil {
+		if turn, err = m.awaitTurn(ctx, p); err != nil {
+			return nil, err
+		}
+	}
 	s, err := m.take(ctx, p, prepare)
 	if err != nil {
+		turn.leave()
 		return nil, err
 	}
+	s.keepTurn(turn)
 	if err := m.announceSandbox(ctx, s); err != nil {
 		s.end(errUnrecorded)
 		return nil, errors.Join(err, m.vanish(ctx, s))

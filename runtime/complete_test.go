@@ -36,7 +36,7 @@ func (f *fixture) toCome(t *testing.T, steps ...string) (*sandbox, *plan.Command
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := f.obtain(callerContext(t), p, func(rec *record) { rec.Main, rec.Detached = mainToCome, true })
+	s, err := f.obtain(callerContext(t), p, nil, func(rec *record) { rec.Main, rec.Detached = mainToCome, true })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -66,7 +66,7 @@ func newFixture(t testing.TB) *fixture {
 			StopGrace: time.Hour, AttachGrace: time.Hour, Timeouts: Timeouts{time.Minute, time.Minute, time.Minute}, KeptExecs: 10, KeptOutput: 1 << 20,
 		},
 		sandboxes: map[string]*sandbox{}, userns: map[idblock.Block]*mount.UserNS{}, lastUse: time.Now(),
-		boot: "boot", making: newGate(0, 0), owners: mount.NewUserNSCache(1), shims: newShims(1), imports: newImports(), volumes: volumes.New(p.volumes()),
+		boot: "boot", making: newGate(0, 0), running: newGate(0, 0), owners: mount.NewUserNSCache(1), shims: newShims(1), imports: newImports(), volumes: volumes.New(p.volumes()),
 	}
 	f.leaving, f.handOver = context.WithCancel(context.Background())
 	f.Manager.stages = f.allStages()

@@ -45,7 +45,7 @@ func (g *gate) enter() (*place, error) {
 	}
 	if g.queued.Add(1) > g.queue {
 		g.queued.Add(-1)
-		return nil, sbxerr.New(sbxerr.Busy, "runtime.create", "%d requests wait to make a sandbox, which is the most (sandboxes.queue)", g.queue)
+		return nil, sbxerr.New(sbxerr.Busy, "runtime.create", "%d requests wait for a sandbox, which is the most (sandboxes.queue)", g.queue)
 	}
 	return &place{g, false}, nil
 }

@@ -49,6 +49,7 @@ type Options struct {
 	MaxSandboxes int           // those that have ended too; 0 is no bound but the blocks of ids
 	ForRoot      int           // of them, that only root's own requests make
 	MaxCreating  int           // sandboxes that are made at once
+	MaxRunning   int           // sandboxes that run at once, without those in pools; 0: no bound but MaxSandboxes
 	Queue        int           // requests that wait to make one
 	KeptExecs    int           // ended commands of a sandbox whose output is kept
 	KeptOutput   int64         // bytes of output of them
@@ -96,6 +97,7 @@ type Manager struct {
 	stages      []stage            // what each sandbox is made of
 	boot        string             // ID of this boot of the host
 	making      *gate              // bounds the sandboxes that are being made
+	running     *gate              // bounds the sandboxes that run
 	owners      *mount.UserNSCache // maps owners of workspaces
 	shims       *shims
 	published   ports.Table
@@ -183,7 +185,7 @@ func New(engine Engine, images images.Store, log *slog.Logger, o Options) (*Mana
 	m := &Manager{
 		engine: engine, images: images, opts: o, log: log, paths: p, blocks: blocks, host: host, rlimit: rlimits, oomScore: oomScore, init: program,
 		sandboxes: map[string]*sandbox{}, first: make(chan struct{}, 1), stored: make(chan struct{}, 1), userns: map[idblock.Block]*mount.UserNS{}, lastUse: time.Now(), began: time.Now(),
-		boot: boot, making: newGate(o.MaxCreating, o.Queue), pools: newPools(o.Pools), owners: mount.NewUserNSCache(maxOwners), shims: newShims(o.PerShim),
+		boot: boot, making: newGate(o.MaxCreating, o.Queue), running: newGate(o.MaxRunning, o.Queue), pools: newPools(o.Pools), owners: mount.NewUserNSCache(maxOwners), shims: newShims(o.PerShim),
 		imports: newImports(), volumes: volumes.New(p.volumes()), spare: output.NewRoom(spareRoom),
 	}
 	m.leaving, m.handOver = context.WithCancel(context.Background())

@@ -34,19 +34,29 @@ func (m *Manager) Restart(ctx context.Context, ref string) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	if err := m.checkBinds(ctx, p); err != nil {
-		return Info{}, err
-	}
-	if err := m.removeNow(ctx, old); err != nil {
-		return Info{}, err
-	}
-	s, err := m.obtain(ctx, p, nil)
+	s, err := m.replace(ctx, old, p)
 	if err != nil {
 		return Info{}, err
 	}
 	info := s.info()
 	info.Replaced = old.id
 	return info, nil
+}
+
+// replace removes old and obtains a sandbox for p in its place. It removes nothing where a
+// directory of p cannot be opened.
+func (m *Manager) replace(ctx context.Context, old *sandbox, p *plan.Sandbox) (*sandbox, error) {
+	if err := m.checkBinds(ctx, p); err != nil {
+		return nil, err
+	}
+	turn := old.passTurnOn()
+	if err := m.removeNow(ctx, old); err != nil {
+		if turn != nil {
+			turn.leave()
+		}
+		return nil, err
+	}
+	return m.obtain(ctx, p, turn, nil)
 }
 
 // restartable returns the request that s was made by, unless s is for one command.

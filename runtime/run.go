@@ -68,7 +68,7 @@ func (m *Manager) startMain(ctx context.Context, r plan.Request, detached bool, 
 		return nil, nil, err
 	}
 	planned := p.ID
-	s, err := m.obtain(ctx, p, func(rec *record) {
+	s, err := m.obtain(ctx, p, nil, func(rec *record) {
 		rec.Main, rec.MainArgs, rec.Detached = mainToCome, command.Args, detached
 	})
 	if err != nil {

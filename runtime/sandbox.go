@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -42,6 +43,8 @@ type sandbox struct {
 	discard *rate.Limiter                // of what they write that nobody reads or keeps
 
 	meter meter // of what it uses
+
+	turn atomic.Pointer[place] // among the sandboxes that run; nil where those have no bound
 
 	changing sync.Mutex // held while limits or the freezer change
 

@@ -44,12 +44,13 @@ func (m *Manager) create(ctx context.Context, r plan.CreateRequest, replaced *st
 		return nil, err
 	}
 	if old := m.replacedBy(p.Grant, r); old != nil {
-		if err := m.removeNow(ctx, old); err != nil {
-			return nil, err
+		s, err := m.replace(ctx, old, p)
+		if err == nil {
+			*replaced = old.id
 		}
-		*replaced = old.id
+		return s, err
 	}
-	return m.obtain(ctx, p, nil)
+	return m.obtain(ctx, p, nil, nil)
 }
 
 // replacedBy finds the caller's sandbox that r takes the name of: any one with Replace, and

@@ -291,10 +291,19 @@ func TestReplace(t *testing.T) {
 	if first.Replaced != "" {
 		t.Errorf("nothing was there: %+v", first)
 	}
-	_, err := f.Create(ctx, plan.CreateRequest{Name: "s", Replace: true, Network: "nome"})
-	errtest.Want(t, err, sbxerr.NetworkMode)
-	if info, err := f.Inspect(ctx, "s"); err != nil || info.ID != first.ID {
-		t.Errorf("a refused request removed it: %v", err)
+	for _, refused := range []struct {
+		r    plan.CreateRequest
+		code sbxerr.Code
+	}{
+		{plan.CreateRequest{Network: "nome"}, sbxerr.NetworkMode},
+		{plan.CreateRequest{Workspace: &plan.WorkspaceRequest{Dir: filepath.Join(t.TempDir(), "absent")}}, sbxerr.Workspace},
+	} {
+		refused.r.Name, refused.r.Replace = "s", true
+		_, err := f.Create(ctx, refused.r)
+		errtest.Want(t, err, refused.code)
+		if info, err := f.Inspect(ctx, "s"); err != nil || info.ID != first.ID {
+			t.Errorf("a refused request removed it: %v", err)
+		}
 	}
 	keyed := plan.CreateRequest{Name: "s", Replace: true, Key: "k"}
 	second := f.session(t, keyed)

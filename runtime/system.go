@@ -90,7 +90,7 @@ type Counts struct {
 
 // Counts returns how the daemon does.
 func (m *Manager) Counts() Counts {
-	c := Counts{Sandboxes: map[State]int{}, Orphaned: m.quarantine.size(), Queued: int(m.making.queued.Load())}
+	c := Counts{Sandboxes: map[State]int{}, Orphaned: m.quarantine.size(), Queued: m.queued()}
 	for _, s := range m.all() {
 		info := s.info()
 		if s.kept().Pooled {
@@ -103,6 +103,9 @@ func (m *Manager) Counts() Counts {
 	c.Pools = m.poolStats()
 	return c
 }
+
+// queued is how many requests wait for their turn.
+func (m *Manager) queued() int { return int(m.making.queued.Load() + m.running.queued.Load()) }
 
 // HostInfo returns what the daemon counts of what the caller may see.
 func (m *Manager) HostInfo(ctx context.Context) (HostInfo, error) {
@@ -121,7 +124,7 @@ func (m *Manager) HostInfo(ctx context.Context) (HostInfo, error) {
 	if err != nil || g.CheckHost() != nil { // who waits, and pools, are the host's affair
 		return st, err
 	}
-	st.Queued = int(m.making.queued.Load())
+	st.Queued = m.queued()
 	st.Pools = m.poolStats()
 	return st, nil
 }

@@ -23,7 +23,7 @@ var table = []Description{
 	{Locked, "another daemon holds this root", ClassHost, 409, false, "use that daemon, stop it, or give this one its own --root, --state and --socket"},
 	{IDRange, "no free block of host ids", ClassHost, 503, true, "remove sandboxes, or widen ids.blocks in the configuration"},
 	{UserNS, "user namespaces cannot be used on this host", ClassHost, 503, false, "enable them: sysctl user.max_user_namespaces must be above 0"},
-	{Busy, "too many sandboxes, commands or requests at once", ClassPolicy, 429, true, "retry later, or end something first; the message names the configuration key (sandboxes.max, sandboxes.queue) or the peer quota of a bound that you can raise"},
+	{Busy, "too many sandboxes, commands or requests at once", ClassPolicy, 429, true, "retry later, or end something first; a bound that can be raised is named in the message with its configuration key (sandboxes.max, sandboxes.queue) or peer quota"},
 	{Paused, "the sandbox is paused", ClassSandbox, 409, true, "resume it first: caisson resume NAME"},
 	{ExecNotFound, "the sandbox has no such command", ClassInput, 404, false, "list its commands: caisson ps SANDBOX"},
 	{Processes, "a process limit is reached", ClassPolicy, 429, true, "end processes in the sandbox (caisson kill --all ends a command with all its processes), or create a sandbox with more --pids"},

@@ -262,6 +262,7 @@ func (d *daemon) managerOptions(ctx context.Context, c config.Config, ids idbloc
 		MaxSandboxes: int(c.Sandboxes.Max),
 		ForRoot:      int(c.Sandboxes.ForRoot()),
 		MaxCreating:  int(c.Sandboxes.MaxCreating),
+		MaxRunning:   int(c.Sandboxes.MaxRunning),
 		Queue:        int(c.Sandboxes.Queue),
 		KeptExecs:    int(c.Sandboxes.KeptExecs),
 		KeptOutput:   int64(c.Sandboxes.KeptOutput),

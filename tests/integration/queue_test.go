@@ -59,7 +59,7 @@ func TestQueueOfCreations(t *testing.T) {
 	await(t, "the queue", func() bool { return queued(t, d) == 1 })
 	begin := time.Now()
 	f := d.Refused(t, "SBX-113", "create", "-o", "json", "--name", "late")
-	if f.Error.Message != "1 requests wait to make a sandbox, which is the most (sandboxes.queue)" || time.Since(begin) > 2*time.Second {
+	if f.Error.Message != "1 requests wait for a sandbox, which is the most (sandboxes.queue)" || time.Since(begin) > 2*time.Second {
 		t.Errorf("after %s: %+v", time.Since(begin), f.Error)
 	}
 	var late []*client

@@ -1,0 +1,61 @@
+package runtime
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/runtime/plan"
+)
+
+// awaitTurn waits until fewer sandboxes run than may (Options.MaxRunning), and takes a place
+// among them. What a sandbox makes is refused instead: it may itself have the place for
+// which it would wait.
+func (m *Manager) awaitTurn(ctx context.Context, p *plan.Sandbox) (*place, error) {
+	turn, err := m.running.enter()
+	if err != nil || turn.through {
+		return turn, err
+	}
+	if p.Grant.Parent() != "" {
+		turn.leave()
+		return nil, sbxerr.New(sbxerr.Busy, "runtime.create", "%d sandboxes run, which is the most (sandboxes.max_running)", cap(m.running.slots))
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(m.leaving, func() { cancel(m.leaveCause()) })()
+	if err := turn.pass(ctx); err != nil {
+		turn.leave()
+		return nil, fmt.Errorf("wait until fewer than %d sandboxes run (sandboxes.max_running): %w", cap(m.running.slots), err)
+	}
+	return turn, nil
+}
+
+// keepTurn gives s its place among those that run. It leaves it when it has ended.
+func (s *sandbox) keepTurn(turn *place) {
+	if turn.gate.slots == nil {
+		return
+	}
+	s.turn.Store(turn)
+	go func() {
+		<-s.ended
+		if turn := s.passTurnOn(); turn != nil {
+			turn.leave()
+		}
+	}()
+}
+
+// passTurnOn takes the place from s, for the sandbox that replaces it; nil if it has none.
+func (s *sandbox) passTurnOn() *place { return s.turn.Swap(nil) }
+
+// regainTurn gives a sandbox of an earlier daemon a place. More of them than may run
+// stay, without one.
+func (m *Manager) regainTurn(s *sandbox) {
+	turn, err := m.running.enter()
+	switch {
+	case err != nil:
+	case turn.through:
+		s.keepTurn(turn)
+	default:
+		turn.leave()
+	}
+}
