@@ -72,7 +72,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 type flags struct {
 	file, root, state, socket, binDir, address string
 	idle                                       time.Duration
-	keep                                       bool
+	keep, stopAll                              bool
 }
 
 // helpWidth is how many columns help has: those of the smallest usual terminal.
@@ -110,6 +110,7 @@ func rootCommand(f *flags) *cobra.Command {
 	p.StringVar(&f.address, "containerd-address", "", "`socket` of the host's own containerd, 1.7 or newer")
 	p.DurationVar(&f.idle, "idle-timeout", 0, "end after so long without a sandbox or a call; 0 never")
 	p.BoolVar(&f.keep, "keep-on-exit", true, "leave sandboxes running when the daemon is stopped, for the next one")
+	cmd.Flags().BoolVar(&f.stopAll, "stop-all", false, "end the sandboxes that a stopped daemon left, remove what is left of them, and exit")
 	cmd.AddCommand(doctorCommand(f), schemaCommand())
 	fitHelp(cmd)
 	return cmd
@@ -141,6 +142,9 @@ func (f *flags) config(cmd *cobra.Command) (config.Config, error) {
 	}
 	if cmd.Flags().Changed("keep-on-exit") {
 		c.Sandboxes.KeepOnExit = f.keep
+	}
+	if f.stopAll {
+		c.Sandboxes.KeepOnExit, c.Warm, c.Pools, c.Registries.PullAtStart = false, 0, nil, false
 	}
 	if c.BinDir == "" {
 		if c.BinDir, err = findPrograms(); err != nil {

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/audit/export"
 	"github.com/caisson-run/caisson/config"
@@ -56,7 +57,7 @@ type daemon struct {
 	close   []func(context.Context) error
 	handler chan http.Handler           // the API, once it is there
 	policy  atomic.Pointer[peer.Policy] // of the peers, once the socket is made
-	ready   bool                        // clients find the socket
+	ready   bool                        // clients find the socket, or there are to be none
 
 	file      string                        // of the configuration
 	load      func() (config.Config, error) // reads the configuration
@@ -77,7 +78,8 @@ func (d *daemon) stop(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// serve runs the daemon until ctx ends or it has been idle for long enough.
+// serve runs the daemon until ctx ends or it has been idle for long enough. With stopAll it
+// ends the sandboxes of an earlier daemon and serves nobody.
 // Nothing that it started is left when it returns.
 func (f *flags) serve(ctx context.Context, load func() (config.Config, error), logTo io.Writer) (err error) {
 	hangups := make(chan os.Signal, 1)
@@ -98,6 +100,9 @@ func (f *flags) serve(ctx context.Context, load func() (config.Config, error), l
 		return err
 	}
 	unlock, err := lockDirs(c.Root, c.State)
+	if f.stopAll && sbxerr.Of(err) == sbxerr.Locked {
+		return sbxerr.WithRemedy(sbxerr.Locked, "caissond.stop_all", err, "have that daemon end its sandboxes: caisson rm --all --force")
+	}
 	if err != nil {
 		return err
 	}
@@ -121,6 +126,11 @@ func (f *flags) serve(ctx context.Context, load func() (config.Config, error), l
 		return errors.Join(err, socket.abandon())
 	}
 	manager, settle, err := d.start(ctx, c)
+	if err == nil && f.stopAll {
+		err = settle(ctx)
+		d.ready = err == nil // a failure leaves the sandboxes to the next daemon
+		return errors.Join(err, socket.abandon())
+	}
 	if err == nil {
 		err = socket.publish()
 	}
