@@ -54,6 +54,10 @@ var flagsElsewhere = map[string]string{
 	"pids-limit":       "--pids",
 	"net":              "--network or --allow",
 	"init":             "there always is one",
+	"r":                "cp copies a directory with all that is in it",
+	"recursive":        "cp copies a directory with all that is in it",
+	"w":                "run and exec take the working directory of a command",
+	"workdir":          "run and exec take the working directory of a command",
 }
 
 // imageName is a word that is an image elsewhere and hardly a command.

@@ -26,6 +26,11 @@ func TestHabits(t *testing.T) {
 			t.Errorf("%s: %d %.200s %s", line, code, stdout, stderr)
 		}
 	}
+	for line, want := range map[string]string{"cp -r . box:/tmp": "all that is in it", "create --workdir /tmp": "run and exec"} {
+		if code, _, stderr := invoke(t, &servertest.Fake{}, "", strings.Fields(line)...); code != exitRuntime || !strings.Contains(stderr, want) {
+			t.Errorf("%s: %d %s", line, code, stderr)
+		}
+	}
 	if code, _, stderr := invoke(t, &servertest.Fake{}, "", "run", "--rm", "--", "true"); code != 0 {
 		t.Errorf("--rm: %s", stderr)
 	}
