@@ -156,10 +156,39 @@ func (b *breakable) removeFailed(t *testing.T, step string) {
 	checkSound(t, b.Daemon)
 }
 
-var createPoints = strings.Fields("claim output ids rootfs mounts ports netns init nested cgroup container egress limits start hello posture record")
+// withNested lets sandboxes of the profile team have children.
+const withNested = "ids: {blocks: 64}\nprofiles: {team: {nested: {}}}\n"
 
-// mounted are the flags of a sandbox with a network, which is opened beside the stages from
-// netns to egress, with a port, and with a mount of each kind.
+// unremoved are the stages of a sandbox's creation of which nothing is left to remove.
+var unremoved = strings.Fields("limits start hello posture")
+
+// stages are those of a sandbox's creation, as the daemon itself tells them.
+func (b *breakable) stages(t *testing.T) (names []string) {
+	t.Helper()
+	var r struct{ Stages []struct{ Name string } }
+	b.Run(t, "run", "--json", "--trace", "--", "true").JSON(t, &r)
+	b.AwaitNoSandbox(t)
+	for _, s := range r.Stages {
+		names = append(names, s.Name)
+		if s.Name == "posture" {
+			return names
+		}
+	}
+	t.Fatalf("no posture among %v", names)
+	return nil
+}
+
+// createPoints are the steps of a creation, and removePoints those of a removal.
+func (b *breakable) createPoints(t *testing.T) []string { return append(b.stages(t), "record") }
+
+func (b *breakable) removePoints(t *testing.T) []string {
+	points := slices.DeleteFunc(b.stages(t), func(name string) bool { return slices.Contains(unremoved, name) })
+	slices.Reverse(points)
+	return points
+}
+
+// mounted are the flags of a sandbox that may have children, with a network, which is opened
+// beside the stages from netns to egress, with a port, and with a mount of each kind.
 func mounted(t *testing.T) []string {
 	t.Helper()
 	dir := t.TempDir()
@@ -167,7 +196,7 @@ func mounted(t *testing.T) []string {
 		t.Fatal(err)
 	}
 	return []string{
-		"--allow", "web.example", "-p", "0:8080", "--workspace", dir, "--mount", "type=bind,src=" + dir + "/nested,dst=/workspace/nested,ro",
+		"--profile", "team", "--nested", "--allow", "web.example", "-p", "0:8080", "--workspace", dir, "--mount", "type=bind,src=" + dir + "/nested,dst=/data/nested,ro",
 		"--mount", "type=bind,src=" + dir + ",dst=/data", "--mount", "type=volume,src=kept,dst=/kept", "--mount", "type=tmpfs,dst=/scratch",
 	}
 }
@@ -175,8 +204,8 @@ func mounted(t *testing.T) []string {
 // A daemon that is killed at any step of create leaves nothing that cannot be
 // seen and removed, and the request can be repeated (F02, F10).
 func TestKilledInCreate(t *testing.T) {
-	b := newBreakable(t, "")
-	for _, step := range createPoints {
+	b := newBreakable(t, withNested)
+	for _, step := range b.createPoints(t) {
 		t.Run(step, func(t *testing.T) {
 			b.createKilled(t, step, mounted(t)...)
 			b.empty(t)
@@ -188,8 +217,8 @@ func TestKilledInCreate(t *testing.T) {
 // (F23).
 func TestFailureInCreate(t *testing.T) {
 	t.Parallel() // beside tests that wait
-	b := newBreakable(t, "")
-	for _, step := range createPoints {
+	b := newBreakable(t, withNested)
+	for _, step := range b.createPoints(t) {
 		t.Run(step, func(t *testing.T) {
 			b.createFailed(t, step, mounted(t)...)
 			b.empty(t)
@@ -197,13 +226,11 @@ func TestFailureInCreate(t *testing.T) {
 	}
 }
 
-var removePoints = strings.Fields("egress container cgroup nested init netns ports mounts rootfs ids output claim")
-
 // Removing goes on after a kill at any of its steps: the sandbox is gone or can
 // be removed (F04).
 func TestKilledInRemove(t *testing.T) {
-	b := newBreakable(t, "")
-	for _, step := range removePoints {
+	b := newBreakable(t, withNested)
+	for _, step := range b.removePoints(t) {
 		t.Run(step, func(t *testing.T) {
 			b.Run(t, slices.Concat([]string{"create", "--name", "doomed"}, mounted(t))...)
 			b.Run(t, "exec", "-d", "doomed", "--", "sleep", "1000")
@@ -215,8 +242,8 @@ func TestKilledInRemove(t *testing.T) {
 
 // A step of removing that fails is told, and what it left is removed by cleanup.
 func TestFailureInRemove(t *testing.T) {
-	b := newBreakable(t, "")
-	for _, step := range removePoints {
+	b := newBreakable(t, withNested)
+	for _, step := range b.removePoints(t) {
 		t.Run(step, func(t *testing.T) {
 			b.Run(t, slices.Concat([]string{"create", "--name", "doomed"}, mounted(t))...)
 			b.removeFailed(t, step)
