@@ -26,7 +26,7 @@ func (m *Manager) know(ctx context.Context, r record, known *filters) (*sandbox,
 		return nil, sbxerr.New(sbxerr.State, "runtime.adopt", "it was being removed")
 	}
 	s := m.newSandbox(nil, r)
-	s.state, s.stages, s.warnings, s.block = StateAdopting, r.Stages, r.Warnings, idblock.Block{Base: r.HostIDBase}
+	s.stages, s.warnings, s.block = r.Stages, r.Warnings, idblock.Block{Base: r.HostIDBase}
 	s.unheard = true
 	if err := m.admit(s); err != nil {
 		return nil, err
@@ -54,14 +54,14 @@ func (m *Manager) adoptExited(ctx context.Context, s *sandbox) error {
 		return err
 	}
 	m.emitAdopted(ctx, s)
-	s.settleExited()
+	m.settleExited(s)
 	return nil
 }
 
 // settleExited makes s one that has ended, as retire does.
-func (s *sandbox) settleExited() {
+func (m *Manager) settleExited(s *sandbox) {
 	s.end(errMainEnded)
-	s.setState(StateExited)
+	m.move(s, StateExited)
 	close(s.ended)
 	close(s.made)
 }
@@ -88,7 +88,7 @@ func (m *Manager) adoptEnded(ctx context.Context, s *sandbox) error {
 	m.log.Info("a sandbox of an earlier daemon has ended", "sandbox", s.id)
 	m.emitAdopted(ctx, s)
 	m.emitOver(ctx, s, errNoDaemon)
-	s.settleExited()
+	m.settleExited(s)
 	return nil
 }
 
@@ -114,17 +114,10 @@ func (m *Manager) adoptLive(ctx context.Context, s *sandbox, atOnce slots) error
 	if err != nil && !s.process.ended() { // else it ends as it would a moment later
 		return err
 	}
-	s.mu.Lock()
-	switch {
-	case s.record.Paused:
-		s.state = StatePaused
-	case s.record.StopBy != 0:
-		s.state = StateStopping
-	default:
-		s.state = StateRunning
-	}
-	s.idleAgainLocked()
-	s.mu.Unlock()
+	s.update(func() {
+		s.moveLocked(s.record.adopted())
+		s.idleAgainLocked()
+	})
 	m.emitAdopted(ctx, s)
 	go m.supervise(context.WithoutCancel(ctx), s)
 	for _, e := range s.executions() {
@@ -150,6 +143,17 @@ func (m *Manager) adoptLive(ctx context.Context, s *sandbox, atOnce slots) error
 	m.stopAgain(ctx, s)
 	s.rearm()
 	return nil
+}
+
+// adopted is the state of a live sandbox of an earlier daemon that has answered.
+func (r record) adopted() State {
+	switch {
+	case r.Paused:
+		return StatePaused
+	case r.StopBy != 0:
+		return StateStopping
+	}
+	return StateRunning
 }
 
 // overBefore is why a sandbox that is for one command ends now that an earlier

@@ -102,7 +102,7 @@ func (m *Manager) completeLocked(s *sandbox) error {
 	if err := errors.Join(m.writeLocked(s), failpoint("create/record")); err != nil {
 		return err
 	}
-	s.state = StateRunning
+	s.moveLocked(StateRunning)
 	close(s.made)
 	return nil
 }
@@ -195,7 +195,7 @@ func (m *Manager) destroy(ctx context.Context, s *sandbox) error {
 		if s.retired() {
 			m.keepRemoval(s)
 		}
-		s.setState(StateRemoving)
+		m.move(s, StateRemoving)
 		s.stripping.Lock()
 		defer s.stripping.Unlock()
 		stages := m.stages

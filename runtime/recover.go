@@ -166,7 +166,7 @@ func (r *recovery) adopt(ctx context.Context, s *sandbox) {
 		return
 	}
 	s.end(err)
-	s.setState(StateStopping)
+	r.move(s, StateStopping)
 	close(s.made)
 	r.giveUp(context.WithoutCancel(ctx), s, err)
 }

@@ -21,7 +21,6 @@ import (
 func adopting(t *testing.T, m *Manager) *sandbox {
 	t.Helper()
 	s := m.newSandbox(nil, record{ID: idA1, Name: "one"})
-	s.state = StateAdopting
 	if err := m.admit(s); err != nil {
 		t.Fatal(err)
 	}

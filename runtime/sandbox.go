@@ -95,9 +95,14 @@ type sandbox struct {
 	removeErr error // of the removal
 }
 
+// newSandbox is one that is to be made by p, or where that is nil one of an earlier daemon.
 func (m *Manager) newSandbox(p *plan.Sandbox, r record) *sandbox {
+	state := StateCreating
+	if p == nil {
+		state = StateAdopting
+	}
 	return &sandbox{
-		id: r.ID, plan: p, record: r, state: StateCreating, execs: map[uint32]*execution{}, log: journal.New[execRecord](m.paths.execs(r.ID)), room: m.opts.outputRoom(), discard: rate.NewLimiter(discardRate(r.Limits.MilliCPU), output.MaxChunk),
+		id: r.ID, plan: p, record: r, state: state, execs: map[uint32]*execution{}, log: journal.New[execRecord](m.paths.execs(r.ID)), room: m.opts.outputRoom(), discard: rate.NewLimiter(discardRate(r.Limits.MilliCPU), output.MaxChunk),
 		made: make(chan struct{}), asked: make(chan struct{}), ended: make(chan struct{}), gone: make(chan struct{}),
 	}
 }
@@ -161,8 +166,6 @@ func (s *sandbox) openedPorts() []Port {
 	defer s.mu.Unlock()
 	return s.ports
 }
-
-func (s *sandbox) setState(to State) { s.update(func() { s.state = to }) }
 
 // kept returns the record as it is now.
 func (s *sandbox) kept() record {

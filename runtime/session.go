@@ -250,11 +250,10 @@ func (s *sandbox) setPaused(paused bool) {
 	s.init.SetFrozen(paused)
 	s.update(func() {
 		s.record.Paused = paused
-		switch {
-		case paused && s.state == StateRunning:
-			s.state = StatePaused
-		case !paused && s.state == StatePaused:
-			s.state = StateRunning
+		if paused {
+			s.moveLocked(StatePaused)
+		} else if s.state == StatePaused {
+			s.moveLocked(StateRunning)
 		}
 	})
 }

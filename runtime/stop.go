@@ -92,7 +92,7 @@ func (s *sandbox) beginStop() bool {
 		return false
 	}
 	if s.state == StateRunning {
-		s.state = StateStopping
+		s.moveLocked(StateStopping)
 	}
 	return s.state == StateStopping
 }

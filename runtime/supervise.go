@@ -54,7 +54,7 @@ func (s *sandbox) beginEnd() (lived bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	lived = s.state != StateCreating
-	s.state = StateStopping
+	s.moveLocked(StateStopping)
 	if !lived {
 		close(s.made)
 	}
@@ -138,7 +138,7 @@ func (m *Manager) retire(ctx context.Context, s *sandbox) {
 	s.update(func() { s.record.ExitedAt = time.Now().Round(0) })
 	m.keepRecord(s)
 	_ = m.strip(ctx, s) // Cleanup and removal try again
-	s.setState(StateExited)
+	m.move(s, StateExited)
 }
 
 // strip frees all of an ended sandbox but its record and its output, and logs what

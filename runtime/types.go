@@ -16,28 +16,6 @@ type IO struct {
 	Started func(Info, ExecInfo)
 }
 
-// State is where a sandbox stands.
-type State string
-
-// The states, in the order in which a sandbox passes them.
-const (
-	StateCreating State = "creating"
-	StateAdopting State = "adopting" // an earlier daemon's, which has not yet answered this one
-	StateRunning  State = "running"
-	StatePaused   State = "paused"
-	StateStopping State = "stopping"
-	StateExited   State = "exited"
-	StateRemoving State = "removing"
-)
-
-// States lists all states.
-func States() []State {
-	return []State{StateCreating, StateAdopting, StateRunning, StatePaused, StateStopping, StateExited, StateRemoving}
-}
-
-// over reports whether a sandbox in s has ended, or is to.
-func (s State) over() bool { return s == StateStopping || s == StateExited || s == StateRemoving }
-
 // Reason says why a command ended.
 type Reason string
 
