@@ -341,7 +341,9 @@ func TestLatePlaceIsAsWide(t *testing.T) {
 		_ = c.Close()
 		b.record()
 	}
-	if n := receive(); n <= 8*narrow || n > 2*farBuffer {
+	// The last step of the kernel's adapting begins below farBuffer, and doubles it and a little
+	// more (tcp_rcv_space_adjust).
+	if n := receive(); n <= 8*narrow || n > 2*farBuffer+farBuffer/4 {
 		t.Errorf("wide, it has %d bytes", n)
 	}
 }
