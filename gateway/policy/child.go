@@ -14,8 +14,8 @@ import (
 // takes those of s. It is denied what s denies, and deny besides. It has the map, the
 // resolvers and the ECH of s, but no links: a link leads to a sandbox of its parent's choice.
 //
-// The error names the rules that are left out, with code sbxerr.NetChild. The policy is
-// usable then. It is the zero Spec where s allows nothing.
+// The error names the rules that are left out, with code sbxerr.NetChild, and the policy is
+// usable without them. The zero Spec comes with another error, or where the mode of s is none.
 func (s Spec) ForChild(allow, deny []string) (Spec, error) {
 	const op = "policy.child"
 	p, err := Compile(s)
@@ -88,7 +88,7 @@ func (p *Policy) checkCovered(text string) error {
 	case len(left) < len(r.Ports):
 		why = fmt.Errorf("the parent's policy does not cover %s", portNames(left))
 	}
-	return sbxerr.New(sbxerr.NetChild, "policy.child", "allow rule %q: %w", sbxerr.Clip(text), why)
+	return fmt.Errorf("allow rule %q: %w", sbxerr.Clip(text), why)
 }
 
 // uncovered returns those ports of r, which allows, on which p may refuse what r allows.
