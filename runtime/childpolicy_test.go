@@ -102,6 +102,11 @@ func TestChildPolicy(t *testing.T) {
 	if err != nil || info.Network != "none" {
 		t.Errorf("a child that asks for nothing: %+v, %v", info, err)
 	}
+	for name, version := range map[string]int{"outer": 6, "plain": 6, "part": 7} { // which an older daemon does not read
+		if s, err := f.find(f.root, name); err != nil || s.kept().Version != version {
+			t.Errorf("the record of %s: %v, want version %d", name, err, version)
+		}
+	}
 	for _, tt := range []struct {
 		r    plan.CreateRequest
 		code sbxerr.Code
