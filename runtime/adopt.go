@@ -27,7 +27,7 @@ func (m *Manager) know(ctx context.Context, r record, known *filters) (*sandbox,
 	}
 	s := m.newSandbox(nil, r)
 	s.state, s.stages, s.warnings, s.block = StateAdopting, r.Stages, r.Warnings, idblock.Block{Base: r.HostIDBase}
-	s.unheard, s.bound = true, true
+	s.unheard, s.following = true, true
 	if err := m.admit(s); err != nil {
 		return nil, err
 	}

@@ -68,48 +68,50 @@ func (m *Manager) changeChild(rec record, r UpdateRequest) (record, error) {
 	return rec, err
 }
 
-// isBound reports whether the policy of a sandbox follows its parent's.
-func (r record) isBound() bool { return r.Parent != "" && r.Network == netns.ModeAllow }
+// follows reports whether the policy of a sandbox follows its parent's.
+func (r record) follows() bool { return r.Parent != "" && r.Network == netns.ModeAllow }
 
-// bind has the policy of a child that is being made follow its parent's, which may have
+// beginFollowing has the policy of a child that is being made follow its parent's, which may have
 // changed since the child was planned. The gateway serves the child by now.
-func (m *Manager) bind(ctx context.Context, s *sandbox) error {
+func (m *Manager) beginFollowing(ctx context.Context, s *sandbox) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	s.bound = true
+	s.following = true
 	_, err := m.follow(ctx, s)
 	return err
 }
 
-// bindBelow has the policies of all sandboxes below s follow, top down, after that of s
+// followBelow has the policies of all sandboxes below s follow, top down, after that of s
 // changed. A child whose policy cannot follow is cut off and ended. The error is why one
 // that could has no record in the audit log.
-func (m *Manager) bindBelow(ctx context.Context, s *sandbox) error {
+func (m *Manager) followBelow(ctx context.Context, s *sandbox) error {
 	if s.kept().Nested == nil {
 		return nil
 	}
 	var errs []error
 	for _, child := range m.all() {
 		if child.kept().Parent == s.id {
-			errs = append(errs, m.rebind(ctx, child), m.bindBelow(ctx, child))
+			errs = append(errs, m.followAgain(ctx, child), m.followBelow(ctx, child))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// rebind is bindBelow for one child.
-func (m *Manager) rebind(ctx context.Context, s *sandbox) error {
+// followAgain is followBelow for one child.
+func (m *Manager) followAgain(ctx context.Context, s *sandbox) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	if !s.bound || s.isOver() { // one that is being made does it itself
+	if !s.following || s.isOver() { // one that is being made does it itself
 		return nil
 	}
 	changed, err := m.follow(ctx, s)
-	if err != nil {
+	switch {
+	case errors.Is(err, errParentEnded): // and it ends too, unless both are left to the next daemon
+		return nil
+	case err != nil:
 		m.cutOff(ctx, s, err)
 		return nil
-	}
-	if !changed {
+	case !changed:
 		return nil
 	}
 	m.keepRecord(s)
@@ -120,7 +122,7 @@ func (m *Manager) rebind(ctx context.Context, s *sandbox) error {
 // another. s.changing is held.
 func (m *Manager) follow(ctx context.Context, s *sandbox) (changed bool, err error) {
 	r := s.kept()
-	if !r.isBound() {
+	if !r.follows() {
 		return false, nil
 	}
 	spec, refused, err := m.narrowed(r)

@@ -140,7 +140,7 @@ func (m *Manager) outfit(ctx context.Context, s *sandbox, have record, p *plan.S
 	}
 	made := s.kept()
 	r.Ports, r.Held = made.Ports, made.Held
-	if r.isBound() { // its parent's may be another since it was planned
+	if r.follows() { // its parent's may be another since it was planned
 		if r.Policy, _, err = m.narrowed(r); err != nil {
 			return err
 		}

@@ -45,7 +45,7 @@ func (m *Manager) make(ctx context.Context, p *plan.Sandbox, prepare func(*recor
 	if err := m.runStages(ctx, s); err != nil {
 		return nil, err
 	}
-	if err := m.bind(ctx, s); err != nil {
+	if err := m.beginFollowing(ctx, s); err != nil {
 		return nil, err
 	}
 	return s, m.begin(ctx, s)

@@ -139,7 +139,7 @@ func (m *Manager) adoptEgress(ctx context.Context, s *sandbox) error {
 func (m *Manager) adoptPolicy(r record) (policy.Spec, error) {
 	var spec policy.Spec
 	var refused error
-	if r.isBound() {
+	if r.follows() {
 		var err error
 		spec, refused, err = m.narrowed(r)
 		switch {

@@ -195,7 +195,7 @@ func newRecord(p *plan.Sandbox, boot string, created time.Time) record {
 		rec.Nested, rec.NestedEnter, rec.NestedDepth = &budget, p.Profile.NestedEnter, p.Grant.Depth(p.Profile.NestedDepth)
 	}
 	rec.belong(p.Grant)
-	if rec.isBound() {
+	if rec.follows() {
 		rec.Version = childRecordVersion
 	}
 	return rec

@@ -43,8 +43,8 @@ type sandbox struct {
 
 	meter meter // of what it uses
 
-	changing sync.Mutex // held while limits, the policy or the freezer change
-	bound    bool       // its policy follows its parent's; guarded by changing
+	changing  sync.Mutex // held while limits, the policy or the freezer change
+	following bool       // its policy follows its parent's; guarded by changing
 
 	// mu guards what follows. Up to removal, what the stages fill in is only
 	// changed by whoever runs them, and can be read there without mu.

@@ -28,7 +28,7 @@ func (m *Manager) Update(ctx context.Context, ref string, r UpdateRequest) (Info
 	}
 	var errBelow error
 	if r.aboutNetwork() {
-		errBelow = m.bindBelow(context.WithoutCancel(ctx), s) // also where the caller leaves meanwhile
+		errBelow = m.followBelow(context.WithoutCancel(ctx), s) // also where the caller leaves meanwhile
 	}
 	return s.info(), errors.Join(m.confirmUpdate(ctx, s), errBelow)
 }

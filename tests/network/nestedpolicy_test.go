@@ -169,6 +169,11 @@ func TestNestedPolicyFollows(t *testing.T) {
 		awaitCut(t, "a connection of a child", below)
 		awaitCut(t, "a connection of a grandchild", deep)
 		family(when+", narrowed", gotWeb, gotNothing, gotNothing)
+		for _, s := range []maker{outer, child, grandchild} {
+			if told := d.Run(t, "events", "--json", "--since", "10m", "--filter", "type=sandbox.updated", "--filter", "sandbox="+s.id).Stdout; !strings.Contains(told, "policy_digest") {
+				t.Errorf("%s: no event tells of its policy: %q", s.id, told)
+			}
+		}
 		d.Kill(t)
 		d.Launch(t)
 		child.await(t, 10*time.Second, gotWeb, web...)
