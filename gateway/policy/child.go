@@ -41,17 +41,27 @@ func (s Spec) ForChild(allow, deny []string) (Spec, error) {
 			reasons.Add(err)
 		}
 	}
-	return child, sbxerr.WithRemedy(sbxerr.NetChild, op, reasons.Err(), p.remedyChild(s.Allow))
+	if err := reasons.Err(); err != nil {
+		return child, sbxerr.WithRemedy(sbxerr.NetChild, op, err, p.remedyChild(s.Allow))
+	}
+	return child, nil
 }
 
-// remedyChild names a few of the rules that a child may have.
-func (p *Policy) remedyChild(allow []string) string {
+// remedyChild names a few of the rules of p, as they are written, that a child may have.
+func (p *Policy) remedyChild(written []string) string {
 	const most = 3
 	var may []string
-	for _, text := range allow[:min(len(allow), most)] {
-		may = append(may, sbxerr.Clip(text))
+	more := 0
+	for _, text := range written {
+		switch {
+		case p.checkCovered(text) != nil: // a link hides it
+		case len(may) < most:
+			may = append(may, sbxerr.Clip(text))
+		default:
+			more++
+		}
 	}
-	if more := len(allow) - len(may); more > 0 {
+	if more > 0 {
 		may = append(may, fmt.Sprintf("%d more", more))
 	}
 	if p.mode == Open {
