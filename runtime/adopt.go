@@ -27,7 +27,7 @@ func (m *Manager) know(ctx context.Context, r record, known *filters) (*sandbox,
 	}
 	s := m.newSandbox(nil, r)
 	s.stages, s.warnings, s.block = r.Stages, r.Warnings, idblock.Block{Base: r.HostIDBase}
-	s.unheard = true
+	s.unheard, s.following = true, true
 	if err := m.admit(s); err != nil {
 		return nil, err
 	}
@@ -266,5 +266,8 @@ func (m *Manager) reopen(ctx context.Context, s *sandbox, known *filters) error 
 			return err
 		}
 	}
-	return errors.Join(m.createNested(ctx, s), m.adoptEgress(ctx, s))
+	if err := m.adoptEgress(ctx, s); err != nil {
+		return err
+	}
+	return m.createNested(ctx, s) // last: a child is made by the policy of now
 }

@@ -193,14 +193,17 @@ func (m *Manager) planFor(ctx context.Context, r plan.CreateRequest) (*plan.Sand
 	if err := checkDirs(g, r); err != nil {
 		return nil, err
 	}
-	if err := g.CheckDestinations(len(r.Allow)+len(r.Deny)+len(r.Links)+len(r.DNS) > 0 || r.AllowECH); err != nil {
+	if err := g.CheckWays(peer.Ways{Links: len(r.Links) > 0, Resolvers: len(r.DNS) > 0, ECH: r.AllowECH}); err != nil {
 		return nil, err
 	}
 	asked := r
 	r = r.Granted(g)
 	links, linkErr := m.resolveLinks(ctx, g, r.Links)
 	pl := m.planner(ctx)
-	pl.Links, pl.MaxTmpfs, pl.Inside = links, g.MaxTmpfs(), g.Parent() != ""
+	pl.Links, pl.MaxTmpfs = links, g.MaxTmpfs()
+	if pl.Parent, err = m.parentOf(g); err != nil {
+		return nil, err
+	}
 	pl.IOReadBPS, pl.IOWriteBPS = g.IORates()
 	p, err := pl.Sandbox(r)
 	if err := plan.JoinReasons(linkErr, err); err != nil {

@@ -147,7 +147,12 @@ func (m *Manager) outfit(ctx context.Context, s *sandbox, have record, p *plan.S
 	}
 	made := s.kept()
 	r.Ports, r.Held = made.Ports, made.Held
-	if err := errors.Join(m.setPolicy(ctx, s, have.Policy, p.Policy), failpoint("assign/policy")); err != nil {
+	if r.follows() { // its parent's may be another since it was planned
+		if r.Policy, _, err = m.narrowed(r); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(m.setPolicy(ctx, s, have.Policy, r.Policy), failpoint("assign/policy")); err != nil {
 		return err
 	}
 	r.Stages = []Stage{{Name: "pool", Duration: time.Since(begin)}}

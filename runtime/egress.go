@@ -115,12 +115,9 @@ func (m *Manager) adoptEgress(ctx context.Context, s *sandbox) error {
 		}
 		return m.relink(s)
 	}
-	spec, refused := m.opts.Network.Over(r.Policy, m.settings().Profiles[r.Profile].Network.Map).Kept()
-	if refused != nil {
-		m.log.Warn("leave out rules that are no longer taken", "sandbox", r.ID, "err", refused)
-	}
-	if len(spec.Resolvers) < len(r.Policy.Resolvers) {
-		m.log.Warn("leave out resolvers that the operator no longer allows", "sandbox", r.ID, "had", r.Policy.Resolvers, "has", spec.Resolvers)
+	spec, err := m.adoptPolicy(r)
+	if err != nil {
+		return err
 	}
 	s.update(func() { s.record.Network, s.record.Policy, s.digest = netns.Mode(spec.Mode), spec, "" })
 	redirect, err := m.redirectFor(s)
@@ -135,6 +132,32 @@ func (m *Manager) adoptEgress(ctx context.Context, s *sandbox) error {
 		m.log.Warn("somebody changed the rules of a sandbox's network namespace; they are as they were", "sandbox", r.ID, "code", sbxerr.Posture, "found", mended)
 	}
 	return m.installRedirect(ctx, s, *redirect)
+}
+
+// adoptPolicy is the policy of a sandbox of an earlier daemon by the operator's word of now. A
+// child has a part of its parent's, and nothing where that ended: it is about to end too.
+func (m *Manager) adoptPolicy(r record) (policy.Spec, error) {
+	var spec policy.Spec
+	var refused error
+	if r.follows() {
+		var err error
+		spec, refused, err = m.narrowed(r)
+		switch {
+		case errors.Is(err, errParentEnded):
+			spec.Mode = policy.Allow
+		case err != nil:
+			return policy.Spec{}, err
+		}
+	} else {
+		spec, refused = m.opts.Network.Over(r.Policy, m.settings().Profiles[r.Profile].Network.Map).Kept()
+	}
+	if refused != nil {
+		m.log.Warn("leave out rules that are no longer taken", "sandbox", r.ID, "err", refused)
+	}
+	if len(spec.Resolvers) < len(r.Policy.Resolvers) {
+		m.log.Warn("leave out resolvers that the operator no longer allows", "sandbox", r.ID, "had", r.Policy.Resolvers, "has", spec.Resolvers)
+	}
+	return spec, nil
 }
 
 func (m *Manager) removeEgress(ctx context.Context, id string) error {

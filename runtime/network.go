@@ -127,6 +127,7 @@ func (m *Manager) specFor(ctx context.Context, q PolicyQuery) (netns.Mode, polic
 	if err != nil {
 		return "", policy.Spec{}, err
 	}
+	asked := plan.NetworkRequest{Mode: g.Network(q.Network, len(q.Allow) > 0), Allow: q.Allow, Deny: q.Deny}
 	profile, profileErr := plan.LookupProfile(m.settings().Profiles, q.Profile)
 	if err := errors.Join(g.CheckProfile(q.Profile), profileErr); err != nil {
 		return "", policy.Spec{}, err
@@ -134,7 +135,14 @@ func (m *Manager) specFor(ctx context.Context, q PolicyQuery) (netns.Mode, polic
 	if profile.Unisolated != nil {
 		return plan.HostNetwork, policy.Spec{}, nil
 	}
-	return m.opts.Network.NetworkOf(profile.Network, plan.NetworkRequest{Mode: g.Network(q.Network), Allow: q.Allow, Deny: q.Deny})
+	parent, err := m.parentOf(g)
+	switch {
+	case err != nil:
+		return "", policy.Spec{}, err
+	case parent != nil:
+		return parent.NetworkOf(asked)
+	}
+	return m.opts.Network.NetworkOf(profile.Network, asked)
 }
 
 // Traffic calls yield with each attempt of a sandbox to reach something, the

@@ -158,14 +158,3 @@ func (f *fixture) failToRaise(ctx context.Context, t *testing.T, name string, me
 	errtest.Want(t, err, sbxerr.Cgroup, "memory.max")
 	f.engine.count(t, s.id, "memory.max", "")
 }
-
-// A child that asks for destinations is told that children have no network, not
-// how to ask for one.
-func TestChildAsksForDestinations(t *testing.T) {
-	f := newFixture(t)
-	child := f.inside(t, f.peer(t))
-	for _, r := range []plan.CreateRequest{{Allow: []string{"a.example"}}, {Deny: []string{"a.example"}}, {Network: "open"}} {
-		_, err := f.Create(child, r)
-		errtest.Want(t, err, sbxerr.Peer, "a child gets no network")
-	}
-}

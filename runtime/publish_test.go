@@ -1,12 +1,14 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -30,14 +32,49 @@ type fakeEgress struct {
 	silent    bool // it does not answer to Refresh
 	behind    bool // it has more to tell than can be waited for
 	fail      error
-	refuse    error // a policy
+	refuse    map[string]error // policies of sandboxes by ID, of all by the empty one
+	policies  map[string]policy.Spec
+	removed   []string
 }
 
 func (e *fakeEgress) Add(context.Context, egress.Sandbox, netns.Sockets) error {
 	return errInjected // no sandbox of these tests has a way out
 }
 
-func (e *fakeEgress) SetPolicy(context.Context, string, policy.Spec) error { return e.refuse }
+func (e *fakeEgress) SetPolicy(_ context.Context, id string, p policy.Spec) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := cmp.Or(e.refuse[id], e.refuse[""]); err != nil {
+		return err
+	}
+	if e.policies == nil {
+		e.policies = map[string]policy.Spec{}
+	}
+	e.policies[id] = p
+	return nil
+}
+
+// refuseFor has policies of a sandbox refused.
+func (e *fakeEgress) refuseFor(id string, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.refuse = map[string]error{id: err}
+}
+
+// policy is that which was set last for a sandbox.
+func (e *fakeEgress) policy(id string) (p policy.Spec, told bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p, told = e.policies[id]
+	return p, told
+}
+
+// gone lists the sandboxes that were removed.
+func (e *fakeEgress) gone() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.removed)
+}
 
 func (e *fakeEgress) Watch(context.Context, string, traffic.Counts, *os.File) error {
 	return nil
@@ -56,6 +93,7 @@ func (e *fakeEgress) Remove(_ context.Context, id string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.published, id)
+	e.removed = append(e.removed, id)
 	return nil
 }
 

@@ -40,10 +40,15 @@ func (r UpdateRequest) errNoWayOut(rec record) error {
 		"make a sandbox that has one, as in caisson create --allow github.com:443; its rules can be changed while it lives")
 }
 
+// aboutNetwork reports whether r names anything of a network.
+func (r UpdateRequest) aboutNetwork() bool {
+	return r.Network != nil || r.Allow != nil || r.Deny != nil
+}
+
 // changeNetwork is rec with the network that r asks for, and rec where r says
 // nothing of it.
 func (m *Manager) changeNetwork(rec record, r UpdateRequest) (record, error) {
-	if r.Network == nil && r.Allow == nil && r.Deny == nil {
+	if !r.aboutNetwork() {
 		return rec, nil
 	}
 	if isHosts(rec.Network) {
@@ -65,6 +70,9 @@ func (m *Manager) changeNetwork(rec record, r UpdateRequest) (record, error) {
 	}
 	if r.Deny != nil {
 		rec.Asked.Deny = r.Deny.Rules
+	}
+	if rec.Parent != "" {
+		return m.changeChild(rec, r)
 	}
 	var err error
 	rec.Network, rec.Policy, err = m.opts.Network.NetworkOf(m.profileOf(rec).Network, rec.Asked)

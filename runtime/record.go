@@ -22,6 +22,10 @@ import (
 // would misread.
 const recordVersion = 6
 
+// childRecordVersion is that of a child with a network. A daemon that knows no such record would
+// leave the child what its parent may no longer reach.
+const childRecordVersion = 7
+
 // record is what is kept of a sandbox outside this process: enough for another
 // daemon to go on with it. It lies on tmpfs: it dies with the boot, like the
 // sandbox.
@@ -146,7 +150,8 @@ func readRecord(path, boot string) (record, error) {
 	if err := readJSON(path, &r); err != nil {
 		return record{}, err
 	}
-	if r.Version != recordVersion || r.Boot != boot || !idForm.MatchString(r.ID) {
+	known := r.Version == recordVersion || r.Version == childRecordVersion
+	if !known || r.Boot != boot || !idForm.MatchString(r.ID) {
 		return record{}, sbxerr.New(sbxerr.StateDir, "runtime.record",
 			"record %q is of version %d and boot %q, not %d and %q", path, r.Version, r.Boot, recordVersion, boot)
 	}
@@ -190,5 +195,8 @@ func newRecord(p *plan.Sandbox, boot string, created time.Time) record {
 		rec.Nested, rec.NestedEnter, rec.NestedDepth = &budget, p.Profile.NestedEnter, p.Grant.Depth(p.Profile.NestedDepth)
 	}
 	rec.belong(p.Grant)
+	if rec.follows() {
+		rec.Version = childRecordVersion
+	}
 	return rec
 }

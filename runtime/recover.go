@@ -3,6 +3,8 @@ package runtime
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -94,8 +96,21 @@ func (r *recovery) readRecords(ids []string) []record {
 }
 
 // knowAll makes the sandboxes known again, and returns those whose PID 1 is to be
-// awaited. All that they have on the host is theirs again then.
+// awaited. All that they have on the host is theirs again then. A parent is known before its
+// children, whose policies follow its own.
 func (r *recovery) knowAll(ctx context.Context, records []record) (live []*sandbox) {
+	generations := map[int][]record{}
+	for _, kept := range records {
+		depth := len(kept.above())
+		generations[depth] = append(generations[depth], kept)
+	}
+	for _, depth := range slices.Sorted(maps.Keys(generations)) {
+		live = append(live, r.knowThese(ctx, generations[depth])...)
+	}
+	return live
+}
+
+func (r *recovery) knowThese(ctx context.Context, records []record) (live []*sandbox) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for _, kept := range records {

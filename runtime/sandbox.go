@@ -46,7 +46,8 @@ type sandbox struct {
 
 	turn atomic.Pointer[place] // among the sandboxes that run; nil where those have no bound
 
-	changing sync.Mutex // held while limits or the freezer change
+	changing  sync.Mutex // held while limits, the policy or the freezer change
+	following bool       // its policy follows its parent's; guarded by changing
 
 	// mu guards what follows. Up to removal, what the stages fill in is only
 	// changed by whoever runs them, and can be read there without mu.

@@ -671,7 +671,7 @@ func TestRefusedRulesChangeNoLimits(t *testing.T) {
 		return string(text)
 	}
 	r := UpdateRequest{MemoryBytes: new(int64(256 << 20)), Network: new("allow"), Allow: &Rules{[]string{"b.example"}}}
-	gateway.refuse = sbxerr.New(sbxerr.Gateway, "test", "no")
+	gateway.refuse = map[string]error{"": sbxerr.New(sbxerr.Gateway, "test", "no")}
 	_, err := f.Update(ctx, "s", r)
 	errtest.Want(t, err, sbxerr.Gateway, "no")
 	if have := s.kept(); have.Limits.MemoryBytes != 128<<20 || have.Policy.Allow[0] != "a.example" || memory() != "134217728" {

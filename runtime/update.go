@@ -15,43 +15,55 @@ import (
 	"github.com/caisson-run/caisson/runtime/plan"
 )
 
-// Update changes limits, times and labels of a live sandbox: all that is named,
-// or nothing.
+// Update changes limits, times, labels and the policy of a live sandbox: all that is named,
+// or nothing. The policies of its children follow.
 func (m *Manager) Update(ctx context.Context, ref string, r UpdateRequest) (Info, error) {
 	defer m.Busy()()
 	s, err := m.find(ctx, ref)
 	if err != nil {
 		return Info{}, err
 	}
+	if err := m.change(ctx, s, r); err != nil {
+		return Info{}, err
+	}
+	var errBelow error
+	if r.aboutNetwork() {
+		errBelow = m.followBelow(context.WithoutCancel(ctx), s) // also where the caller leaves meanwhile
+	}
+	return s.info(), errors.Join(m.confirmUpdate(ctx, s), errBelow)
+}
+
+// change is Update of s alone.
+func (m *Manager) change(ctx context.Context, s *sandbox, r UpdateRequest) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	rec := s.kept()
 	if state := s.info().State; state != StateRunning && state != StatePaused {
-		return Info{}, notNow("runtime.update", rec.Name, state)
+		return notNow("runtime.update", rec.Name, state)
 	}
 	next, err := r.apply(rec)
 	if err != nil {
-		return Info{}, err
+		return err
 	}
 	if next, err = m.changeNetwork(next, r); err != nil {
-		return Info{}, err
+		return err
 	}
 	if r.IOReadBPS != nil || r.IOWriteBPS != nil {
 		if next.Limits.Disks, err = m.disksOf(next); err != nil {
-			return Info{}, err
+			return err
 		}
 	}
 	if err := s.checkProcesses(rec.Limits.PIDs, next.Limits.PIDs); err != nil {
-		return Info{}, err
+		return err
 	}
 	if err := m.permitUpdate(ctx, s, next, r.TTL); err != nil {
-		return Info{}, err
+		return err
 	}
 	if err := m.changeLimits(s, rec.Limits, next.Limits); err != nil {
-		return Info{}, err
+		return err
 	}
 	if err := m.setPolicy(ctx, s, rec.Policy, next.Policy); err != nil {
-		return Info{}, errors.Join(err, m.changeLimits(s, next.Limits, rec.Limits))
+		return errors.Join(err, m.changeLimits(s, next.Limits, rec.Limits))
 	}
 	s.update(func() {
 		s.record.Network, s.record.Asked, s.record.Policy = next.Network, next.Asked, next.Policy
@@ -60,7 +72,7 @@ func (m *Manager) Update(ctx context.Context, ref string, r UpdateRequest) (Info
 	})
 	m.keepRecord(s)
 	s.rearm()
-	return s.info(), m.confirmUpdate(ctx, s)
+	return nil
 }
 
 // checkProcesses refuses more processes than the resource limit allows that those

@@ -62,11 +62,16 @@ func (r Rule) what() string {
 	if r.Ports == nil {
 		return host + " on every port"
 	}
-	ports := strings.Trim(strings.ReplaceAll(fmt.Sprint(r.Ports), " ", ", "), "[]")
-	if len(r.Ports) == 1 {
-		return host + " on port " + ports
+	return host + " on " + portNames(r.Ports)
+}
+
+// portNames lists ports for people.
+func portNames(ports []uint16) string {
+	list := strings.Trim(strings.ReplaceAll(fmt.Sprint(ports), " ", ", "), "[]")
+	if len(ports) == 1 {
+		return "port " + list
 	}
-	return host + " on ports " + ports
+	return "ports " + list
 }
 
 func (r Rule) where() string {

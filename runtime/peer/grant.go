@@ -89,42 +89,61 @@ func (g Grant) CheckProfile(name string) error {
 	return g.refusal(fmt.Errorf("profile %q is none of %s", sbxerr.Clip(name), strings.Join(allowed, ", ")))
 }
 
-// Network is the network mode of a sandbox whose request names none: empty, which
-// is the profile's, but for a child, which has no network.
-func (g Grant) Network(asked string) string {
-	if asked == "" && g.rank == nested {
-		return noNetwork
+// Network is the network mode of a sandbox whose request names none: empty, which is the
+// profile's. Of a child it is allow where the request names destinations, else none.
+func (g Grant) Network(asked string, destinations bool) string {
+	switch {
+	case asked != "" || g.rank != nested:
+		return asked
+	case destinations:
+		return allowNetwork
 	}
-	return asked
+	return noNetwork
 }
 
-// noNetwork is the network mode in which nothing is reached.
-const noNetwork = "none"
+// The network modes of a child: nothing is reached, or a part of what its parent reaches.
+const (
+	noNetwork    = "none"
+	allowNetwork = "allow"
+)
 
 // CheckNetwork refuses a network mode that is not granted. own says that the request names
-// the mode or destinations; otherwise they come from the profile.
+// the mode or destinations; otherwise they come from the profile. The destinations of a child
+// are bounded by the policy of its parent.
 func (g Grant) CheckNetwork(mode string, own bool) error {
 	switch {
 	case mode == noNetwork || g.rank == root || g.rank == system:
 		return g.refusal()
+	case g.rank == nested && mode == allowNetwork:
+		return g.refusal()
 	case g.rank == nested:
-		return g.refusal(errChildNetwork)
+		return g.refusal(fmt.Errorf("a child gets no network mode %q: it would be another way out than its parent's", sbxerr.Clip(mode)))
 	case own && !g.rule.Network:
 		return g.refusal(errors.New("naming a network mode or destinations is not granted; a profile that has them can be"))
 	}
 	return g.refusal()
 }
 
-// CheckDestinations refuses named destinations to callers without a network. It runs
-// before a mode is chosen.
-func (g Grant) CheckDestinations(named bool) error {
-	if g.rank == nested && named {
-		return g.refusal(errChildNetwork)
-	}
-	return g.refusal()
-}
+// Ways are settings of a network by which a child would get around its parent's policy.
+type Ways struct{ Links, Resolvers, ECH bool }
 
-var errChildNetwork = errors.New("a child gets no network: it would be another way out than its parent's")
+// CheckWays refuses them to a child.
+func (g Grant) CheckWays(w Ways) error {
+	if g.rank != nested {
+		return g.refusal()
+	}
+	var reasons []error
+	if w.Links {
+		reasons = append(reasons, errors.New("a child gets no links: they lead where its parent's policy does not"))
+	}
+	if w.Resolvers {
+		reasons = append(reasons, errors.New("a child asks the resolvers of its parent"))
+	}
+	if w.ECH {
+		reasons = append(reasons, errors.New("a child may hide names in TLS hellos (--allow-ech) if its parent may, without asking"))
+	}
+	return g.refusal(reasons...)
+}
 
 // CheckPublish refuses host ports that are not granted. wide says that other hosts can
 // connect to one, low that one is below 1024.
@@ -271,7 +290,7 @@ func (g Grant) refusalWith(remedy string, reasons ...error) error {
 		return nil
 	}
 	if g.rank == nested {
-		remedy = "do it from outside of the sandbox: inside of one, a child can be given no more than its parent has, and no way to the network or the host"
+		remedy = "do it from outside of the sandbox: inside of one, a child can be given no more than its parent has, and no other way to the network or the host"
 	}
 	return sbxerr.WithRemedy(sbxerr.Peer, "peer.check", fmt.Errorf("%s: %w", g.caller, err), remedy)
 }

@@ -235,8 +235,9 @@ func TestCheckNetwork(t *testing.T) {
 		"a mode of one's own":           {bound, "allow", true, false},
 		"one's own, as granted":         {free, "allow", true, true},
 		"root":                          {grant(t, p, User(0, 0, nil, 1)), "open", true, true},
-		"a child, whose owner is root":  {child, "allow", true, false},
-		"a child, by its profile":       {child, "allow", false, false},
+		"a child, as its parent":        {child, "allow", true, true},
+		"a child, whose owner is root":  {child, "open", true, false},
+		"a child, by its profile":       {child, "bridge", false, false},
 		"a child with no way out":       {child, "none", true, true},
 		"nobody":                        {zero, "none", false, false},
 		"nobody, by a profile's policy": {zero, "allow", false, false},
@@ -246,8 +247,15 @@ func TestCheckNetwork(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if bound.Network("") != "" || child.Network("") != "none" || child.Network("open") != "open" {
-		t.Errorf("modes that nobody named: %q, %q, %q", bound.Network(""), child.Network(""), child.Network("open"))
+	for _, tt := range []struct {
+		g            Grant
+		asked        string
+		destinations bool
+		want         string
+	}{{bound, "", false, ""}, {bound, "", true, ""}, {child, "", false, "none"}, {child, "", true, "allow"}, {child, "open", true, "open"}, {child, "none", true, "none"}} {
+		if got := tt.g.Network(tt.asked, tt.destinations); got != tt.want {
+			t.Errorf("%s: the mode %q, with destinations %t, is %q, want %q", tt.g.Caller(), tt.asked, tt.destinations, got, tt.want)
+		}
 	}
 }
 
@@ -302,7 +310,7 @@ func TestRemedies(t *testing.T) {
 		{user.CheckAdmin(), "have root do it"},
 		{child.CheckNested(), "nested.depth"},
 		{child.CheckAdmin(), inside},
-		{child.CheckDestinations(true), inside},
+		{child.CheckWays(Ways{Links: true}), inside},
 		{child.CheckNetwork("open", true), inside},
 		{child.CheckPublish(false, false), inside},
 		{child.CheckLimits(Limits{MemoryBytes: 1 << 40}, nil), inside},
@@ -313,7 +321,10 @@ func TestRemedies(t *testing.T) {
 			t.Errorf("%v: remedy %q, want %q", tt.err, got, tt.want)
 		}
 	}
-	if err := errors.Join(child.CheckDestinations(false), user.CheckDestinations(true)); err != nil {
+	ways := Ways{Links: true, Resolvers: true, ECH: true}
+	refused(t, "ways around a parent's policy", child.CheckWays(ways), sbxerr.Peer, "no links", "resolvers of its parent", "--allow-ech")
+	refused(t, "nobody", Grant{}.CheckWays(Ways{}), sbxerr.Peer, "nothing is granted")
+	if err := errors.Join(child.CheckWays(Ways{}), user.CheckWays(ways)); err != nil {
 		t.Error(err)
 	}
 }

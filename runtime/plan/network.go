@@ -47,7 +47,9 @@ type NetworkRules struct {
 
 // NetworkRequest is the network part of a request.
 type NetworkRequest struct {
-	Mode  string   `json:"mode"`
+	Mode string `json:"mode"`
+	// Allow is nil where no rule is named. To a child that is other than an empty list, which
+	// allows nothing.
 	Allow []string `json:"allow"`
 	Deny  []string `json:"deny"`
 	// Links are those of the sandbox, found when it was asked for.
@@ -61,6 +63,9 @@ type NetworkRequest struct {
 }
 
 func (r CreateRequest) network() NetworkRequest {
+	if len(r.Allow) == 0 {
+		r.Allow = nil
+	}
 	return NetworkRequest{Mode: r.Network, Allow: r.Allow, Deny: r.Deny, AllowECH: r.AllowECH, Site: r.Site, DNS: r.DNS}
 }
 

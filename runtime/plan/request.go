@@ -250,7 +250,7 @@ func (l Limits) Peer() peer.Limits {
 
 // Granted fills in the grant's defaults where r names nothing.
 func (r CreateRequest) Granted(g peer.Grant) CreateRequest {
-	r.TTL, r.Network = g.TTL(r.TTL), g.Network(r.Network)
+	r.TTL, r.Network = g.TTL(r.TTL), g.Network(r.Network, len(r.Allow) > 0)
 	return r
 }
 

@@ -76,7 +76,7 @@ type Planner struct {
 	ID         string // of the sandbox
 	Profiles   map[string]Profile
 	Workspaces mount.Allowed
-	Inside     bool // the workspace is a directory inside of the calling sandbox
+	Parent     *ParentNetwork // of the sandbox from inside of which the request comes, with paths of it; nil: from outside
 	Network    NetworkRules
 	Links      map[string]policy.Link                  // that the request names
 	Image      func(ref string) (images.Stored, error) // as the caller means it
@@ -98,9 +98,9 @@ func (pl Planner) Sandbox(r CreateRequest) (*Sandbox, error) {
 	if profileErr == nil && p.Profile.Unisolated != nil {
 		return p, JoinReasons(p.planUnisolated(pl, r))
 	}
-	errs := []error{p.planIdentity(r), profileErr, checkEnv(r.Env), p.planLifetime(r), p.planMounts(pl.Workspaces, pl.Inside, r), p.planPorts(pl.Network, r), r.Nested.check()}
+	errs := []error{p.planIdentity(r), profileErr, checkEnv(r.Env), p.planLifetime(r), p.planMounts(pl.Workspaces, pl.Parent != nil, r), p.planPorts(pl.Network, r), r.Nested.check()}
 	if profileErr == nil { // which has the defaults of these
-		errs = append(errs, p.planNetwork(pl.Network, r), p.planLimits(pl, r), p.planImage(pl, r))
+		errs = append(errs, p.planNetwork(pl, r), p.planLimits(pl, r), p.planImage(pl, r))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, sbxerr.Wrap(CodeOf(err), op, err)
@@ -192,12 +192,16 @@ func (p *Sandbox) planProfile(profiles map[string]Profile, r CreateRequest) erro
 	return err
 }
 
-func (p *Sandbox) planNetwork(o NetworkRules, r CreateRequest) error {
+func (p *Sandbox) planNetwork(pl Planner, r CreateRequest) error {
 	var err error
 	asked := r.network()
 	asked.Links = p.links
-	p.Network, p.Policy, err = o.NetworkOf(p.Profile.Network, asked)
-	p.Resolvers = o.ResolversOf(p.Network)
+	if pl.Parent != nil {
+		p.Network, p.Policy, err = pl.Parent.NetworkOf(asked)
+	} else {
+		p.Network, p.Policy, err = pl.Network.NetworkOf(p.Profile.Network, asked)
+	}
+	p.Resolvers = pl.Network.ResolversOf(p.Network)
 	return err
 }
 

@@ -21,7 +21,7 @@ func (s sandbox) held(t *testing.T, address string) <-chan string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
-	cmd := daemon.Command(ctx, "exec", s.id, "--", "/workspace/client", "hold", address)
+	cmd := s.of.Command(ctx, "exec", s.id, "--", "/workspace/client", "hold", address)
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()

@@ -109,7 +109,7 @@ func TestAirGapped(t *testing.T) {
 	}
 }
 
-// Who may not name destinations gets what a profile gives, and a child nothing.
+// Who may not name destinations gets what a profile gives.
 func TestWhoMayReach(t *testing.T) {
 	d := launch(t, host.config()+"peers: [{uids: [12345], profiles: [web]}, {uids: [12346], network: true}]\n")
 	bound, free := d.User(t, 12345), d.User(t, 12346)

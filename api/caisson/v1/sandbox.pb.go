@@ -288,10 +288,12 @@ type SandboxSpec struct {
 	User    string                 `protobuf:"bytes,4,opt,name=user,proto3" json:"user,omitempty"`                                                                         // name, uid, or uid:gid; empty is the profile's
 	Env     map[string]string      `protobuf:"bytes,5,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // of all its commands, added to the image's
 	// "none", "allow", "open", or "bridge" where the operator offers it; empty is
-	// "allow" where allow is given, else the profile's.
+	// "allow" where allow is given, else the profile's. A child of a sandbox has "none"
+	// where it names nothing, and "none" or "allow".
 	Network string `protobuf:"bytes,6,opt,name=network,proto3" json:"network,omitempty"`
 	// HOST[:PORT][+PORT…][,private], instead of the profile's; without a port 80
-	// and 443. HOST is a name, *.NAME, an address or a CIDR.
+	// and 443. HOST is a name, *.NAME, an address or a CIDR. Of a child: rules that those of
+	// its parent cover (else SBX-406), and its parent's where it names none.
 	Allow     []string          `protobuf:"bytes,7,rep,name=allow,proto3" json:"allow,omitempty"`
 	Workspace *Workspace        `protobuf:"bytes,8,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	Limits    *Limits           `protobuf:"bytes,9,opt,name=limits,proto3" json:"limits,omitempty"`
@@ -819,7 +821,8 @@ type UpdateRequest struct {
 	IdleTimeout *durationpb.Duration   `protobuf:"bytes,6,opt,name=idle_timeout,json=idleTimeout,proto3" json:"idle_timeout,omitempty"`                                              // zero is never
 	Labels      map[string]string      `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // merged; an empty value removes the label
 	// Replace those of the request that made the sandbox; absent keeps them. What
-	// is open and no longer allowed is cut.
+	// is open and no longer allowed is cut. The policies of its children follow. Those of a child
+	// stay within its parent's.
 	Network   *string `protobuf:"bytes,8,opt,name=network,proto3,oneof" json:"network,omitempty"` // "allow" or "open"
 	Allow     *Rules  `protobuf:"bytes,9,opt,name=allow,proto3" json:"allow,omitempty"`
 	Deny      *Rules  `protobuf:"bytes,10,opt,name=deny,proto3" json:"deny,omitempty"`

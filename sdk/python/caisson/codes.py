@@ -389,6 +389,12 @@ class PortTaken(CaissonError):
     code = "SBX-405"
 
 
+class NetChild(CaissonError):
+    """SBX-406: a child sandbox would have more network than its parent."""
+
+    code = "SBX-406"
+
+
 class Cgroup(CaissonError):
     """SBX-501: a cgroup operation failed."""
 

@@ -1159,7 +1159,7 @@ export interface components {
         };
         /** @description SandboxSpec says what a sandbox is made of and how it is confined. */
         SandboxSpec: {
-            /** @description HOST[:PORT][+PORT…][,private], instead of the profile's; without a port 80 and 443. HOST is a name, *.NAME, an address or a CIDR. */
+            /** @description HOST[:PORT][+PORT…][,private], instead of the profile's; without a port 80 and 443. HOST is a name, *.NAME, an address or a CIDR. Of a child: rules that those of its parent cover (else SBX-406), and its parent's where it names none. */
             allow?: string[];
             /** @description Let TLS clients encrypt the name that they ask for (encrypted_client_hello), also where a rule depends on it. The profile may say so as well. */
             allow_ech?: boolean;
@@ -1198,7 +1198,7 @@ export interface components {
             name?: string;
             /** @description a socket to make sandboxes of its own; absent is none */
             nested?: components["schemas"]["Nested"];
-            /** @description "none", "allow", "open", or "bridge" where the operator offers it; empty is "allow" where allow is given, else the profile's. */
+            /** @description "none", "allow", "open", or "bridge" where the operator offers it; empty is "allow" where allow is given, else the profile's. A child of a sandbox has "none" where it names nothing, and "none" or "allow". */
             network?: string;
             /** @description empty is "strict" */
             profile?: string;
@@ -1448,7 +1448,7 @@ export interface components {
             memory_bytes?: Int64;
             /** Format: int64 */
             milli_cpu?: Int64;
-            /** @description Replace those of the request that made the sandbox; absent keeps them. What is open and no longer allowed is cut. */
+            /** @description Replace those of the request that made the sandbox; absent keeps them. What is open and no longer allowed is cut. The policies of its children follow. Those of a child stay within its parent's. */
             network?: string;
             /** Format: int64 */
             pids?: Int64;
