@@ -104,7 +104,7 @@ func TestCutObject(t *testing.T) {
 func TestCutObjectOfAHungCall(t *testing.T) {
 	var out bytes.Buffer
 	a := newApp(nil, &out, nil)
-	a.output, a.stuck = formatJSON, time.Millisecond
+	a.output, a.stuck = formatJSON, 250*time.Millisecond
 	exit := make(chan int, 1)
 	a.exit = func(code int) { exit <- code }
 	o := a.objectOutput(task{})
