@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"syscall"
 	"time"
 
@@ -44,9 +45,12 @@ func (c *Client) foreground(rio IO) *foreground {
 	}
 }
 
-// run follows the stream that open opens until the command has ended.
+// run follows the stream that open opens until the command has ended. It takes no signal and
+// no size after that: they are the caller's next command's.
 func (f *foreground) run(ctx context.Context, open func(context.Context) (*events, error)) (*caissonv1.Result, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
+	var others sync.WaitGroup
+	defer others.Wait()
 	defer cancel(nil)
 	if f.rio.Stdin != nil {
 		go func() {
@@ -56,7 +60,7 @@ func (f *foreground) run(ctx context.Context, open func(context.Context) (*event
 		}()
 	}
 	if f.rio.Signals != nil || f.rio.Resizes != nil {
-		go f.sendOthers(ctx)
+		others.Go(func() { f.sendOthers(ctx) })
 	}
 	for {
 		result, err := f.talk(ctx, open)
