@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/owndir"
 )
 
 const (
@@ -62,6 +63,7 @@ func (s *Store) Drop() {
 	if total, _ := s.Total(); total > 0 { // else its readers miss nothing
 		s.narrow(bound{}, errDropped)
 		s.fit()
+		_ = owndir.Unlink(s.o.Path + timesSuffix) // Remove tries again
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/owndir"
@@ -30,6 +31,13 @@ func bufferPool(size int) *sync.Pool {
 // at a place. Nothing stands for them in what is written.
 type Skipper interface{ Skip(n int64) error }
 
+// Placer is what a writer may be too. Follow then tells it at which offset what it writes
+// next begins and when that came: at first, and whenever the time changes. The zero time
+// is that nobody knows it.
+type Placer interface {
+	Place(offset int64, came time.Time) error
+}
+
 // Follow copies the stream from offset from on to w as it comes, until it is finished
 // or ctx ends, whose cause it then returns. Without wait it copies what there is now.
 // Bytes that are left out are skipped. Where that is for another reason than the limit,
@@ -41,7 +49,7 @@ func (s *Store) Follow(ctx context.Context, w io.Writer, from int64, wait bool) 
 	if from < 0 {
 		return from, sbxerr.New(sbxerr.Config, "output.follow", "the offset %d is negative", from)
 	}
-	r := &reader{s: s, w: w, pos: from, wait: wait}
+	r := newReader(s, w, from, wait)
 	err = r.follow(ctx)
 	return r.pos, err
 }
@@ -54,6 +62,15 @@ type reader struct {
 	wait bool
 	hold *Hold    // that moves along; nil: none
 	own  *os.File // a descriptor of its own, once the store has let go of its
+	// placer is w where it is told of times; nil: it is not.
+	placer Placer
+	clock  clock
+}
+
+func newReader(s *Store, w io.Writer, from int64, wait bool) *reader {
+	r := &reader{s: s, w: w, pos: from, wait: wait}
+	r.placer, _ = w.(Placer)
+	return r
 }
 
 func (r *reader) follow(ctx context.Context) error {
@@ -139,11 +156,33 @@ func (r *reader) copy(at span) error {
 	if err != nil || n == 0 {
 		return err
 	}
-	if _, err := r.w.Write(buf[:n]); err != nil {
-		return err
+	for left := buf[:n]; len(left) > 0; {
+		part, err := r.place(left)
+		if err != nil {
+			return err
+		}
+		if _, err := r.w.Write(part); err != nil {
+			return err
+		}
+		r.move(int64(len(part)))
+		left = left[len(part):]
 	}
-	r.move(int64(n))
 	return nil
+}
+
+// place tells the writer of the time of what comes next, and returns as much of p as
+// came then.
+func (r *reader) place(p []byte) ([]byte, error) {
+	if r.placer == nil {
+		return p, nil
+	}
+	came, to, news := r.clock.at(r.s, r.pos)
+	if news {
+		if err := r.placer.Place(r.pos, came); err != nil {
+			return nil, err
+		}
+	}
+	return p[:min(int64(len(p)), to-r.pos)], nil
 }
 
 // skip tells the writer of bytes that are left out.
