@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
-	"github.com/caisson-run/caisson/owndir"
 )
 
 const (
@@ -63,7 +62,7 @@ func (s *Store) Drop() {
 	if total, _ := s.Total(); total > 0 { // else its readers miss nothing
 		s.narrow(bound{}, errDropped)
 		s.fit()
-		_ = owndir.Unlink(s.o.Path + timesSuffix) // Remove tries again
+		s.forgetTimes()
 	}
 }
 
@@ -90,7 +89,7 @@ func (s *Store) fit() {
 	from, now := s.parts[len(s.parts)-1].from, int64(0)
 	if !s.closed && (!s.done || len(s.parts) > 1) { // a spare file is in memory, until nobody keeps it
 		in := span{from, s.kept}
-		now = in.size() - s.hole.within(in).size()
+		now = in.size() - s.hole.within(in).size() + s.stamps.size()
 	}
 	s.mu.Unlock()
 	more := now - s.charged

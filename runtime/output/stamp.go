@@ -1,11 +1,11 @@
 package output
 
 import (
-	"cmp"
 	"errors"
 	"io/fs"
 	"math"
 	"os"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -38,6 +38,26 @@ type stamps struct {
 	changes int
 }
 
+// size is what the file takes, in bytes.
+func (t stamps) size() int64 { return int64(t.saved) * markSize }
+
+// savedMarks is how many marks the file of an earlier process has.
+func savedMarks(path string) int {
+	fi, err := os.Lstat(path + timesSuffix)
+	if err != nil {
+		return 0
+	}
+	return int(min(fi.Size(), mostMarks*markSize) / markSize)
+}
+
+// forgetTimes frees what the times take. The caller holds work.
+func (s *Store) forgetTimes() {
+	_ = owndir.Unlink(s.o.Path + timesSuffix) // Remove tries again
+	s.mu.Lock()
+	s.stamps = stamps{known: true, changes: s.stamps.changes + 2}
+	s.mu.Unlock()
+}
+
 // stamp notes when the bytes at an offset came, which are in the file and not yet told
 // to readers. The caller holds work.
 func (s *Store) stamp(at int64) {
@@ -67,15 +87,11 @@ func (s *Store) stamp(at int64) {
 func (s *Store) save(t *stamps, m mark) error {
 	path := s.o.Path + timesSuffix
 	if t.saved >= mostMarks {
-		marks, err := readMarks(path)
+		n, err := s.rewrite(path)
 		if err != nil {
 			return err
 		}
-		marks = thin(marks, s.hole) // which work guards, too
-		if err := cmp.Or(writeMarks(s.o.Path+timesNewSuffix, 0, unix.O_CREAT|unix.O_TRUNC, marks...), os.Rename(s.o.Path+timesNewSuffix, path)); err != nil {
-			return err
-		}
-		t.saved = len(marks)
+		t.saved = n
 		t.changes++
 	}
 	n, flags := t.saved-1, 0
@@ -87,6 +103,20 @@ func (s *Store) save(t *stamps, m mark) error {
 	}
 	t.saved = n + 2
 	return nil
+}
+
+// rewrite makes the file anew with fewer marks, and returns how many.
+func (s *Store) rewrite(path string) (int, error) {
+	marks, err := readMarks(path)
+	if err != nil {
+		return 0, err
+	}
+	marks = thin(marks, s.hole) // which work guards, too
+	anew := s.o.Path + timesNewSuffix
+	if err := writeMarks(anew, 0, unix.O_CREAT|unix.O_TRUNC, marks...); err != nil {
+		return 0, err
+	}
+	return len(marks), owndir.Rename(anew, filepath.Base(path))
 }
 
 // writeMarks writes marks behind the first n of a file.

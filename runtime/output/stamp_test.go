@@ -95,6 +95,9 @@ func TestTimesOutliveTheDaemon(t *testing.T) {
 			t.Errorf("the file of %d marks: %v", len(words), err)
 		}
 		again := open(t, s.o.Path, 1<<20)
+		if a, b := s.Takes(), again.Takes(); a != b || a != keptOf(s)+sizeOf(t, s.o.Path+timesSuffix) {
+			t.Errorf("it takes %d bytes, and to a later daemon %d", a, b)
+		}
 		wantPlaced(t, timed(t, again), words, from, to)
 		more, less := spell(t, again, "four\n", "five\n")
 		words, from, to = append(words, "four\n", "five\n"), append(from, more...), append(to, less...)
@@ -250,8 +253,8 @@ func TestTimesAreThinned(t *testing.T) {
 		t.Error("the last bytes have no time")
 	}
 	s.Drop()
-	if _, err := os.Stat(path + timesSuffix); !errors.Is(err, unix.ENOENT) {
-		t.Errorf("times of a dropped stream: %v", err)
+	if _, err := os.Stat(path + timesSuffix); !errors.Is(err, unix.ENOENT) || s.Takes() != 0 || s.Since(time.Now()) != 0 {
+		t.Errorf("times of a dropped stream: %v, it takes %d bytes", err, s.Takes())
 	}
 }
 

@@ -137,7 +137,7 @@ func Open(o Options) (*Store, error) {
 	if err != nil {
 		return nil, sbxerr.Wrap(sbxerr.StateDir, op, errors.Join(err, s.Close()))
 	}
-	s.total = s.kept
+	s.total, s.stamps.saved = s.kept, savedMarks(o.Path)
 	switch {
 	case s.broken:
 		s.why = sbxerr.New(sbxerr.StateDir, op, "output past byte %d could not be kept by an earlier daemon", s.kept)
@@ -247,11 +247,11 @@ func (s *Store) Total() (n int64, truncated bool) {
 	return s.total, s.leftOut().size() > 0 || s.total > min(s.kept, s.o.Limit)
 }
 
-// Kept returns how many bytes of the stream can be read.
-func (s *Store) Kept() int64 {
+// Takes returns how many bytes the stream takes: those that can be read, and its times.
+func (s *Store) Takes() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.kept - s.leftOut().size()
+	return s.kept - s.leftOut().size() + s.stamps.size()
 }
 
 // Lost returns why more is left out than the limit says, or nil.

@@ -11,8 +11,8 @@ import (
 const (
 	// resolution is how long bytes share one mark.
 	resolution = 10 * time.Millisecond
-	// mostMarks bounds the marks of one stream: their file takes at most 192 KiB.
-	mostMarks = 8192
+	// mostMarks bounds the marks of one stream: their file takes at most 96 KiB.
+	mostMarks = 4096
 	// markSize is a mark in its file: three integers of 64 bits, little-endian.
 	markSize = 24
 )

@@ -88,7 +88,11 @@ func TestLogsInTimeWithoutADaemon(t *testing.T) {
 	await(t, "output", func() bool { return ps(t, d, "counter")[0].StdoutBytes > 100 })
 	follow := beside(t, d, "logs", "-t", "-f", "--exec", id, "counter")
 	for range 3 {
-		await(t, "more", func() bool { n := len(follow.stdout()); time.Sleep(50 * time.Millisecond); return len(follow.stdout()) > n })
+		await(t, "more", func() bool {
+			n := len(follow.stdout())
+			time.Sleep(50 * time.Millisecond)
+			return len(follow.stdout()) > n
+		})
 		d.Kill(t)
 		time.Sleep(100 * time.Millisecond)
 		d.Launch(t)
