@@ -206,21 +206,44 @@ func TestTimesOnaFullDisk(t *testing.T) {
 	}
 }
 
+// fullOfMarks makes a stream that has all its marks, each of one byte.
+func fullOfMarks(t *testing.T, path string) (first, last time.Time) {
+	t.Helper()
+	var file []byte
+	begin := time.Now().Add(-mostMarks * resolution)
+	for i := range int64(mostMarks) {
+		last = begin.Add(time.Duration(i) * resolution)
+		file = appendMark(file, mark{i, last.UnixNano(), last.UnixNano()})
+	}
+	if err := errors.Join(os.WriteFile(path, bytes.Repeat([]byte("x"), mostMarks), 0o600), os.WriteFile(path+timesSuffix, file, 0o600), os.Chtimes(path, time.Time{}, last)); err != nil {
+		t.Fatal(err)
+	}
+	return begin, last
+}
+
+// Where the disk takes no thinned marks, those stay that there are.
+func TestTimesAreNotThinnedOnaFullDisk(t *testing.T) {
+	dir := mounted(t, "tmpfs", "size=160k") // the marks are 96 KiB, fewer of them 72
+	path := filepath.Join(dir, "stdout")
+	first, last := fullOfMarks(t, path)
+	s := open(t, path, 1<<20)
+	spell(t, s, "y", "z")
+	got := timed(t, s)
+	if n := len(got.came); n != mostMarks+1 || !got.came[0].Equal(first) || !got.came[n-2].Equal(last) || !got.came[n-1].IsZero() || got.text[n-1] != "yz" {
+		t.Errorf("%d times from %v to %v, then %q", n, got.came[0], got.came[n-1], got.text[n-1])
+	}
+	if err := errors.Join(s.Close(), Remove(path)); err != nil {
+		t.Error(err)
+	}
+	empty(t, dir)
+}
+
 // A stream that has all its marks goes on with fewer, of which the newest are what they
 // were. What is left out of it has none, and it is known of the rest when that came.
 func TestTimesAreThinned(t *testing.T) {
 	const limit = 64 << 10
 	path := filepath.Join(t.TempDir(), "stdout")
-	var file []byte
-	begin := time.Now().Add(-mostMarks * resolution).UnixNano()
-	for i := range int64(mostMarks) {
-		at := begin + i*int64(resolution)
-		file = appendMark(file, mark{i, at, at})
-	}
-	last := time.Unix(0, begin).Add((mostMarks - 1) * resolution)
-	if err := errors.Join(os.WriteFile(path, bytes.Repeat([]byte("x"), mostMarks), 0o600), os.WriteFile(path+timesSuffix, file, 0o600), os.Chtimes(path, time.Time{}, last)); err != nil {
-		t.Fatal(err)
-	}
+	first, last := fullOfMarks(t, path)
 	s := open(t, path, limit)
 	follower, ended := &notifying{&timeline{}, mostMarks, make(chan struct{})}, make(chan error, 1)
 	go func() {
@@ -236,7 +259,7 @@ func TestTimesAreThinned(t *testing.T) {
 		got := timed(t, s)
 		n := len(got.came)
 		wantPlaced(t, &timeline{text: got.text[n-2:], came: got.came[n-2:]}, []string{"y", "z"}, from, to)
-		if !got.came[0].Equal(time.Unix(0, begin)) || !got.came[n-3].Equal(last) || n < mostMarks/2 || n > mostMarks*3/4+2 {
+		if !got.came[0].Equal(first) || !got.came[n-3].Equal(last) || n < mostMarks/2 || n > mostMarks*3/4+2 {
 			t.Errorf("%d times from %v to %v", n, got.came[0], got.came[n-3])
 		}
 	}
