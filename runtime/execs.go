@@ -251,7 +251,7 @@ func (m *Manager) Logs(ctx context.Context, ref string, o LogOptions, stdout, st
 					if !o.Since.IsZero() {
 						from.offset = max(from.offset, from.store.Since(o.Since))
 					}
-					_, errs[i] = from.store.Follow(ctx, from.to, from.offset, o.Follow)
+					_, errs[i] = from.store.FollowUntil(ctx, from.to, from.offset, o.Follow, o.Until)
 				})
 			})
 		}

@@ -185,9 +185,9 @@ type LogOptions struct {
 	Stream       string // "stdout", "stderr"; empty is both
 	StdoutOffset int64  // bytes that the reader has had already
 	StderrOffset int64
-	// Since leaves out what came before it; zero leaves out nothing. What may have come
-	// since is not left out.
-	Since time.Time
+	// Since leaves out what came before it, Until what came after it; zero leaves out
+	// nothing. What may have come between them is not left out. Follow ends at Until.
+	Since, Until time.Time
 }
 
 // Skipper is what a writer of a command's output may be too. It is then told

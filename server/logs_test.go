@@ -61,7 +61,7 @@ func TestLogsInTime(t *testing.T) {
 	}
 	for query, want := range map[string]string{
 		"since=10m": `since is \"10m\": give a time such as 2026-01-02T15:04:05Z`, "since=2026-01-02T15:04:05Z&since=2026-01-02T15:04:05Z": "given twice",
-		"timestamps=x": "true or false",
+		"timestamps=x": "true or false", "since=2026-01-02T15:04:05Z&until=2026-01-02T15:04:04Z": "until 2026-01-02T15:04:04Z is before since 2026-01-02T15:04:05Z",
 	} {
 		if res := plain(t, socket, "GET", "/v1/sandboxes/a/logs?"+query, ""); res.StatusCode != 400 {
 			t.Errorf("%s: %s", query, res.Status)

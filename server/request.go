@@ -209,10 +209,14 @@ func logOptionsOf(m *caissonv1.LogsRequest) (runtime.LogOptions, error) {
 	if m.ExecId != "" {
 		err = errors.Join(err, checkRef("exec_id", m.ExecId))
 	}
-	since, invalid := momentOf("since", m.Since)
+	since, noSince := momentOf("since", m.Since)
+	until, noUntil := momentOf("until", m.Until)
+	if !until.IsZero() && until.Before(since) {
+		err = errors.Join(err, sbxerr.WithRemedy(sbxerr.Config, "server.request", fmt.Errorf("until %s is before since %s", until.Format(time.RFC3339Nano), since.Format(time.RFC3339Nano)), "give since the earlier of both times"))
+	}
 	return runtime.LogOptions{
-		Follow: m.Follow, Stream: m.Stream, Exec: m.ExecId, StdoutOffset: m.StdoutOffset, StderrOffset: m.StderrOffset, Since: since,
-	}, errors.Join(err, invalid)
+		Follow: m.Follow, Stream: m.Stream, Exec: m.ExecId, StdoutOffset: m.StdoutOffset, StderrOffset: m.StderrOffset, Since: since, Until: until,
+	}, errors.Join(err, noSince, noUntil)
 }
 
 // momentOf reads a point in time that may be absent.

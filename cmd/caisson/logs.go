@@ -16,16 +16,16 @@ import (
 func (a *app) logsCommand() *cobra.Command {
 	req := &caissonv1.LogsRequest{}
 	var f filterFlags
-	var last, since string
+	var last, since, until string
 	cmd := &cobra.Command{
 		Use:               "logs [flags] [SANDBOX]",
 		Short:             "Show the output of a command",
-		Long:              "Show the output of a command: its standard output on standard output, its standard error on\nstandard error. Without --exec it is the command of caisson run. With flags that select\nsandboxes, each line begins with the name of its sandbox.\n\nTimes are those at which caisson read the output, to 10 ms and more coarsely for old output of\ncommands that write for minutes. --since shows all that may have come since then.",
+		Long:              "Show the output of a command: its standard output on standard output, its standard error on\nstandard error. Without --exec it is the command of caisson run. With flags that select\nsandboxes, each line begins with the name of its sandbox.\n\nTimes are those at which caisson read the output, to 10 ms and more coarsely for old output of\ncommands that write for minutes. --since and --until show all that may have come between them.",
 		Example:           "  caisson logs --follow job\n  caisson logs --tail 20 --exec 3 agent\n  caisson logs --tail 5 --session nightly\n  caisson logs --timestamps --since 10m job",
 		Args:              cobra.ArbitraryArgs, // selected refuses none
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := a.readSince(cmd, since, req); err != nil {
+			if err := a.readTimes(cmd, since, until, req); err != nil {
 				return err
 			}
 			if len(args) == 0 || f.given(cmd) {
@@ -53,6 +53,7 @@ func (a *app) logsCommand() *cobra.Command {
 	cmd.Flags().BoolVarP(&req.Follow, "follow", "f", false, "follow until the command ends")
 	cmd.Flags().StringVarP(&last, "tail", "n", "all", "show the last `N` lines of each stream, or all")
 	cmd.Flags().StringVar(&since, "since", "", "show output since a time, or a duration ago: `TIME|DURATION`")
+	cmd.Flags().StringVar(&until, "until", "", "show output before a time, or a duration ago: `TIME|DURATION`")
 	cmd.Flags().BoolVarP(&req.Timestamps, "timestamps", "t", false, "show timestamps")
 	cmd.Flags().StringVar(&req.ExecId, "exec", "", "command `ID` (see caisson ps)")
 	_ = cmd.RegisterFlagCompletionFunc("exec", func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
@@ -111,12 +112,17 @@ func (a *app) showLogs(ctx context.Context, client *api.Client, req *caissonv1.L
 	return a.printJSON(v)
 }
 
-// readSince reads --since.
-func (a *app) readSince(cmd *cobra.Command, text string, req *caissonv1.LogsRequest) error {
+// readTimes reads --since and --until.
+func (a *app) readTimes(cmd *cobra.Command, since, until string, req *caissonv1.LogsRequest) error {
 	p := parser{flags: cmd.Flags()}
-	p.notEmpty("since")
-	if since := p.moment("since", text, a.now()); !since.IsZero() {
-		req.Since = timestamppb.New(since)
+	p.notEmpty("since", "until")
+	now := a.now()
+	from, to := p.moment("since", since, now), p.moment("until", until, now)
+	if !from.IsZero() {
+		req.Since = timestamppb.New(from)
+	}
+	if !to.IsZero() {
+		req.Until = timestamppb.New(to)
 	}
 	return errors.Join(p.errs...)
 }

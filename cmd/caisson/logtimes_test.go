@@ -21,7 +21,7 @@ func spoken(at time.Time) *servertest.Fake {
 			offset := int64(0)
 			say := func(came time.Time, text string) {
 				from := max(0, o.StdoutOffset-offset)
-				if !o.Since.IsZero() && came.Before(o.Since) || from >= int64(len(text)) {
+				if !o.Since.IsZero() && came.Before(o.Since) || !o.Until.IsZero() && came.After(o.Until) || from >= int64(len(text)) {
 					offset += int64(len(text))
 					return
 				}
@@ -57,8 +57,10 @@ func TestLogsTimes(t *testing.T) {
 		"logs -t --tail 2 a": first + "two\n" + second + "three", "logs -t -f -n 1 a": second + "three\n" + third + "four\n",
 		"logs --since " + since + " a": "o\nthree", "logs -t --since " + since + " a": second + "o\n" + second + "three",
 		"logs --since 1767366246.12 a": "o\nthree", "logs --since 1000000h a": "one\ntwo\nthree", "logs --since 1s a": "",
-		"logs --since " + since + " -f -n 1 a": "three\nfour\n", "logs -t --offset 5 a": first + "wo\n" + second + "three",
-		"logs -t --all": "a | " + first + "one\na | " + first + "two\na | " + second + "three\nb | " + first + "one\nb | " + first + "two\nb | " + second + "three\n",
+		"logs --since " + since + " -f -n 1 a": "three\nfour\n",
+		"logs --until " + since + " a":         "one\ntwo\nthree", "logs --until 1767366245.5 a": "one\ntw", "logs --until 1767366245.5 -n 1 a": "tw",
+		"logs -t --offset 5 a":                    first + "wo\n" + second + "three",
+		"logs -t --all":                           "a | " + first + "one\na | " + first + "two\na | " + second + "three\nb | " + first + "one\nb | " + first + "two\nb | " + second + "three\n",
 		"logs -t --all --tail 1 --since " + since: "a | " + second + "three\nb | " + second + "three\n",
 	} {
 		code, stdout, stderr := invoke(t, spoken(at), "", strings.Fields(line)...)

@@ -136,6 +136,37 @@ func TestTimesOfaFollower(t *testing.T) {
 	wantPlaced(t, got, words, from, to)
 }
 
+// A reader may end at a time, which it waits for where it is to come.
+func TestFollowUntil(t *testing.T) {
+	s := create(t, 1<<20)
+	from, _ := spell(t, s, "one", "two")
+	read := func(until time.Time, wait bool) (string, int64) {
+		var b bytes.Buffer
+		next, err := s.FollowUntil(t.Context(), &b, 0, wait, until)
+		if err != nil {
+			t.Error(err)
+		}
+		return b.String(), next
+	}
+	for _, wait := range []bool{false, true} { // of the past nothing more comes
+		for until, want := range map[time.Time]string{from[0].Add(-time.Hour): "", from[1]: "one", time.Now(): "onetwo"} {
+			if got, next := read(until, wait); got != want || next != int64(len(want)) {
+				t.Errorf("until %v, wait %v: %q, stands at %d", until, wait, got, next)
+			}
+		}
+	}
+	ended := make(chan string, 1)
+	until := time.Now().Add(10 * resolution)
+	go func() {
+		text, _ := read(until, true)
+		ended <- text
+	}()
+	spell(t, s, "three")
+	if got := within(t, "end", ended); got != "onetwothree" || time.Now().Before(until) {
+		t.Errorf("%q, %v before the time", got, time.Until(until))
+	}
+}
+
 // What a machine that lost power, or a stranger, made of the file costs times, and no byte.
 func TestTimesOfaBrokenFile(t *testing.T) {
 	words := []string{"one\n", "two\n", "three\n"}

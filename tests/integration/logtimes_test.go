@@ -68,6 +68,7 @@ func TestLogsInTime(t *testing.T) {
 	}
 	for flags, want := range map[string]string{
 		"--since " + third: "three\n", "--since 1h": "one\ntwo\nthree\n", "--since 0s": "", "--tail 1": "three\n",
+		"--until 1h": "", "--until " + came[1].Format(time.RFC3339Nano): "one\ntw", "--follow --until 0s": "one\ntwo\nthree\n",
 		"--since " + came[1].Format(time.RFC3339Nano) + " --tail 5": "two\nthree\n", fmt.Sprintf("--since %d", before.Unix()-1): "one\ntwo\nthree\n",
 	} {
 		if lines, _ := timedLines(t, timed(strings.Fields(flags)...)); strings.Join(lines, "") != want {

@@ -2837,7 +2837,10 @@ type LogsRequest struct {
 	// Begin with the output that came at this time or later, where that is after the
 	// offsets. Up to 10 ms more are sent, and of old output more. So is output whose time
 	// is not known.
-	Since         *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=since,proto3" json:"since,omitempty"`
+	Since *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=since,proto3" json:"since,omitempty"`
+	// End with the output that came at this time; a call that follows ends then. Output that
+	// may have come before it is sent.
+	Until         *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=until,proto3" json:"until,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2924,6 +2927,13 @@ func (x *LogsRequest) GetTimestamps() bool {
 func (x *LogsRequest) GetSince() *timestamppb.Timestamp {
 	if x != nil {
 		return x.Since
+	}
+	return nil
+}
+
+func (x *LogsRequest) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
 	}
 	return nil
 }
@@ -3445,7 +3455,7 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\x0eio_write_bytes\x18\x06 \x01(\x03R\fioWriteBytes\x12\x1d\n" +
 	"\n" +
 	"sent_bytes\x18\a \x01(\x03R\tsentBytes\x12%\n" +
-	"\x0ereceived_bytes\x18\b \x01(\x03R\rreceivedBytes\"\x84\x02\n" +
+	"\x0ereceived_bytes\x18\b \x01(\x03R\rreceivedBytes\"\xb6\x02\n" +
 	"\vLogsRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x16\n" +
 	"\x06follow\x18\x02 \x01(\bR\x06follow\x12\x16\n" +
@@ -3456,7 +3466,8 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\n" +
 	"timestamps\x18\a \x01(\bR\n" +
 	"timestamps\x120\n" +
-	"\x05since\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"W\n" +
+	"\x05since\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
+	"\x05until\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"W\n" +
 	"\vSpecRequest\x12'\n" +
 	"\x04spec\x18\x01 \x01(\v2\x13.caisson.v1.RunSpecR\x04spec\x12\x1f\n" +
 	"\vseccomp_pfc\x18\x02 \x01(\bR\n" +
@@ -3626,48 +3637,49 @@ var file_caisson_v1_sandbox_proto_depIdxs = []int32{
 	34, // 41: caisson.v1.HistoryResponse.samples:type_name -> caisson.v1.UsageSample
 	48, // 42: caisson.v1.UsageSample.time:type_name -> google.protobuf.Timestamp
 	48, // 43: caisson.v1.LogsRequest.since:type_name -> google.protobuf.Timestamp
-	5,  // 44: caisson.v1.SpecRequest.spec:type_name -> caisson.v1.RunSpec
-	45, // 45: caisson.v1.SpecResponse.cgroup_values:type_name -> caisson.v1.SpecResponse.CgroupValuesEntry
-	38, // 46: caisson.v1.SpecResponse.seccomp_rules:type_name -> caisson.v1.SeccompRule
-	6,  // 47: caisson.v1.SandboxService.Run:input_type -> caisson.v1.RunRequest
-	7,  // 48: caisson.v1.SandboxService.Create:input_type -> caisson.v1.CreateRequest
-	19, // 49: caisson.v1.SandboxService.List:input_type -> caisson.v1.ListRequest
-	21, // 50: caisson.v1.SandboxService.Inspect:input_type -> caisson.v1.InspectRequest
-	8,  // 51: caisson.v1.SandboxService.Update:input_type -> caisson.v1.UpdateRequest
-	10, // 52: caisson.v1.SandboxService.Pause:input_type -> caisson.v1.PauseRequest
-	11, // 53: caisson.v1.SandboxService.Resume:input_type -> caisson.v1.ResumeRequest
-	15, // 54: caisson.v1.SandboxService.Stop:input_type -> caisson.v1.StopRequest
-	12, // 55: caisson.v1.SandboxService.Clean:input_type -> caisson.v1.CleanRequest
-	14, // 56: caisson.v1.SandboxService.Restart:input_type -> caisson.v1.RestartRequest
-	16, // 57: caisson.v1.SandboxService.Wait:input_type -> caisson.v1.WaitRequest
-	24, // 58: caisson.v1.SandboxService.Remove:input_type -> caisson.v1.RemoveRequest
-	26, // 59: caisson.v1.SandboxService.Cleanup:input_type -> caisson.v1.CleanupRequest
-	35, // 60: caisson.v1.SandboxService.Logs:input_type -> caisson.v1.LogsRequest
-	29, // 61: caisson.v1.SandboxService.Stats:input_type -> caisson.v1.StatsRequest
-	32, // 62: caisson.v1.SandboxService.History:input_type -> caisson.v1.HistoryRequest
-	36, // 63: caisson.v1.SandboxService.Spec:input_type -> caisson.v1.SpecRequest
-	51, // 64: caisson.v1.SandboxService.Run:output_type -> caisson.v1.ExecEvent
-	17, // 65: caisson.v1.SandboxService.Create:output_type -> caisson.v1.Sandbox
-	20, // 66: caisson.v1.SandboxService.List:output_type -> caisson.v1.ListResponse
-	22, // 67: caisson.v1.SandboxService.Inspect:output_type -> caisson.v1.InspectResponse
-	17, // 68: caisson.v1.SandboxService.Update:output_type -> caisson.v1.Sandbox
-	17, // 69: caisson.v1.SandboxService.Pause:output_type -> caisson.v1.Sandbox
-	17, // 70: caisson.v1.SandboxService.Resume:output_type -> caisson.v1.Sandbox
-	17, // 71: caisson.v1.SandboxService.Stop:output_type -> caisson.v1.Sandbox
-	13, // 72: caisson.v1.SandboxService.Clean:output_type -> caisson.v1.CleanResponse
-	17, // 73: caisson.v1.SandboxService.Restart:output_type -> caisson.v1.Sandbox
-	17, // 74: caisson.v1.SandboxService.Wait:output_type -> caisson.v1.Sandbox
-	25, // 75: caisson.v1.SandboxService.Remove:output_type -> caisson.v1.RemoveResponse
-	27, // 76: caisson.v1.SandboxService.Cleanup:output_type -> caisson.v1.CleanupResponse
-	51, // 77: caisson.v1.SandboxService.Logs:output_type -> caisson.v1.ExecEvent
-	30, // 78: caisson.v1.SandboxService.Stats:output_type -> caisson.v1.StatsResponse
-	33, // 79: caisson.v1.SandboxService.History:output_type -> caisson.v1.HistoryResponse
-	37, // 80: caisson.v1.SandboxService.Spec:output_type -> caisson.v1.SpecResponse
-	64, // [64:81] is the sub-list for method output_type
-	47, // [47:64] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	48, // 44: caisson.v1.LogsRequest.until:type_name -> google.protobuf.Timestamp
+	5,  // 45: caisson.v1.SpecRequest.spec:type_name -> caisson.v1.RunSpec
+	45, // 46: caisson.v1.SpecResponse.cgroup_values:type_name -> caisson.v1.SpecResponse.CgroupValuesEntry
+	38, // 47: caisson.v1.SpecResponse.seccomp_rules:type_name -> caisson.v1.SeccompRule
+	6,  // 48: caisson.v1.SandboxService.Run:input_type -> caisson.v1.RunRequest
+	7,  // 49: caisson.v1.SandboxService.Create:input_type -> caisson.v1.CreateRequest
+	19, // 50: caisson.v1.SandboxService.List:input_type -> caisson.v1.ListRequest
+	21, // 51: caisson.v1.SandboxService.Inspect:input_type -> caisson.v1.InspectRequest
+	8,  // 52: caisson.v1.SandboxService.Update:input_type -> caisson.v1.UpdateRequest
+	10, // 53: caisson.v1.SandboxService.Pause:input_type -> caisson.v1.PauseRequest
+	11, // 54: caisson.v1.SandboxService.Resume:input_type -> caisson.v1.ResumeRequest
+	15, // 55: caisson.v1.SandboxService.Stop:input_type -> caisson.v1.StopRequest
+	12, // 56: caisson.v1.SandboxService.Clean:input_type -> caisson.v1.CleanRequest
+	14, // 57: caisson.v1.SandboxService.Restart:input_type -> caisson.v1.RestartRequest
+	16, // 58: caisson.v1.SandboxService.Wait:input_type -> caisson.v1.WaitRequest
+	24, // 59: caisson.v1.SandboxService.Remove:input_type -> caisson.v1.RemoveRequest
+	26, // 60: caisson.v1.SandboxService.Cleanup:input_type -> caisson.v1.CleanupRequest
+	35, // 61: caisson.v1.SandboxService.Logs:input_type -> caisson.v1.LogsRequest
+	29, // 62: caisson.v1.SandboxService.Stats:input_type -> caisson.v1.StatsRequest
+	32, // 63: caisson.v1.SandboxService.History:input_type -> caisson.v1.HistoryRequest
+	36, // 64: caisson.v1.SandboxService.Spec:input_type -> caisson.v1.SpecRequest
+	51, // 65: caisson.v1.SandboxService.Run:output_type -> caisson.v1.ExecEvent
+	17, // 66: caisson.v1.SandboxService.Create:output_type -> caisson.v1.Sandbox
+	20, // 67: caisson.v1.SandboxService.List:output_type -> caisson.v1.ListResponse
+	22, // 68: caisson.v1.SandboxService.Inspect:output_type -> caisson.v1.InspectResponse
+	17, // 69: caisson.v1.SandboxService.Update:output_type -> caisson.v1.Sandbox
+	17, // 70: caisson.v1.SandboxService.Pause:output_type -> caisson.v1.Sandbox
+	17, // 71: caisson.v1.SandboxService.Resume:output_type -> caisson.v1.Sandbox
+	17, // 72: caisson.v1.SandboxService.Stop:output_type -> caisson.v1.Sandbox
+	13, // 73: caisson.v1.SandboxService.Clean:output_type -> caisson.v1.CleanResponse
+	17, // 74: caisson.v1.SandboxService.Restart:output_type -> caisson.v1.Sandbox
+	17, // 75: caisson.v1.SandboxService.Wait:output_type -> caisson.v1.Sandbox
+	25, // 76: caisson.v1.SandboxService.Remove:output_type -> caisson.v1.RemoveResponse
+	27, // 77: caisson.v1.SandboxService.Cleanup:output_type -> caisson.v1.CleanupResponse
+	51, // 78: caisson.v1.SandboxService.Logs:output_type -> caisson.v1.ExecEvent
+	30, // 79: caisson.v1.SandboxService.Stats:output_type -> caisson.v1.StatsResponse
+	33, // 80: caisson.v1.SandboxService.History:output_type -> caisson.v1.HistoryResponse
+	37, // 81: caisson.v1.SandboxService.Spec:output_type -> caisson.v1.SpecResponse
+	65, // [65:82] is the sub-list for method output_type
+	48, // [48:65] is the sub-list for method input_type
+	48, // [48:48] is the sub-list for extension type_name
+	48, // [48:48] is the sub-list for extension extendee
+	0,  // [0:48] is the sub-list for field type_name
 }
 
 func init() { file_caisson_v1_sandbox_proto_init() }

@@ -28,7 +28,7 @@ const sandbox: Names<Required<SandboxOptions>> = {
 
 const create: Names<Required<CreateOptions>> = { ...sandbox, name: true, ensure: true, replace: true, client: true, signal: true }
 
-const logs: Names<Required<LogsOptions>> = { follow: true, timestamps: true, since: true, signal: true }
+const logs: Names<Required<LogsOptions>> = { follow: true, timestamps: true, since: true, until: true, signal: true }
 
 const calls = { create, logs, run, start, update, runAlone: { ...sandbox, ...run } } satisfies Record<string, Record<string, true>>
 

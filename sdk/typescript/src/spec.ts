@@ -131,6 +131,8 @@ export interface LogsOptions {
   timestamps?: boolean
   /** Leave out what came before it. */
   since?: Date
+  /** Leave out what came after it. */
+  until?: Date
   signal?: AbortSignal
 }
 

@@ -210,15 +210,25 @@ class AsyncSandbox:
         return [decode(ProcessInfo, each) for each in answer.get("execs", [])]
 
     async def logs(
-        self, process_id: str = "", *, follow: bool = False, timestamps: bool = False, since: Optional[datetime] = None
+        self,
+        process_id: str = "",
+        *,
+        follow: bool = False,
+        timestamps: bool = False,
+        since: Optional[datetime] = None,
+        until: Optional[datetime] = None,
     ) -> AsyncIterator[Event]:
         """Iterates over the kept output of a command; by default of the sandbox's own.
 
         It ends with what there is now, or with follow at the end of the command. With
-        timestamps each part has its time. since leaves out what came before it.
+        timestamps each part has its time. since leaves out what came before it, and until
+        what came after it.
         """
         place = Place(self.id, later=since is not None)
-        query = {"exec_id": process_id, "follow": follow, "timestamps": timestamps, "since": timestamp(since)}
+        query = {
+            "exec_id": process_id, "follow": follow, "timestamps": timestamps,
+            "since": timestamp(since), "until": timestamp(until),
+        }
         async with await self._transport.open(Request("GET", sandbox_path(self.id, "logs"), query)) as response:
             async for line in response.lines():
                 event = place.read(line)

@@ -211,15 +211,25 @@ class Sandbox:
         return [decode(ProcessInfo, each) for each in answer.get("execs", [])]
 
     def logs(
-        self, process_id: str = "", *, follow: bool = False, timestamps: bool = False, since: Optional[datetime] = None
+        self,
+        process_id: str = "",
+        *,
+        follow: bool = False,
+        timestamps: bool = False,
+        since: Optional[datetime] = None,
+        until: Optional[datetime] = None,
     ) -> Iterator[Event]:
         """Iterates over the kept output of a command; by default of the sandbox's own.
 
         It ends with what there is now, or with follow at the end of the command. With
-        timestamps each part has its time. since leaves out what came before it.
+        timestamps each part has its time. since leaves out what came before it, and until
+        what came after it.
         """
         place = Place(self.id, later=since is not None)
-        query = {"exec_id": process_id, "follow": follow, "timestamps": timestamps, "since": timestamp(since)}
+        query = {
+            "exec_id": process_id, "follow": follow, "timestamps": timestamps,
+            "since": timestamp(since), "until": timestamp(until),
+        }
         with self._transport.open(Request("GET", sandbox_path(self.id, "logs"), query)) as response:
             for line in response.lines():
                 event = place.read(line)

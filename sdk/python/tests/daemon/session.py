@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 import unittest
+from datetime import timedelta
 
 import caisson
 from caisson import (
@@ -189,6 +190,7 @@ class ProcessTest(Session):
         self.assertEqual([e.text for e in timed], ["one\n", "two\n"])
         self.assertLess(timed[0].time, timed[1].time)
         self.assertEqual(outputs(self.box.logs(process.id, since=timed[1].time)), "two\n")
+        self.assertEqual(outputs(self.box.logs(process.id, follow=True, until=timed[0].time + timedelta(milliseconds=50))), "one\n")
 
     def test_signals(self):
         process = self.box.start("trap 'exit 5' INT; echo ready; while :; do sleep 0.05; done")

@@ -131,6 +131,8 @@ async function background() {
   const later = []
   for await (const event of box.logs(spoken.id, { since: timed[1].time })) later.push(event.text)
   assert.deepEqual(later, ['two\n'])
+  for await (const event of box.logs(spoken.id, { until: new Date(Number(timed[0].time) + 50) })) later.push(event.text)
+  assert.deepEqual(later, ['two\n', 'one\n'])
   assert.throws(() => box.logs(spoken.id, { tail: 1 }), /there is no option "tail"/)
 }
 
