@@ -52,8 +52,8 @@ func (a *app) logsCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVarP(&req.Follow, "follow", "f", false, "follow until the command ends")
 	cmd.Flags().StringVarP(&last, "tail", "n", "all", "show the last `N` lines of each stream, or all")
-	cmd.Flags().StringVar(&since, "since", "", "show output since a time, or a duration ago: `TIME|DURATION`")
-	cmd.Flags().StringVar(&until, "until", "", "show output before a time, or a duration ago: `TIME|DURATION`")
+	cmd.Flags().StringVar(&since, "since", "", "show output since `TIME|DURATION`, such as 2026-01-02T15:04:05Z or 10m")
+	cmd.Flags().StringVar(&until, "until", "", "show output before `TIME|DURATION`")
 	cmd.Flags().BoolVarP(&req.Timestamps, "timestamps", "t", false, "show timestamps")
 	cmd.Flags().StringVar(&req.ExecId, "exec", "", "command `ID` (see caisson ps)")
 	_ = cmd.RegisterFlagCompletionFunc("exec", func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {

@@ -58,7 +58,7 @@ func (s *Store) FollowUntil(ctx context.Context, w io.Writer, from int64, wait b
 	r := newReader(s, w, from, wait)
 	if !until.IsZero() {
 		r.until = until
-		defer time.AfterFunc(time.Until(until)+resolution, func() { s.change(func() { r.wait = false }) }).Stop()
+		defer time.AfterFunc(time.Until(until.Add(resolution)), func() { s.change(func() { r.wait = false }) }).Stop()
 	}
 	err = r.follow(ctx)
 	return r.pos, err

@@ -165,6 +165,15 @@ func TestFollowUntil(t *testing.T) {
 	if got := within(t, "end", ended); got != "onetwothree" || time.Now().Before(until) {
 		t.Errorf("%q, %v before the time", got, time.Until(until))
 	}
+	go func() {
+		text, _ := read(time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), true)
+		ended <- text
+	}()
+	spell(t, s, "four")
+	s.Finish()
+	if got := within(t, "end", ended); got != "onetwothreefour" {
+		t.Errorf("until the far future: %q", got)
+	}
 }
 
 // What a machine that lost power, or a stranger, made of the file costs times, and no byte.
