@@ -13,11 +13,11 @@ import (
 	"github.com/caisson-run/caisson/owndir"
 )
 
-// The times of a stream last over a killed daemon in a file of marks beside its output.
-// It is made with the second mark: the first says no more than the output's own birth. A
-// later daemon compares the last mark with the time at which the output was last
-// written, and knows so of bytes without a mark. Nothing here fails: a disk that takes no
-// marks costs times, and never a byte.
+// A file of marks beside the output keeps its times for a later daemon. It is made with
+// the second mark: the first says no more than the birth of the output's own file. A later
+// daemon compares the last mark with the time at which the output was last written, and
+// so finds bytes without a mark. Nothing here fails: a disk that takes no marks costs
+// times, and never a byte.
 
 const (
 	timesSuffix    = ".times"
@@ -27,14 +27,14 @@ const (
 	brief = time.Second
 )
 
-// stamps are what a store knows of its times without the file. Who changes them holds
-// work and mu.
+// stamps are the times of a store, but for the marks in the file. They change with work
+// and mu held.
 type stamps struct {
-	known bool // what an earlier process left is read
-	last  mark // none is before the first byte: changes is 0
-	saved int  // marks in the file; 0: the last is the only one
-	lost  int64
-	// changes counts them. One that is more than a new last mark counts twice.
+	known bool  // those of an earlier process are read
+	last  mark  // changes is 0 before the first one
+	saved int   // marks in the file; 0: the last is the only one
+	lost  int64 // no time is known from this offset on
+	// changes counts the changes, and one that is more than a new last mark twice.
 	changes int
 }
 
@@ -58,8 +58,8 @@ func (s *Store) forgetTimes() {
 	s.mu.Unlock()
 }
 
-// stamp notes when the bytes at an offset came, which are in the file and not yet told
-// to readers. The caller holds work.
+// stamp notes that the bytes at an offset came now. They are in the file, and no reader
+// has had them. The caller holds work.
 func (s *Store) stamp(at int64) {
 	now, t := time.Now().UnixNano(), s.stamps
 	switch {
@@ -219,9 +219,9 @@ func (s *Store) times(t stamps) times {
 	if err != nil || len(marks) == 0 {
 		return times{}
 	}
-	if len(marks) >= t.saved { // else they were thinned since, as the next change tells
-		marks = marks[:t.saved]
-		marks[t.saved-1] = t.last
+	if n := t.saved; len(marks) >= n && marks[n-1].offset == t.last.offset { // else they were thinned since, as the next change tells
+		marks = marks[:n]
+		marks[n-1] = t.last
 	}
 	return times{marks, t.lost}
 }
