@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"syscall"
+	"time"
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/sbxerr"
@@ -38,6 +39,13 @@ func (s Size) Message() *caissonv1.WinSize {
 // many bytes are left out at a place.
 type Skipper interface{ Skip(n int64) error }
 
+// Placer is what a writer of [Client.Logs] may be too: before each Write it is told at
+// which offset of the stream that begins. With timestamps it is told when the first byte
+// came; the zero time is not known.
+type Placer interface {
+	Place(offset int64, came time.Time) error
+}
+
 // write passes output on to the caller's writer, if there is one.
 func write(w io.Writer, p []byte) error {
 	if w == nil {
@@ -59,6 +67,22 @@ func skip(w io.Writer, n int64) error {
 	return nil
 }
 
+// place tells the caller's writer where o begins.
+func place(w io.Writer, offset int64, o *caissonv1.Output) error {
+	p, ok := w.(Placer)
+	if !ok {
+		return nil
+	}
+	var came time.Time
+	if o.GetTime() != nil {
+		came = o.GetTime().AsTime()
+	}
+	if err := p.Place(offset, came); err != nil {
+		return outputError(err)
+	}
+	return nil
+}
+
 func outputError(err error) error {
 	return sbxerr.Wrap(sbxerr.ClientIO, "api.write", fmt.Errorf("write the command's output: %w", err))
 }
@@ -69,11 +93,15 @@ type sink struct {
 	offset int64 // bytes of the stream that were had
 }
 
-// take passes on what one event holds.
+// take passes on what one event holds. It may begin later than what was had ends.
 func (s *sink) take(o *caissonv1.Output) error {
+	s.offset = max(s.offset, o.GetOffset())
 	if o.GetSkipped() > 0 {
 		s.offset += o.GetSkipped()
 		return skip(s.w, o.GetSkipped())
+	}
+	if err := place(s.w, s.offset, o); err != nil {
+		return err
 	}
 	s.offset += int64(len(o.GetData()))
 	return write(s.w, o.GetData())

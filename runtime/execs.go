@@ -217,7 +217,8 @@ func (m *Manager) SignalExec(ctx context.Context, ref, exec string, r SignalRequ
 }
 
 // Logs copies the kept output of a command of the sandbox that ref names. With
-// Follow it goes on until no process can write to it any more.
+// Follow it goes on until no process can write to it any more. With Since a writer is a
+// [Placer]: it begins later than at its offset.
 func (m *Manager) Logs(ctx context.Context, ref string, o LogOptions, stdout, stderr io.Writer) error {
 	const op = "runtime.logs"
 	defer m.Busy()()
@@ -246,7 +247,12 @@ func (m *Manager) Logs(ctx context.Context, ref string, o LogOptions, stdout, st
 	}{{"stdout", e.stdout, stdout, o.StdoutOffset}, {"stderr", e.stderr, stderr, o.StderrOffset}} {
 		if o.Stream == "" || o.Stream == from.name {
 			wg.Go(func() {
-				m.beside(cancel, func() { _, errs[i] = from.store.Follow(ctx, from.to, from.offset, o.Follow) })
+				m.beside(cancel, func() {
+					if !o.Since.IsZero() {
+						from.offset = max(from.offset, from.store.Since(o.Since))
+					}
+					_, errs[i] = from.store.FollowUntil(ctx, from.to, from.offset, o.Follow, o.Until)
+				})
 			})
 		}
 	}

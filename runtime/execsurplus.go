@@ -85,4 +85,4 @@ func (e *execution) isRead() bool {
 }
 
 // keptBytes is what the output of e takes.
-func (e *execution) keptBytes() int64 { return e.stdout.Kept() + e.stderr.Kept() }
+func (e *execution) keptBytes() int64 { return e.stdout.Takes() + e.stderr.Takes() }

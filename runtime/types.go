@@ -163,6 +163,9 @@ type LogOptions struct {
 	Stream       string // "stdout", "stderr"; empty is both
 	StdoutOffset int64  // bytes that the reader has had already
 	StderrOffset int64
+	// Since leaves out what came before it, Until what came after it; zero leaves out
+	// nothing. What may have come between them is not left out. Follow ends at Until.
+	Since, Until time.Time
 }
 
 // Skipper is what a writer of a command's output may be too. It is then told
@@ -170,6 +173,13 @@ type LogOptions struct {
 // and does not get the mark that other writers get there: so it knows the
 // offset in the stream of every byte.
 type Skipper interface{ Skip(n int64) error }
+
+// Placer is what a writer of Logs may be too. It is then told at which offset what it
+// gets next begins and when that came: at first, and whenever the time changes. The zero
+// time is not known.
+type Placer interface {
+	Place(offset int64, came time.Time) error
+}
 
 // SpecView is what a run would get, for people and programs; nothing is made.
 type SpecView struct {

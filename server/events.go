@@ -4,8 +4,10 @@ import (
 	"context"
 	"io"
 	"sync"
+	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/sbxerr"
@@ -81,6 +83,7 @@ func follow(ctx context.Context, stream *connect.ServerStream[caissonv1.ExecEven
 type output struct {
 	send   func(*caissonv1.Output) error
 	offset int64
+	time   *timestamppb.Timestamp // of what comes next; nil is not told
 }
 
 var _ runtime.Skipper = (*output)(nil)
@@ -102,7 +105,7 @@ func (o *output) Write(p []byte) (int, error) {
 	done := 0
 	for done < len(p) {
 		chunk := p[done:min(done+outputChunk, len(p))]
-		if err := o.send(&caissonv1.Output{Offset: o.offset, Data: chunk}); err != nil {
+		if err := o.send(&caissonv1.Output{Offset: o.offset, Data: chunk, Time: o.time}); err != nil {
 			return done, err
 		}
 		o.offset += int64(len(chunk))
@@ -117,5 +120,23 @@ func (o *output) Skip(n int64) error {
 		return err
 	}
 	o.offset += n
+	return nil
+}
+
+// placed is an output that may begin later than it was asked to, and whose parts may have
+// their times.
+type placed struct {
+	*output
+	timestamps bool
+}
+
+var _ runtime.Placer = placed{}
+
+// Place implements runtime.Placer.
+func (p placed) Place(offset int64, came time.Time) error {
+	p.offset = offset
+	if p.timestamps {
+		p.time = timestamp(came)
+	}
 	return nil
 }

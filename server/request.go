@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/sbxerr"
@@ -208,9 +209,25 @@ func logOptionsOf(m *caissonv1.LogsRequest) (runtime.LogOptions, error) {
 	if m.ExecId != "" {
 		err = errors.Join(err, checkRef("exec_id", m.ExecId))
 	}
+	since, noSince := momentOf("since", m.Since)
+	until, noUntil := momentOf("until", m.Until)
+	if !until.IsZero() && until.Before(since) {
+		err = errors.Join(err, sbxerr.WithRemedy(sbxerr.Config, "server.request", fmt.Errorf("until %s is before since %s", until.Format(time.RFC3339Nano), since.Format(time.RFC3339Nano)), "give since the earlier of both times"))
+	}
 	return runtime.LogOptions{
-		Follow: m.Follow, Stream: m.Stream, Exec: m.ExecId, StdoutOffset: m.StdoutOffset, StderrOffset: m.StderrOffset,
-	}, err
+		Follow: m.Follow, Stream: m.Stream, Exec: m.ExecId, StdoutOffset: m.StdoutOffset, StderrOffset: m.StderrOffset, Since: since, Until: until,
+	}, errors.Join(err, noSince, noUntil)
+}
+
+// momentOf reads a point in time that may be absent.
+func momentOf(field string, t *timestamppb.Timestamp) (time.Time, error) {
+	if t == nil {
+		return time.Time{}, nil
+	}
+	if err := t.CheckValid(); err != nil {
+		return time.Time{}, sbxerr.WithRemedy(sbxerr.Config, "server.request", fmt.Errorf("%s: %w", field, err), "give a time of the years 1 to 9999")
+	}
+	return t.AsTime(), nil
 }
 
 // durationOf reads a time that may be absent.

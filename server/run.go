@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"io"
 
 	"connectrpc.com/connect"
 
@@ -40,7 +41,11 @@ func (s sandboxes) Logs(ctx context.Context, r *connect.Request[caissonv1.LogsRe
 	defer cancel(nil)
 	e := &execEvents{stream: stream, cancel: cancel}
 	defer e.close()
-	err = s.runtime.Logs(ctx, r.Msg.Ref, o, e.stdout(o.StdoutOffset), e.stderr(o.StderrOffset))
+	var stdout, stderr io.Writer = e.stdout(o.StdoutOffset), e.stderr(o.StderrOffset)
+	if r.Msg.Timestamps || r.Msg.Since != nil {
+		stdout, stderr = placed{e.stdout(o.StdoutOffset), r.Msg.Timestamps}, placed{e.stderr(o.StderrOffset), r.Msg.Timestamps}
+	}
+	err = s.runtime.Logs(ctx, r.Msg.Ref, o, stdout, stderr)
 	if cause := context.Cause(ctx); cause != nil {
 		return fail(cause) // why the reading failed does not matter then
 	}

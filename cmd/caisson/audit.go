@@ -160,21 +160,6 @@ func (a *app) sayAbsent(flag string, asked []string, found map[string]bool) {
 	}
 }
 
-// moment reads a time of RFC 3339, or a duration before now.
-func (p *parser) moment(name, text string, now time.Time) time.Time {
-	if text == "" {
-		return time.Time{}
-	}
-	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
-		return now.Add(-d)
-	}
-	t, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		p.refuse(usage("--%s: %q is neither a time such as 2026-01-02T15:04:05Z nor a duration such as 24h", name, text))
-	}
-	return t
-}
-
 // takes decodes as much of a record as q asks for.
 func (q *auditQuery) takes(r audit.Record) (bool, error) {
 	var e struct {

@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"math"
 	"strconv"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
@@ -14,21 +16,20 @@ import (
 func (a *app) logsCommand() *cobra.Command {
 	req := &caissonv1.LogsRequest{}
 	var f filterFlags
-	var last, since string
-	var timestamps bool
+	var last, since, until string
 	cmd := &cobra.Command{
 		Use:               "logs [flags] [SANDBOX]",
 		Short:             "Show the output of a command",
-		Long:              "Show the output of a command: its standard output on standard output, its standard error on\nstandard error. Without --exec it is the command of caisson run. With flags that select\nsandboxes, each line begins with the name of its sandbox.",
-		Example:           "  caisson logs --follow job\n  caisson logs --tail 20 --exec 3 agent\n  caisson logs --tail 5 --session nightly",
+		Long:              "Show the output of a command: its standard output on standard output, its standard error on\nstandard error. Without --exec it is the command of caisson run. With flags that select\nsandboxes, each line begins with the name of its sandbox.\n\nTimes are those at which caisson read the output, to 10 ms and more coarsely for old output of\ncommands that write for minutes. --since and --until show all that may have come between them.",
+		Example:           "  caisson logs --follow job\n  caisson logs --tail 20 --exec 3 agent\n  caisson logs --tail 5 --session nightly\n  caisson logs --timestamps --since 10m job",
 		Args:              cobra.ArbitraryArgs, // selected refuses none
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if since != "" || timestamps {
-				return usage("no time is kept of what a command writes: --tail N shows its last lines, and caisson ps when it began")
+			if err := a.readTimes(cmd, since, until, req); err != nil {
+				return err
 			}
 			if len(args) == 0 || f.given(cmd) {
-				return a.logsOfAll(cmd, &f, args, req.Stream, last)
+				return a.logsOfAll(cmd, &f, args, req, last)
 			}
 			if err := exactly("SANDBOX")(cmd, args); err != nil {
 				return err
@@ -51,11 +52,9 @@ func (a *app) logsCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVarP(&req.Follow, "follow", "f", false, "follow until the command ends")
 	cmd.Flags().StringVarP(&last, "tail", "n", "all", "show the last `N` lines of each stream, or all")
-	cmd.Flags().StringVar(&since, "since", "", "")
-	cmd.Flags().BoolVarP(&timestamps, "timestamps", "t", false, "")
-	for _, name := range []string{"since", "timestamps"} { // Docker's, which get a reason
-		_ = cmd.Flags().MarkHidden(name) // it is there
-	}
+	cmd.Flags().StringVar(&since, "since", "", "show output since `TIME|DURATION`, such as 2026-01-02T15:04:05Z or 10m")
+	cmd.Flags().StringVar(&until, "until", "", "show output before `TIME|DURATION`")
+	cmd.Flags().BoolVarP(&req.Timestamps, "timestamps", "t", false, "show timestamps")
 	cmd.Flags().StringVar(&req.ExecId, "exec", "", "command `ID` (see caisson ps)")
 	_ = cmd.RegisterFlagCompletionFunc("exec", func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) == 0 {
@@ -81,7 +80,7 @@ func (a *app) lastLogs(cmd *cobra.Command, req *caissonv1.LogsRequest, last stri
 		return usage("--tail excludes --json and offsets")
 	}
 	return a.with(cmd.Context(), func(client *api.Client) error {
-		return a.tailLogs(cmd.Context(), client, req, lines, a.shown(a.stdout), a.shown(a.stderr))
+		return a.tailLogs(cmd.Context(), client, req, lines, &shownStream{a, "stdout", a.shown(a.stdout)}, &shownStream{a, "stderr", a.shown(a.stderr)})
 	})
 }
 
@@ -95,15 +94,35 @@ func tailLines(last string) (int, error) {
 
 func (a *app) showLogs(ctx context.Context, client *api.Client, req *caissonv1.LogsRequest) error {
 	if a.output == formatTable {
-		return client.Logs(ctx, req, &shownStream{a, "stdout", a.shown(a.stdout)}, &shownStream{a, "stderr", a.shown(a.stderr)})
+		stdout, stderr := &shownStream{a, "stdout", a.shown(a.stdout)}, &shownStream{a, "stderr", a.shown(a.stderr)}
+		return client.Logs(ctx, req, datedLines(stdout, req.Timestamps), datedLines(stderr, req.Timestamps))
 	}
-	stdout, stderr := newKeptStream(req.StdoutOffset, math.MaxInt64), newKeptStream(req.StderrOffset, math.MaxInt64) // no limit: the daemon bounds what it keeps
+	stdout := &datedKept{keptStream: newKeptStream(req.StdoutOffset, math.MaxInt64)} // no limit: the daemon bounds what it keeps
+	stderr := &datedKept{keptStream: newKeptStream(req.StderrOffset, math.MaxInt64)}
 	if err := client.Logs(ctx, req, stdout, stderr); err != nil {
 		return err
 	}
-	o := objectOutput{stdout: stdout, stderr: stderr}
+	o := objectOutput{stdout: stdout.keptStream, stderr: stderr.keptStream}
 	v := o.view(stdout.reached(), stderr.reached())
 	a.sayLeftOut("stdout", v.StdoutSkipped)
 	a.sayLeftOut("stderr", v.StderrSkipped)
+	if req.Timestamps {
+		return a.printJSON(logsView{v, orEmpty(stdout.times), orEmpty(stderr.times)})
+	}
 	return a.printJSON(v)
+}
+
+// readTimes reads --since and --until.
+func (a *app) readTimes(cmd *cobra.Command, since, until string, req *caissonv1.LogsRequest) error {
+	p := parser{flags: cmd.Flags()}
+	p.notEmpty("since", "until")
+	now := a.now()
+	from, to := p.moment("since", since, now), p.moment("until", until, now)
+	if !from.IsZero() {
+		req.Since = timestamppb.New(from)
+	}
+	if !to.IsZero() {
+		req.Until = timestamppb.New(to)
+	}
+	return errors.Join(p.errs...)
 }

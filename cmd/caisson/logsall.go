@@ -8,6 +8,7 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
@@ -15,7 +16,7 @@ import (
 
 // logsOfAll shows the output of the sandboxes that f selects, one after the other. Those
 // that were made for no command have none.
-func (a *app) logsOfAll(cmd *cobra.Command, f *filterFlags, refs []string, stream, last string) error {
+func (a *app) logsOfAll(cmd *cobra.Command, f *filterFlags, refs []string, req *caissonv1.LogsRequest, last string) error {
 	for _, name := range []string{"follow", "exec", "offset", "stderr-offset", "output", "json", "format"} {
 		if cmd.Flags().Changed(name) && f.given(cmd) {
 			return usage("--%s is for one sandbox: name it, and leave out the flags that select", name)
@@ -38,7 +39,7 @@ func (a *app) logsOfAll(cmd *cobra.Command, f *filterFlags, refs []string, strea
 			if len(s.Args) == 0 {
 				continue
 			}
-			if err := a.logsWithName(cmd.Context(), client, s, stream, lines); err != nil {
+			if err := a.logsWithName(cmd.Context(), client, s, req, lines); err != nil {
 				errs = append(errs, fmt.Errorf("%s: %w", s.Name, err))
 			}
 		}
@@ -46,17 +47,19 @@ func (a *app) logsOfAll(cmd *cobra.Command, f *filterFlags, refs []string, strea
 	})
 }
 
-func (a *app) logsWithName(ctx context.Context, client *api.Client, s *caissonv1.Sandbox, stream string, lines int) error {
-	req := &caissonv1.LogsRequest{Ref: s.Id, Stream: stream}
+func (a *app) logsWithName(ctx context.Context, client *api.Client, s *caissonv1.Sandbox, of *caissonv1.LogsRequest, lines int) error {
+	req := proto.CloneOf(of)
+	req.Ref = s.Id
 	prefix := []byte(printable(s.Name) + " | ")
 	stdout, stderr := &prefixed{w: a.shown(a.stdout), prefix: prefix}, &prefixed{w: a.shown(a.stderr), prefix: prefix}
+	out, errs := &shownStream{a, "stdout of " + s.Name, stdout}, &shownStream{a, "stderr of " + s.Name, stderr}
 	var err error
 	if lines >= 0 {
-		err = a.tailLogs(ctx, client, req, lines, stdout, stderr)
+		err = a.tailLogs(ctx, client, req, lines, out, errs)
 	} else {
-		err = client.Logs(ctx, req, &shownStream{a, "stdout of " + s.Name, stdout}, &shownStream{a, "stderr of " + s.Name, stderr})
+		err = client.Logs(ctx, req, datedLines(out, req.Timestamps), datedLines(errs, req.Timestamps))
 	}
-	return errors.Join(err, stdout.end(), stderr.end())
+	return errors.Join(err, ownOutput(stdout.end()), ownOutput(stderr.end()))
 }
 
 // prefixed begins each line with a prefix.
@@ -76,7 +79,7 @@ func (p *prefixed) Write(text []byte) (int, error) {
 		p.midLine = line[len(line)-1] != '\n'
 	}
 	if _, err := p.w.Write(out); err != nil {
-		return 0, ownOutput(err)
+		return 0, err
 	}
 	return len(text), nil
 }
@@ -88,5 +91,5 @@ func (p *prefixed) end() error {
 	}
 	p.midLine = false
 	_, err := p.w.Write([]byte("\n"))
-	return ownOutput(err)
+	return err
 }

@@ -98,6 +98,15 @@ func (s *keptStream) Skip(n int64) error {
 	return s.kept.Skip(n)
 }
 
+// beginAt is for a stream that begins later than it was asked for.
+func (s *keptStream) beginAt(offset int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.next == s.from {
+		s.from, s.next = offset, offset
+	}
+}
+
 // reached is the offset from which on another reader would have to go on.
 func (s *keptStream) reached() int64 {
 	s.mu.Lock()

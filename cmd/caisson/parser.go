@@ -94,6 +94,47 @@ func (p *parser) durationOr(name, text, remedy string) *durationpb.Duration {
 	return durationpb.New(d)
 }
 
+// moment reads a point in time: of RFC 3339, in seconds since 1970, or a duration before now.
+func (p *parser) moment(name, text string, now time.Time) time.Time {
+	if text == "" {
+		return time.Time{}
+	}
+	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
+		return now.Add(-d)
+	}
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return t
+	}
+	if d, err := time.ParseDuration(text + "s"); err == nil && d > 0 {
+		return time.Unix(0, int64(d))
+	}
+	p.refuse(usage("--%s: %q is neither a time such as 2026-01-02T15:04:05Z nor a duration such as 24h%s", name, text, nearMoment(text)))
+	return time.Time{}
+}
+
+// nearMoment is the moment that may be meant.
+func nearMoment(text string) string {
+	for _, form := range []string{"2006-01-02", "2006-01-02T15:04", "2006-01-02T15:04:05", "2006-01-02 15:04", "2006-01-02 15:04:05", "2006-01-02 15:04:05Z07:00"} {
+		if t, err := time.Parse(form, text); err == nil {
+			return ": did you mean " + t.UTC().Format(time.RFC3339) + "?"
+		}
+	}
+	number, unit := strings.TrimRight(text, " abcdefghijklmnopqrstuvwxyz"), strings.TrimLeft(text, "0123456789 ")
+	n, err := strconv.ParseUint(number, 10, 16)
+	if err != nil || unit == "" {
+		return ""
+	}
+	switch {
+	case unit[0] == 'd':
+		return fmt.Sprintf(": did you mean %dh?", n*24)
+	case unit[0] == 'w':
+		return fmt.Sprintf(": did you mean %dh?", n*24*7)
+	case strings.HasPrefix("hours", unit), strings.HasPrefix("minutes", unit), strings.HasPrefix("mins", unit), strings.HasPrefix("seconds", unit), strings.HasPrefix("secs", unit):
+		return fmt.Sprintf(": did you mean %d%c?", n, unit[0])
+	}
+	return ""
+}
+
 const durationExamples = "give a number and its unit, such as 500ms, 30s, 5m or 2h"
 
 func noDuration(remedy, format string, args ...any) error {

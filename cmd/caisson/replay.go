@@ -69,10 +69,7 @@ func (r *replay) Write(p []byte) (int, error) {
 func (r *replay) Skip(n int64) error {
 	r.at += n
 	r.held, r.torn = nil, true
-	if s, ok := r.Writer.(api.Skipper); ok {
-		return s.Skip(n)
-	}
-	return nil
+	return skip(r.Writer, n)
 }
 
 // next appends the output for one more byte to out.

@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"io"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -13,14 +15,12 @@ import (
 
 // tail keeps the last lines of one stream of a command.
 type tail struct {
-	lines  int
-	offset int64 // in the stream, of what comes next
-	kept   []byte
+	lines int
+	kept  []byte
 }
 
 // Write implements io.Writer. It never fails.
 func (t *tail) Write(p []byte) (int, error) {
-	t.offset += int64(len(p))
 	t.kept = append(t.kept, p...)
 	t.kept = t.kept[t.begin():]
 	return len(p), nil
@@ -41,31 +41,86 @@ func (t *tail) begin() int {
 }
 
 // Skip implements api.Skipper. Lines before bytes that are not there are not among the last.
-func (t *tail) Skip(n int64) error {
-	t.offset += n
+func (t *tail) Skip(int64) error {
 	t.kept = nil
+	return nil
+}
+
+// tailed is a stream of which the last lines are shown, and then what follows.
+type tailed struct {
+	w     io.Writer
+	*tail // nil once its lines are shown
+}
+
+// Write implements io.Writer.
+func (t *tailed) Write(p []byte) (int, error) {
+	if t.tail != nil {
+		return t.tail.Write(p)
+	}
+	return t.w.Write(p)
+}
+
+// Skip implements api.Skipper.
+func (t *tailed) Skip(n int64) error {
+	if t.tail != nil {
+		return t.tail.Skip(n)
+	}
+	return skip(t.w, n)
+}
+
+func (t *tailed) show() error {
+	kept := t.kept
+	t.tail = nil
+	_, err := t.w.Write(kept)
+	return ownOutput(err)
+}
+
+// counted knows where in its stream it is.
+type counted struct {
+	w      io.Writer
+	offset int64 // of what comes next
+}
+
+// Place implements api.Placer.
+func (c *counted) Place(offset int64, came time.Time) error {
+	c.offset = offset
+	if p, ok := c.w.(api.Placer); ok {
+		return p.Place(offset, came)
+	}
+	return nil
+}
+
+// Write implements io.Writer.
+func (c *counted) Write(p []byte) (int, error) {
+	c.offset += int64(len(p))
+	return c.w.Write(p)
+}
+
+// Skip implements api.Skipper.
+func (c *counted) Skip(n int64) error {
+	c.offset += n
+	return skip(c.w, n)
+}
+
+func skip(w io.Writer, n int64) error {
+	if s, ok := w.(api.Skipper); ok {
+		return s.Skip(n)
+	}
 	return nil
 }
 
 // tailLogs shows the last lines of each stream, and then what follows where that is asked for.
 func (a *app) tailLogs(ctx context.Context, client *api.Client, req *caissonv1.LogsRequest, lines int, out, errs io.Writer) error {
-	stdout, stderr := &tail{lines: lines}, &tail{lines: lines}
+	lastOut, lastErrs := &tailed{out, &tail{lines: lines}}, &tailed{errs, &tail{lines: lines}}
+	stdout, stderr := &counted{w: datedLines(lastOut, req.Timestamps)}, &counted{w: datedLines(lastErrs, req.Timestamps)}
 	now := proto.CloneOf(req)
 	now.Follow = false
 	if err := client.Logs(ctx, now, stdout, stderr); err != nil {
 		return err
 	}
-	for _, s := range []struct {
-		of *tail
-		to io.Writer
-	}{{stdout, out}, {stderr, errs}} {
-		if _, err := s.to.Write(s.of.kept); err != nil {
-			return ownOutput(err)
-		}
-	}
-	if !req.Follow {
-		return nil
+	if err := cmp.Or(lastOut.show(), lastErrs.show()); err != nil || !req.Follow {
+		return err
 	}
 	req.StdoutOffset, req.StderrOffset = stdout.offset, stderr.offset
-	return a.showLogs(ctx, client, req)
+	return client.Logs(ctx, req, stdout, stderr)
 }

@@ -24,7 +24,7 @@ func TestTail(t *testing.T) {
 			for i := range len(text) {
 				_, _ = bit.Write([]byte{text[i]})
 			}
-			if string(whole.kept) != want || string(bit.kept) != want || whole.offset != int64(len(text)) {
+			if string(whole.kept) != want || string(bit.kept) != want {
 				t.Errorf("the last %d of %q: %q, bit by bit %q; want %q", n, text, whole.kept, bit.kept, want)
 			}
 		}
@@ -49,7 +49,7 @@ func TestLogsTail(t *testing.T) {
 		}
 	}
 	for line, want := range map[string]string{
-		"logs --tail x box": "not a number of lines", "logs --tail -1 box": "not a number", "logs --since 5m box": "no time is kept", "logs -t box": "no time is kept",
+		"logs --tail x box": "not a number of lines", "logs --tail -1 box": "not a number", "logs --since -5m box": "neither a time such as", "logs --since= box": "--since is empty",
 		"logs --json --tail 1 box": "excludes --json", "logs --offset 1 --tail 1 box": "offsets",
 	} {
 		if code, _, stderr := invoke(t, f, "", strings.Fields(line)...); code != exitRuntime || !strings.Contains(stderr, want) {

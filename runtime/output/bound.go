@@ -62,6 +62,7 @@ func (s *Store) Drop() {
 	if total, _ := s.Total(); total > 0 { // else its readers miss nothing
 		s.narrow(bound{}, errDropped)
 		s.fit()
+		s.forgetTimes()
 	}
 }
 
@@ -88,7 +89,7 @@ func (s *Store) fit() {
 	from, now := s.parts[len(s.parts)-1].from, int64(0)
 	if !s.closed && (!s.done || len(s.parts) > 1) { // a spare file is in memory, until nobody keeps it
 		in := span{from, s.kept}
-		now = in.size() - s.hole.within(in).size()
+		now = in.size() - s.hole.within(in).size() + s.stamps.size()
 	}
 	s.mu.Unlock()
 	more := now - s.charged

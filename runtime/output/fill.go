@@ -147,9 +147,11 @@ func (s *Store) take(pipe int) (int64, error) {
 				return 0, err
 			}
 		}
+		s.recall()
 		n, err := s.put(last, pipe, at)
 		switch {
 		case err == nil:
+			s.stamp(at)
 			s.change(func() { s.total, s.kept = s.total+n, s.kept+n })
 			s.fit()
 			return n, nil

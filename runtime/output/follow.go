@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/owndir"
@@ -30,6 +31,13 @@ func bufferPool(size int) *sync.Pool {
 // at a place. Nothing stands for them in what is written.
 type Skipper interface{ Skip(n int64) error }
 
+// Placer is what a writer may be too. Follow then tells it at which offset what it writes
+// next begins and when that came: at first, and whenever the time changes. The zero time
+// is that nobody knows it.
+type Placer interface {
+	Place(offset int64, came time.Time) error
+}
+
 // Follow copies the stream from offset from on to w as it comes, until it is finished
 // or ctx ends, whose cause it then returns. Without wait it copies what there is now.
 // Bytes that are left out are skipped. Where that is for another reason than the limit,
@@ -38,10 +46,20 @@ type Skipper interface{ Skip(n int64) error }
 //
 // It returns the offset at which another Follow goes on, also with an error.
 func (s *Store) Follow(ctx context.Context, w io.Writer, from int64, wait bool) (next int64, err error) {
+	return s.FollowUntil(ctx, w, from, wait, time.Time{})
+}
+
+// FollowUntil is Follow up to what came at a time. With wait it ends then at the latest.
+// A byte of which no time is known is copied. The zero time is no bound.
+func (s *Store) FollowUntil(ctx context.Context, w io.Writer, from int64, wait bool, until time.Time) (next int64, err error) {
 	if from < 0 {
 		return from, sbxerr.New(sbxerr.Config, "output.follow", "the offset %d is negative", from)
 	}
-	r := &reader{s: s, w: w, pos: from, wait: wait}
+	r := newReader(s, w, from, wait)
+	if !until.IsZero() {
+		r.until = until
+		defer time.AfterFunc(time.Until(until.Add(resolution)), func() { s.change(func() { r.wait = false }) }).Stop()
+	}
 	err = r.follow(ctx)
 	return r.pos, err
 }
@@ -50,18 +68,25 @@ func (s *Store) Follow(ctx context.Context, w io.Writer, from int64, wait bool) 
 type reader struct {
 	s    *Store
 	w    io.Writer
-	pos  int64 // in the stream
-	wait bool
+	pos  int64    // in the stream
+	wait bool     // guarded by the store's mu
 	hold *Hold    // that moves along; nil: none
 	own  *os.File // a descriptor of its own, once the store has let go of its
+	// placer is w where it is told of times; nil: it is not.
+	placer Placer
+	until  time.Time // zero: it reads on
+	clock  clock
+}
+
+func newReader(s *Store, w io.Writer, from int64, wait bool) *reader {
+	r := &reader{s: s, w: w, pos: from, wait: wait}
+	r.placer, _ = w.(Placer)
+	return r
 }
 
 func (r *reader) follow(ctx context.Context) error {
 	defer r.close()
-	stop := int64(math.MaxInt64)
-	if !r.wait {
-		stop, _ = r.s.Total()
-	}
+	stop := r.stop()
 	skipped := false
 	for {
 		p, err := r.next(ctx, stop)
@@ -78,11 +103,27 @@ func (r *reader) follow(ctx context.Context) error {
 		default:
 			err = r.copy(p.span)
 		}
-		if err != nil {
+		switch {
+		case errors.Is(err, errUntil):
+			return nil
+		case err != nil:
 			return err
 		}
 	}
 }
+
+// stop is where a reader ends that does not wait.
+func (r *reader) stop() int64 {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	if r.wait {
+		return math.MaxInt64
+	}
+	return r.s.total
+}
+
+// errUntil is that what comes next came too late.
+var errUntil = errors.New("past the time that was asked for")
 
 // piece is what a reader gets next: bytes, or how many are skipped, or the end. The
 // empty piece is to wait.
@@ -139,11 +180,36 @@ func (r *reader) copy(at span) error {
 	if err != nil || n == 0 {
 		return err
 	}
-	if _, err := r.w.Write(buf[:n]); err != nil {
-		return err
+	for left := buf[:n]; len(left) > 0; {
+		part, err := r.place(left)
+		if err != nil {
+			return err
+		}
+		if _, err := r.w.Write(part); err != nil {
+			return err
+		}
+		r.move(int64(len(part)))
+		left = left[len(part):]
 	}
-	r.move(int64(n))
 	return nil
+}
+
+// place tells the writer of the time of what comes next, and returns as much of p as
+// came then.
+func (r *reader) place(p []byte) ([]byte, error) {
+	if r.placer == nil && r.until.IsZero() {
+		return p, nil
+	}
+	came, to, news := r.clock.at(r.s, r.pos)
+	if !r.until.IsZero() && came.After(r.until) {
+		return nil, errUntil
+	}
+	if news && r.placer != nil {
+		if err := r.placer.Place(r.pos, came); err != nil {
+			return nil, err
+		}
+	}
+	return p[:min(int64(len(p)), to-r.pos)], nil
 }
 
 // skip tells the writer of bytes that are left out.

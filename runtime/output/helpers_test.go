@@ -231,3 +231,10 @@ func copyTo(s *Store, ctx context.Context, w io.Writer, from int64, wait bool) e
 	_, err := s.Follow(ctx, w, from, wait)
 	return err
 }
+
+// keptOf is how many bytes of a stream can be read.
+func keptOf(s *Store) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.kept - s.leftOut().size()
+}

@@ -38,7 +38,9 @@ func (h *Hold) Follow(ctx context.Context, w io.Writer, wait bool) error {
 	h.s.mu.Lock()
 	from := h.at
 	h.s.mu.Unlock()
-	return (&reader{s: h.s, w: w, pos: from, wait: wait, hold: h}).follow(ctx)
+	r := newReader(h.s, w, from, wait)
+	r.hold = h
+	return r.follow(ctx)
 }
 
 // Release lets go of the place. The bound holds for what was held.

@@ -100,7 +100,7 @@ func TestStoppedReader(t *testing.T) {
 		t.Error(err)
 	}
 	s.Finish()
-	if n := s.Kept(); n != 100 {
+	if n := keptOf(s); n != 100 {
 		t.Errorf("%d bytes are kept", n)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -32,8 +33,12 @@ func (s span) and(o span) span {
 
 func (s span) within(o span) span { return span{max(s.from, o.from), min(s.to, o.to)} }
 
-// punch frees the blocks of whole pages of f. Its size stays.
+// punch frees the blocks of whole pages of f. Its size stays, and so does the time at
+// which the last byte was written.
 func punch(f *os.File, h span) error {
+	if st, err := f.Stat(); err == nil {
+		defer func() { keepModified(f, st.ModTime()) }()
+	}
 	err := error(unix.EINTR)
 	for errors.Is(err, unix.EINTR) {
 		err = unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, h.from, h.size())
@@ -42,6 +47,13 @@ func punch(f *os.File, h span) error {
 		return fmt.Errorf("punch a hole: %w", err)
 	}
 	return nil
+}
+
+// keepModified sets the time at which f was modified. Without it that is later: what came
+// last has no time then to a later daemon.
+func keepModified(f *os.File, to time.Time) {
+	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, unix.NsecToTimespec(to.UnixNano())}
+	_ = unix.UtimesNanoAt(int(f.Fd()), "", times, unix.AT_EMPTY_PATH)
 }
 
 // findHole returns the first hole of f in a span; see SEEK_HOLE in lseek(2).

@@ -73,14 +73,14 @@ func TestKill(t *testing.T) {
 			r, w := pipe(t)
 			count := child(t, "count", []string{fmt.Sprint(size)}, w)
 			w.Close()
-			amid := 0
+			amid, began := 0, time.Now()
 			for range kills {
 				before := sizeOf(t, path)
 				killAmid(t, path, limit, before, r)
 				if n := sizeOf(t, path); before < n && n < size {
 					amid++
 				}
-				checkCounter(t, path, limit)
+				checkCounter(t, path, limit, began)
 			}
 			if amid < kills/5 {
 				t.Errorf("only %d of %d processes were killed at work", amid, kills)
@@ -131,8 +131,8 @@ func sizeOf(t *testing.T, path string) int64 {
 	return fi.Size()
 }
 
-// checkCounter opens what a killed process left.
-func checkCounter(t *testing.T, path string, limit int64) {
+// checkCounter opens what a killed process left. It knows of every byte when that came.
+func checkCounter(t *testing.T, path string, limit int64, began time.Time) {
 	t.Helper()
 	s, err := Open(Options{Path: path, Limit: limit})
 	if err != nil {
@@ -140,7 +140,19 @@ func checkCounter(t *testing.T, path string, limit int64) {
 	}
 	defer s.Close()
 	s.Finish()
-	wantCounter(t, s, max(0, sizeOf(t, path)-1<<20)) // the newest
+	from := max(0, sizeOf(t, path)-1<<20)
+	wantCounter(t, s, from) // the newest
+	times := &timeline{next: from}
+	if _, err := s.Follow(t.Context(), times, from, false); err != nil || times.err != nil {
+		t.Error(err, times.err)
+	}
+	last := began.Add(-tick)
+	for i, came := range times.came {
+		if came.Before(last) || came.After(time.Now()) {
+			t.Errorf("byte %d came at %v, after %v", times.at[i], came, last)
+		}
+		last = came
+	}
 	if s.Lost() != nil {
 		t.Error(s.Lost())
 	}

@@ -23,12 +23,12 @@ func TestRoom(t *testing.T) {
 	if err := flood.Lost(); !errors.Is(err, sbxerr.Limits) || !strings.Contains(sbxerr.RemedyOf(err), "sandboxes.kept_output") {
 		t.Errorf("past the room: %v", err)
 	}
-	if n, cut := flood.Total(); n != 3<<20 || !cut || flood.Kept() > 1<<20+MaxChunk {
-		t.Errorf("Total = %d, %v, kept %d", n, cut, flood.Kept())
+	if n, cut := flood.Total(); n != 3<<20 || !cut || keptOf(flood) > 1<<20+MaxChunk {
+		t.Errorf("Total = %d, %v, kept %d", n, cut, keptOf(flood))
 	}
 	put(t, quiet, 10<<10)
-	if err := quiet.Lost(); err != nil || quiet.Kept() != 10<<10 {
-		t.Errorf("a few lines in a full room: kept %d, %v", quiet.Kept(), err)
+	if err := quiet.Lost(); err != nil || keptOf(quiet) != 10<<10 {
+		t.Errorf("a few lines in a full room: kept %d, %v", keptOf(quiet), err)
 	}
 	flood.Finish()
 	put(t, late, 512<<10)
@@ -48,11 +48,11 @@ func TestRoomOfACutStream(t *testing.T) {
 	s := shared(t, room, 1<<20)
 	put(t, s, 32<<20)
 	s.Finish()
-	if err := s.Lost(); err != nil || s.Kept() != 1<<20 {
-		t.Errorf("kept %d, %v", s.Kept(), err)
+	if err := s.Lost(); err != nil || keptOf(s) != 1<<20 {
+		t.Errorf("kept %d, %v", keptOf(s), err)
 	}
 	if n := blocks(t, s); n > 1<<20+2*page {
-		t.Errorf("%d bytes are on the disk, %d are kept", n, s.Kept())
+		t.Errorf("%d bytes are on the disk, %d are kept", n, keptOf(s))
 	}
 }
 
@@ -69,8 +69,8 @@ func TestDrop(t *testing.T) {
 	}
 	again.Finish()
 	for who, s := range map[string]*Store{"dropped": s, "opened": again} {
-		if n, cut := s.Total(); n != 100<<10 || !cut || s.Kept() != 0 || blocks(t, s) != 0 {
-			t.Errorf("%s: Total = %d, %v, kept %d, %d on the disk", who, n, cut, s.Kept(), blocks(t, s))
+		if n, cut := s.Total(); n != 100<<10 || !cut || keptOf(s) != 0 || blocks(t, s) != 0 {
+			t.Errorf("%s: Total = %d, %v, kept %d, %d on the disk", who, n, cut, keptOf(s), blocks(t, s))
 		}
 		var out bytes.Buffer
 		next, err := s.Follow(t.Context(), marked{&out}, 10, true)

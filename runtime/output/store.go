@@ -13,6 +13,9 @@
 // file between them. Readers without a hold get what there is, and are told what is
 // left out.
 //
+// When bytes came is known to 10 milliseconds, and better of what is new than of what is
+// old. A file of marks beside the output says so to a later daemon.
+//
 // The life of a store: Create, or Open after a restart; Fill until the pipe ends;
 // Finish; Close; and, when nobody wants the output any more, Remove.
 package output
@@ -75,6 +78,7 @@ type Store struct {
 	kept    int64 // bytes that reached a file: total, unless some were lost
 	hole    span  // whole pages that are left out of them
 	holds   map[*Hold]struct{}
+	stamps  stamps
 	why     error // why more is left out than the limit says
 	broken  bool  // nothing more is kept
 	changed chan struct{}
@@ -133,7 +137,7 @@ func Open(o Options) (*Store, error) {
 	if err != nil {
 		return nil, sbxerr.Wrap(sbxerr.StateDir, op, errors.Join(err, s.Close()))
 	}
-	s.total = s.kept
+	s.total, s.stamps.saved = s.kept, savedMarks(o.Path)
 	switch {
 	case s.broken:
 		s.why = sbxerr.New(sbxerr.StateDir, op, "output past byte %d could not be kept by an earlier daemon", s.kept)
@@ -228,7 +232,9 @@ func (s *Store) closeFiles() error {
 func Remove(paths ...string) error {
 	var errs []error
 	for _, path := range paths {
-		errs = append(errs, owndir.Unlink(path))
+		for _, suffix := range []string{"", timesSuffix, timesNewSuffix} {
+			errs = append(errs, owndir.Unlink(path+suffix))
+		}
 	}
 	return sbxerr.Wrap(sbxerr.StateDir, "output.remove", errors.Join(errs...))
 }
@@ -241,11 +247,11 @@ func (s *Store) Total() (n int64, truncated bool) {
 	return s.total, s.leftOut().size() > 0 || s.total > min(s.kept, s.o.Limit)
 }
 
-// Kept returns how many bytes of the stream can be read.
-func (s *Store) Kept() int64 {
+// Takes returns how many bytes the stream takes: those that can be read, and its times.
+func (s *Store) Takes() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.kept - s.leftOut().size()
+	return s.kept - s.leftOut().size() + s.stamps.size()
 }
 
 // Lost returns why more is left out than the limit says, or nil.

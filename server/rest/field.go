@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/server/strictjson"
@@ -104,17 +105,27 @@ func parseKind(f protoreflect.FieldDescriptor, text string) (v protoreflect.Valu
 		n, err := strconv.ParseUint(text, 10, 64)
 		return protoreflect.ValueOfUint64(n), err
 	case protoreflect.MessageKind:
-		return parseDuration(f, text)
+		return parseTime(f, text)
 	}
 	return v, refuse("not a value of a query")
 }
 
-func parseDuration(f protoreflect.FieldDescriptor, text string) (protoreflect.Value, error) {
-	if f.Message().FullName() != proto.MessageName((*durationpb.Duration)(nil)) {
-		return protoreflect.Value{}, refuse("not a value of a query")
+// The messages that a query can hold.
+var (
+	durationName  = proto.MessageName((*durationpb.Duration)(nil))
+	timestampName = proto.MessageName((*timestamppb.Timestamp)(nil))
+)
+
+func parseTime(f protoreflect.FieldDescriptor, text string) (protoreflect.Value, error) {
+	switch f.Message().FullName() {
+	case durationName:
+		d, err := time.ParseDuration(text)
+		return protoreflect.ValueOfMessage(durationpb.New(d).ProtoReflect()), err
+	case timestampName:
+		t, err := time.Parse(time.RFC3339, text)
+		return protoreflect.ValueOfMessage(timestamppb.New(t).ProtoReflect()), err
 	}
-	d, err := time.ParseDuration(text)
-	return protoreflect.ValueOfMessage(durationpb.New(d).ProtoReflect()), err
+	return protoreflect.Value{}, refuse("not a value of a query")
 }
 
 // wanted says what parse reads for f.
@@ -127,8 +138,11 @@ func wanted(f protoreflect.FieldDescriptor) string {
 	case protoreflect.Uint32Kind, protoreflect.Uint64Kind:
 		return "a whole number of 0 or more"
 	case protoreflect.MessageKind:
-		if f.Message().FullName() == proto.MessageName((*durationpb.Duration)(nil)) {
+		switch f.Message().FullName() {
+		case durationName:
 			return "a duration such as 10s or 1m30s"
+		case timestampName:
+			return "a time such as 2026-01-02T15:04:05Z"
 		}
 	}
 	return "it in the JSON of the body"

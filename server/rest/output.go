@@ -3,6 +3,7 @@ package rest
 import (
 	"encoding/base64"
 	"fmt"
+	"time"
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 )
@@ -28,6 +29,11 @@ func outputLine(stream string, o *caissonv1.Output) []byte {
 	if o.Text != nil {
 		line = fmt.Appendf(line, `%s"text":`, comma)
 		line = appendString(line, *o.Text)
+		comma = ","
+	}
+	if o.Time != nil {
+		line = append(append(line, comma...), `"time":"`...)
+		line = append(o.Time.AsTime().AppendFormat(line, time.RFC3339Nano), '"')
 	}
 	return append(line, "}}"...)
 }

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 )
@@ -18,12 +20,16 @@ func stdout(o *caissonv1.Output) *caissonv1.ExecEvent {
 
 // FuzzOutputLine: a line is read back as the message that it was made of.
 func FuzzOutputLine(f *testing.F) {
-	f.Add(int64(0), int64(0), []byte("a line\n"))
-	f.Add(int64(1)<<53+1, int64(0), []byte("\x00\x1f\"\\<&>\u2028ü\U0001f600"))
-	f.Add(int64(7), int64(9), []byte{0xff})
-	f.Add(int64(-1), int64(-1), []byte{})
-	f.Fuzz(func(t *testing.T, offset, skipped int64, data []byte) {
+	f.Add(int64(0), int64(0), int64(0), []byte("a line\n"))
+	f.Add(int64(1)<<53+1, int64(0), int64(1), []byte("\x00\x1f\"\\<&>\u2028ü\U0001f600"))
+	f.Add(int64(7), int64(9), int64(1_700_000_000_123_456_000), []byte{0xff})
+	f.Add(int64(-1), int64(-1), int64(-1), []byte{})
+	f.Add(int64(0), int64(0), int64(1_700_000_000_000_000_000), []byte{})
+	f.Fuzz(func(t *testing.T, offset, skipped, came int64, data []byte) {
 		o := &caissonv1.Output{Offset: offset, Skipped: skipped}
+		if came != 0 {
+			o.Time = timestamppb.New(time.Unix(0, came))
+		}
 		if utf8.Valid(data) {
 			o.Text = proto.String(string(data))
 		} else {

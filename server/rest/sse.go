@@ -19,7 +19,7 @@ const (
 	lastEventID  = "Last-Event-ID"
 	stdoutOffset = "stdout_offset"
 	stderrOffset = "stderr_offset"
-	since        = "since" // the ID of an event, or the cursor of an attempt
+	since        = "since" // as a string the ID of an event, or the cursor of an attempt
 )
 
 // sse are server-sent events. The ID of each is how much of both streams of a command was
@@ -75,7 +75,7 @@ func newSSE(request proto.Message) *sse {
 // browser sends the first URL again.
 func resume(request protoreflect.Message, r *http.Request) error {
 	id := r.Header.Get(lastEventID)
-	if f := fieldOf(request, since); id != "" && f != nil {
+	if f := fieldOf(request, since); id != "" && f != nil && f.Kind() == protoreflect.StringKind {
 		request.Set(f, protoreflect.ValueOfString(id))
 		return nil
 	}

@@ -57,7 +57,7 @@ func texts(o *caissonv1.Output) []*caissonv1.Output {
 	at := o.Offset
 	add := func(part *caissonv1.Output, n int) {
 		if n > 0 {
-			part.Offset = at
+			part.Offset, part.Time = at, o.Time
 			list = append(list, part)
 			at += int64(n)
 		}

@@ -28,7 +28,7 @@ var shellPages = map[string]int{
 	"docs/how-to/operate-a-host.md":          5,
 	"docs/how-to/run-an-agent.md":            3,
 	"docs/reference/api.md":                  5,
-	"docs/reference/cli.md":                  8,
+	"docs/reference/cli.md":                  9,
 	"docs/reference/images.md":               1,
 	"docs/reference/network.md":              3,
 }

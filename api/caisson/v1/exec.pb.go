@@ -1024,7 +1024,11 @@ type Output struct {
 	// offsets.
 	Skipped int64 `protobuf:"varint,3,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	// Instead of data, on the lines of plain HTTP alone: valid UTF-8 that is not mostly control characters.
-	Text          *string `protobuf:"bytes,4,opt,name=text,proto3,oneof" json:"text,omitempty"`
+	Text *string `protobuf:"bytes,4,opt,name=text,proto3,oneof" json:"text,omitempty"`
+	// With timestamps of LogsRequest alone: when the first byte came. The bytes up to the
+	// next time came less than 10 ms later. Of a command that writes for minutes, this is
+	// coarser for its older output. Absent: not known.
+	Time          *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=time,proto3" json:"time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1085,6 +1089,13 @@ func (x *Output) GetText() string {
 		return *x.Text
 	}
 	return ""
+}
+
+func (x *Output) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
 }
 
 type SendInputRequest struct {
@@ -2270,12 +2281,13 @@ const file_caisson_v1_exec_proto_rawDesc = "" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12!\n" +
 	"\fsandbox_name\x18\x02 \x01(\tR\vsandboxName\x12$\n" +
 	"\x04exec\x18\x03 \x01(\v2\x10.caisson.v1.ExecR\x04exec\x12\x1a\n" +
-	"\bwarnings\x18\x04 \x03(\tR\bwarnings\"p\n" +
+	"\bwarnings\x18\x04 \x03(\tR\bwarnings\"\xa0\x01\n" +
 	"\x06Output\x12\x16\n" +
 	"\x06offset\x18\x01 \x01(\x03R\x06offset\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\x12\x18\n" +
 	"\askipped\x18\x03 \x01(\x03R\askipped\x12\x17\n" +
-	"\x04text\x18\x04 \x01(\tH\x00R\x04text\x88\x01\x01B\a\n" +
+	"\x04text\x18\x04 \x01(\tH\x00R\x04text\x88\x01\x01\x12.\n" +
+	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04timeB\a\n" +
 	"\x05_text\"\x86\x01\n" +
 	"\x10SendInputRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x0e\n" +
@@ -2456,39 +2468,40 @@ var file_caisson_v1_exec_proto_depIdxs = []int32{
 	12, // 14: caisson.v1.ExecEvent.stderr:type_name -> caisson.v1.Output
 	22, // 15: caisson.v1.ExecEvent.exit:type_name -> caisson.v1.Result
 	5,  // 16: caisson.v1.Started.exec:type_name -> caisson.v1.Exec
-	5,  // 17: caisson.v1.ListExecsResponse.execs:type_name -> caisson.v1.Exec
-	2,  // 18: caisson.v1.ResizeExecRequest.size:type_name -> caisson.v1.WinSize
-	28, // 19: caisson.v1.Result.duration:type_name -> google.protobuf.Duration
-	28, // 20: caisson.v1.Result.cpu:type_name -> google.protobuf.Duration
-	26, // 21: caisson.v1.Result.stages:type_name -> caisson.v1.Stage
-	25, // 22: caisson.v1.Result.egress:type_name -> caisson.v1.Egress
-	24, // 23: caisson.v1.Result.learned:type_name -> caisson.v1.Learned
-	23, // 24: caisson.v1.Result.refusals:type_name -> caisson.v1.Refusal
-	28, // 25: caisson.v1.Result.cpu_throttled:type_name -> google.protobuf.Duration
-	28, // 26: caisson.v1.Stage.duration:type_name -> google.protobuf.Duration
-	8,  // 27: caisson.v1.ExecService.Start:input_type -> caisson.v1.StartExecRequest
-	9,  // 28: caisson.v1.ExecService.Connect:input_type -> caisson.v1.ConnectExecRequest
-	6,  // 29: caisson.v1.ExecService.Exec:input_type -> caisson.v1.ExecRequest
-	13, // 30: caisson.v1.ExecService.SendInput:input_type -> caisson.v1.SendInputRequest
-	13, // 31: caisson.v1.ExecService.StreamInput:input_type -> caisson.v1.SendInputRequest
-	18, // 32: caisson.v1.ExecService.Signal:input_type -> caisson.v1.SignalExecRequest
-	20, // 33: caisson.v1.ExecService.Resize:input_type -> caisson.v1.ResizeExecRequest
-	17, // 34: caisson.v1.ExecService.Wait:input_type -> caisson.v1.WaitExecRequest
-	15, // 35: caisson.v1.ExecService.List:input_type -> caisson.v1.ListExecsRequest
-	10, // 36: caisson.v1.ExecService.Start:output_type -> caisson.v1.ExecEvent
-	10, // 37: caisson.v1.ExecService.Connect:output_type -> caisson.v1.ExecEvent
-	7,  // 38: caisson.v1.ExecService.Exec:output_type -> caisson.v1.ExecResponse
-	14, // 39: caisson.v1.ExecService.SendInput:output_type -> caisson.v1.SendInputResponse
-	14, // 40: caisson.v1.ExecService.StreamInput:output_type -> caisson.v1.SendInputResponse
-	19, // 41: caisson.v1.ExecService.Signal:output_type -> caisson.v1.SignalExecResponse
-	21, // 42: caisson.v1.ExecService.Resize:output_type -> caisson.v1.ResizeExecResponse
-	5,  // 43: caisson.v1.ExecService.Wait:output_type -> caisson.v1.Exec
-	16, // 44: caisson.v1.ExecService.List:output_type -> caisson.v1.ListExecsResponse
-	36, // [36:45] is the sub-list for method output_type
-	27, // [27:36] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	29, // 17: caisson.v1.Output.time:type_name -> google.protobuf.Timestamp
+	5,  // 18: caisson.v1.ListExecsResponse.execs:type_name -> caisson.v1.Exec
+	2,  // 19: caisson.v1.ResizeExecRequest.size:type_name -> caisson.v1.WinSize
+	28, // 20: caisson.v1.Result.duration:type_name -> google.protobuf.Duration
+	28, // 21: caisson.v1.Result.cpu:type_name -> google.protobuf.Duration
+	26, // 22: caisson.v1.Result.stages:type_name -> caisson.v1.Stage
+	25, // 23: caisson.v1.Result.egress:type_name -> caisson.v1.Egress
+	24, // 24: caisson.v1.Result.learned:type_name -> caisson.v1.Learned
+	23, // 25: caisson.v1.Result.refusals:type_name -> caisson.v1.Refusal
+	28, // 26: caisson.v1.Result.cpu_throttled:type_name -> google.protobuf.Duration
+	28, // 27: caisson.v1.Stage.duration:type_name -> google.protobuf.Duration
+	8,  // 28: caisson.v1.ExecService.Start:input_type -> caisson.v1.StartExecRequest
+	9,  // 29: caisson.v1.ExecService.Connect:input_type -> caisson.v1.ConnectExecRequest
+	6,  // 30: caisson.v1.ExecService.Exec:input_type -> caisson.v1.ExecRequest
+	13, // 31: caisson.v1.ExecService.SendInput:input_type -> caisson.v1.SendInputRequest
+	13, // 32: caisson.v1.ExecService.StreamInput:input_type -> caisson.v1.SendInputRequest
+	18, // 33: caisson.v1.ExecService.Signal:input_type -> caisson.v1.SignalExecRequest
+	20, // 34: caisson.v1.ExecService.Resize:input_type -> caisson.v1.ResizeExecRequest
+	17, // 35: caisson.v1.ExecService.Wait:input_type -> caisson.v1.WaitExecRequest
+	15, // 36: caisson.v1.ExecService.List:input_type -> caisson.v1.ListExecsRequest
+	10, // 37: caisson.v1.ExecService.Start:output_type -> caisson.v1.ExecEvent
+	10, // 38: caisson.v1.ExecService.Connect:output_type -> caisson.v1.ExecEvent
+	7,  // 39: caisson.v1.ExecService.Exec:output_type -> caisson.v1.ExecResponse
+	14, // 40: caisson.v1.ExecService.SendInput:output_type -> caisson.v1.SendInputResponse
+	14, // 41: caisson.v1.ExecService.StreamInput:output_type -> caisson.v1.SendInputResponse
+	19, // 42: caisson.v1.ExecService.Signal:output_type -> caisson.v1.SignalExecResponse
+	21, // 43: caisson.v1.ExecService.Resize:output_type -> caisson.v1.ResizeExecResponse
+	5,  // 44: caisson.v1.ExecService.Wait:output_type -> caisson.v1.Exec
+	16, // 45: caisson.v1.ExecService.List:output_type -> caisson.v1.ListExecsResponse
+	37, // [37:46] is the sub-list for method output_type
+	28, // [28:37] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_caisson_v1_exec_proto_init() }

@@ -2829,13 +2829,21 @@ func (x *UsageSample) GetReceivedBytes() int64 {
 }
 
 type LogsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
-	Follow        bool                   `protobuf:"varint,2,opt,name=follow,proto3" json:"follow,omitempty"`
-	Stream        string                 `protobuf:"bytes,3,opt,name=stream,proto3" json:"stream,omitempty"`                                  // "stdout", "stderr"; empty is both
-	ExecId        string                 `protobuf:"bytes,4,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`                    // empty: the command that the sandbox was made for
-	StdoutOffset  int64                  `protobuf:"varint,5,opt,name=stdout_offset,json=stdoutOffset,proto3" json:"stdout_offset,omitempty"` // bytes that the caller has had already
-	StderrOffset  int64                  `protobuf:"varint,6,opt,name=stderr_offset,json=stderrOffset,proto3" json:"stderr_offset,omitempty"`
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Ref          string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	Follow       bool                   `protobuf:"varint,2,opt,name=follow,proto3" json:"follow,omitempty"`
+	Stream       string                 `protobuf:"bytes,3,opt,name=stream,proto3" json:"stream,omitempty"`                                  // "stdout", "stderr"; empty is both
+	ExecId       string                 `protobuf:"bytes,4,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`                    // empty: the command that the sandbox was made for
+	StdoutOffset int64                  `protobuf:"varint,5,opt,name=stdout_offset,json=stdoutOffset,proto3" json:"stdout_offset,omitempty"` // bytes that the caller has had already
+	StderrOffset int64                  `protobuf:"varint,6,opt,name=stderr_offset,json=stderrOffset,proto3" json:"stderr_offset,omitempty"`
+	Timestamps   bool                   `protobuf:"varint,7,opt,name=timestamps,proto3" json:"timestamps,omitempty"` // each part of the output has its time
+	// Begin with the output that came at this time or later, where that is after the
+	// offsets. Up to 10 ms more are sent, and of old output more. So is output whose time
+	// is not known.
+	Since *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=since,proto3" json:"since,omitempty"`
+	// End with the output that came at this time; a call that follows ends then. Output that
+	// may have come before it is sent.
+	Until         *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=until,proto3" json:"until,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2910,6 +2918,27 @@ func (x *LogsRequest) GetStderrOffset() int64 {
 		return x.StderrOffset
 	}
 	return 0
+}
+
+func (x *LogsRequest) GetTimestamps() bool {
+	if x != nil {
+		return x.Timestamps
+	}
+	return false
+}
+
+func (x *LogsRequest) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *LogsRequest) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
 }
 
 type SpecRequest struct {
@@ -3429,14 +3458,19 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\x0eio_write_bytes\x18\x06 \x01(\x03R\fioWriteBytes\x12\x1d\n" +
 	"\n" +
 	"sent_bytes\x18\a \x01(\x03R\tsentBytes\x12%\n" +
-	"\x0ereceived_bytes\x18\b \x01(\x03R\rreceivedBytes\"\xb2\x01\n" +
+	"\x0ereceived_bytes\x18\b \x01(\x03R\rreceivedBytes\"\xb6\x02\n" +
 	"\vLogsRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x16\n" +
 	"\x06follow\x18\x02 \x01(\bR\x06follow\x12\x16\n" +
 	"\x06stream\x18\x03 \x01(\tR\x06stream\x12\x17\n" +
 	"\aexec_id\x18\x04 \x01(\tR\x06execId\x12#\n" +
 	"\rstdout_offset\x18\x05 \x01(\x03R\fstdoutOffset\x12#\n" +
-	"\rstderr_offset\x18\x06 \x01(\x03R\fstderrOffset\"W\n" +
+	"\rstderr_offset\x18\x06 \x01(\x03R\fstderrOffset\x12\x1e\n" +
+	"\n" +
+	"timestamps\x18\a \x01(\bR\n" +
+	"timestamps\x120\n" +
+	"\x05since\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
+	"\x05until\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"W\n" +
 	"\vSpecRequest\x12'\n" +
 	"\x04spec\x18\x01 \x01(\v2\x13.caisson.v1.RunSpecR\x04spec\x12\x1f\n" +
 	"\vseccomp_pfc\x18\x02 \x01(\bR\n" +
@@ -3605,48 +3639,50 @@ var file_caisson_v1_sandbox_proto_depIdxs = []int32{
 	46, // 40: caisson.v1.SandboxStats.cpu:type_name -> google.protobuf.Duration
 	34, // 41: caisson.v1.HistoryResponse.samples:type_name -> caisson.v1.UsageSample
 	48, // 42: caisson.v1.UsageSample.time:type_name -> google.protobuf.Timestamp
-	5,  // 43: caisson.v1.SpecRequest.spec:type_name -> caisson.v1.RunSpec
-	45, // 44: caisson.v1.SpecResponse.cgroup_values:type_name -> caisson.v1.SpecResponse.CgroupValuesEntry
-	38, // 45: caisson.v1.SpecResponse.seccomp_rules:type_name -> caisson.v1.SeccompRule
-	6,  // 46: caisson.v1.SandboxService.Run:input_type -> caisson.v1.RunRequest
-	7,  // 47: caisson.v1.SandboxService.Create:input_type -> caisson.v1.CreateRequest
-	19, // 48: caisson.v1.SandboxService.List:input_type -> caisson.v1.ListRequest
-	21, // 49: caisson.v1.SandboxService.Inspect:input_type -> caisson.v1.InspectRequest
-	8,  // 50: caisson.v1.SandboxService.Update:input_type -> caisson.v1.UpdateRequest
-	10, // 51: caisson.v1.SandboxService.Pause:input_type -> caisson.v1.PauseRequest
-	11, // 52: caisson.v1.SandboxService.Resume:input_type -> caisson.v1.ResumeRequest
-	15, // 53: caisson.v1.SandboxService.Stop:input_type -> caisson.v1.StopRequest
-	12, // 54: caisson.v1.SandboxService.Clean:input_type -> caisson.v1.CleanRequest
-	14, // 55: caisson.v1.SandboxService.Restart:input_type -> caisson.v1.RestartRequest
-	16, // 56: caisson.v1.SandboxService.Wait:input_type -> caisson.v1.WaitRequest
-	24, // 57: caisson.v1.SandboxService.Remove:input_type -> caisson.v1.RemoveRequest
-	26, // 58: caisson.v1.SandboxService.Cleanup:input_type -> caisson.v1.CleanupRequest
-	35, // 59: caisson.v1.SandboxService.Logs:input_type -> caisson.v1.LogsRequest
-	29, // 60: caisson.v1.SandboxService.Stats:input_type -> caisson.v1.StatsRequest
-	32, // 61: caisson.v1.SandboxService.History:input_type -> caisson.v1.HistoryRequest
-	36, // 62: caisson.v1.SandboxService.Spec:input_type -> caisson.v1.SpecRequest
-	51, // 63: caisson.v1.SandboxService.Run:output_type -> caisson.v1.ExecEvent
-	17, // 64: caisson.v1.SandboxService.Create:output_type -> caisson.v1.Sandbox
-	20, // 65: caisson.v1.SandboxService.List:output_type -> caisson.v1.ListResponse
-	22, // 66: caisson.v1.SandboxService.Inspect:output_type -> caisson.v1.InspectResponse
-	17, // 67: caisson.v1.SandboxService.Update:output_type -> caisson.v1.Sandbox
-	17, // 68: caisson.v1.SandboxService.Pause:output_type -> caisson.v1.Sandbox
-	17, // 69: caisson.v1.SandboxService.Resume:output_type -> caisson.v1.Sandbox
-	17, // 70: caisson.v1.SandboxService.Stop:output_type -> caisson.v1.Sandbox
-	13, // 71: caisson.v1.SandboxService.Clean:output_type -> caisson.v1.CleanResponse
-	17, // 72: caisson.v1.SandboxService.Restart:output_type -> caisson.v1.Sandbox
-	17, // 73: caisson.v1.SandboxService.Wait:output_type -> caisson.v1.Sandbox
-	25, // 74: caisson.v1.SandboxService.Remove:output_type -> caisson.v1.RemoveResponse
-	27, // 75: caisson.v1.SandboxService.Cleanup:output_type -> caisson.v1.CleanupResponse
-	51, // 76: caisson.v1.SandboxService.Logs:output_type -> caisson.v1.ExecEvent
-	30, // 77: caisson.v1.SandboxService.Stats:output_type -> caisson.v1.StatsResponse
-	33, // 78: caisson.v1.SandboxService.History:output_type -> caisson.v1.HistoryResponse
-	37, // 79: caisson.v1.SandboxService.Spec:output_type -> caisson.v1.SpecResponse
-	63, // [63:80] is the sub-list for method output_type
-	46, // [46:63] is the sub-list for method input_type
-	46, // [46:46] is the sub-list for extension type_name
-	46, // [46:46] is the sub-list for extension extendee
-	0,  // [0:46] is the sub-list for field type_name
+	48, // 43: caisson.v1.LogsRequest.since:type_name -> google.protobuf.Timestamp
+	48, // 44: caisson.v1.LogsRequest.until:type_name -> google.protobuf.Timestamp
+	5,  // 45: caisson.v1.SpecRequest.spec:type_name -> caisson.v1.RunSpec
+	45, // 46: caisson.v1.SpecResponse.cgroup_values:type_name -> caisson.v1.SpecResponse.CgroupValuesEntry
+	38, // 47: caisson.v1.SpecResponse.seccomp_rules:type_name -> caisson.v1.SeccompRule
+	6,  // 48: caisson.v1.SandboxService.Run:input_type -> caisson.v1.RunRequest
+	7,  // 49: caisson.v1.SandboxService.Create:input_type -> caisson.v1.CreateRequest
+	19, // 50: caisson.v1.SandboxService.List:input_type -> caisson.v1.ListRequest
+	21, // 51: caisson.v1.SandboxService.Inspect:input_type -> caisson.v1.InspectRequest
+	8,  // 52: caisson.v1.SandboxService.Update:input_type -> caisson.v1.UpdateRequest
+	10, // 53: caisson.v1.SandboxService.Pause:input_type -> caisson.v1.PauseRequest
+	11, // 54: caisson.v1.SandboxService.Resume:input_type -> caisson.v1.ResumeRequest
+	15, // 55: caisson.v1.SandboxService.Stop:input_type -> caisson.v1.StopRequest
+	12, // 56: caisson.v1.SandboxService.Clean:input_type -> caisson.v1.CleanRequest
+	14, // 57: caisson.v1.SandboxService.Restart:input_type -> caisson.v1.RestartRequest
+	16, // 58: caisson.v1.SandboxService.Wait:input_type -> caisson.v1.WaitRequest
+	24, // 59: caisson.v1.SandboxService.Remove:input_type -> caisson.v1.RemoveRequest
+	26, // 60: caisson.v1.SandboxService.Cleanup:input_type -> caisson.v1.CleanupRequest
+	35, // 61: caisson.v1.SandboxService.Logs:input_type -> caisson.v1.LogsRequest
+	29, // 62: caisson.v1.SandboxService.Stats:input_type -> caisson.v1.StatsRequest
+	32, // 63: caisson.v1.SandboxService.History:input_type -> caisson.v1.HistoryRequest
+	36, // 64: caisson.v1.SandboxService.Spec:input_type -> caisson.v1.SpecRequest
+	51, // 65: caisson.v1.SandboxService.Run:output_type -> caisson.v1.ExecEvent
+	17, // 66: caisson.v1.SandboxService.Create:output_type -> caisson.v1.Sandbox
+	20, // 67: caisson.v1.SandboxService.List:output_type -> caisson.v1.ListResponse
+	22, // 68: caisson.v1.SandboxService.Inspect:output_type -> caisson.v1.InspectResponse
+	17, // 69: caisson.v1.SandboxService.Update:output_type -> caisson.v1.Sandbox
+	17, // 70: caisson.v1.SandboxService.Pause:output_type -> caisson.v1.Sandbox
+	17, // 71: caisson.v1.SandboxService.Resume:output_type -> caisson.v1.Sandbox
+	17, // 72: caisson.v1.SandboxService.Stop:output_type -> caisson.v1.Sandbox
+	13, // 73: caisson.v1.SandboxService.Clean:output_type -> caisson.v1.CleanResponse
+	17, // 74: caisson.v1.SandboxService.Restart:output_type -> caisson.v1.Sandbox
+	17, // 75: caisson.v1.SandboxService.Wait:output_type -> caisson.v1.Sandbox
+	25, // 76: caisson.v1.SandboxService.Remove:output_type -> caisson.v1.RemoveResponse
+	27, // 77: caisson.v1.SandboxService.Cleanup:output_type -> caisson.v1.CleanupResponse
+	51, // 78: caisson.v1.SandboxService.Logs:output_type -> caisson.v1.ExecEvent
+	30, // 79: caisson.v1.SandboxService.Stats:output_type -> caisson.v1.StatsResponse
+	33, // 80: caisson.v1.SandboxService.History:output_type -> caisson.v1.HistoryResponse
+	37, // 81: caisson.v1.SandboxService.Spec:output_type -> caisson.v1.SpecResponse
+	65, // [65:82] is the sub-list for method output_type
+	48, // [48:65] is the sub-list for method input_type
+	48, // [48:48] is the sub-list for extension type_name
+	48, // [48:48] is the sub-list for extension extendee
+	0,  // [0:48] is the sub-list for field type_name
 }
 
 func init() { file_caisson_v1_sandbox_proto_init() }

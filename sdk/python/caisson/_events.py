@@ -62,11 +62,14 @@ class Retry:
 
 
 class Place:
-    """The place of a reader in the events of one command."""
+    """The place of a reader in the events of one command. Its streams may begin later."""
 
-    def __init__(self, ref: str, process_id: str = "", stdout_offset: int = 0, stderr_offset: int = 0) -> None:
+    def __init__(
+        self, ref: str, process_id: str = "", stdout_offset: int = 0, stderr_offset: int = 0, later: bool = False
+    ) -> None:
         self.ref, self.process_id = ref, process_id
         self.offsets = {"stdout": stdout_offset, "stderr": stderr_offset}
+        self._later = set(self.offsets) if later else set()
         self.ended = False
         self._started = False
 
@@ -102,8 +105,11 @@ class Place:
     def _output(self, stream: str, value: Mapping[str, Any]) -> Event:
         text = value.get("text")
         data = text.encode() if text is not None else base64.b64decode(value.get("data", ""))
-        event = Output(stream, int(value.get("offset", 0)), data, int(value.get("skipped", 0)))
-        if event.offset != self.offsets[stream]:
+        time = _wire.moment(value.get("time"))
+        event = Output(stream, int(value.get("offset", 0)), data, int(value.get("skipped", 0)), time)
+        later = stream in self._later and event.offset > self.offsets[stream]
+        self._later.discard(stream)
+        if event.offset != self.offsets[stream] and not later:
             raise _wire.broken(f"{stream} goes on at {event.offset} instead of {self.offsets[stream]}")
         self.offsets[stream] = event.end
         return event

@@ -130,6 +130,20 @@ def _time(text: str) -> datetime:
     return second + timedelta(microseconds=int((match[2] or "0").ljust(6, "0")[:6]))
 
 
+def moment(text: Optional[str]) -> Optional[datetime]:
+    """Reads a time that may be absent."""
+    return None if text is None else _time(text)
+
+
+def timestamp(value: Optional[datetime]) -> Optional[str]:
+    """Writes a time. One without a zone is of the local one."""
+    if value is None:
+        return None
+    if not isinstance(value, datetime):
+        raise TypeError(f"{value!r} is not a time: give a datetime")
+    return value.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
 def _float(value: Union[str, float]) -> float:
     """Reads a number, or a duration in seconds such as "1.5s"."""
     return float(value[:-1] if isinstance(value, str) else value)

@@ -132,13 +132,15 @@ class Output:
     """A part of one stream of a command.
 
     stream is "stdout" or "stderr", offset that of the first byte in it. If skipped is not
-    0, so many bytes are not kept any more, and data is empty.
+    0, so many bytes are not kept any more, and data is empty. time is when its first byte
+    came, if logs was asked for timestamps and it is known.
     """
 
     stream: str
     offset: int
     data: bytes = b""
     skipped: int = 0
+    time: Optional[datetime] = None
 
     @property
     def text(self) -> str:

@@ -3,6 +3,7 @@
 import json
 import random
 import unittest
+from datetime import datetime, timezone
 
 from caisson import _wire
 from caisson._events import Collector, Keep, Lines, Place, Retry
@@ -31,6 +32,17 @@ class PlaceTest(unittest.TestCase):
     def test_refuses_a_gap_and_a_repetition(self):
         for offset in ["0", "7"]:
             place = Place("box", "1", stdout_offset=5)
+            with self.assertRaises(APIBroken):
+                place.read(line(stdout={"offset": offset, "text": "x"}))
+
+    def test_begins_later_and_has_times(self):
+        place = Place("box", later=True)
+        self.assertEqual(
+            place.read(line(stdout={"offset": "7", "text": "x", "time": "2026-01-02T15:04:05.123456789Z"})),
+            Output("stdout", 7, b"x", 0, datetime(2026, 1, 2, 15, 4, 5, 123456, timezone.utc)),
+        )
+        self.assertEqual(place.read(line(stderr={"text": "y"})), Output("stderr", 0, b"y"))
+        for offset in ["7", "9"]:
             with self.assertRaises(APIBroken):
                 place.read(line(stdout={"offset": offset, "text": "x"}))
 

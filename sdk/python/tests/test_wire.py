@@ -23,6 +23,13 @@ class WireTest(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "'90s' is not a duration: give seconds"):
             _wire.duration("90s")
 
+    def test_times(self):
+        zone = timezone(timedelta(hours=2))
+        self.assertEqual(_wire.timestamp(datetime(2026, 1, 2, 17, 4, 5, 6, zone)), "2026-01-02T15:04:05.000006Z")
+        self.assertIsNone(_wire.timestamp(None))
+        with self.assertRaisesRegex(TypeError, "'10m' is not a time: give a datetime"):
+            _wire.timestamp("10m")
+
     def test_paths_are_quoted(self):
         self.assertEqual(_wire.sandbox_path("a/../b", "execs", "1?"), "/v1/sandboxes/a%2F..%2Fb/execs/1%3F")
         self.assertEqual(_wire.file_path("x", "files", "/tmp/a b/ü\r\n"), "/v1/sandboxes/x/files/tmp/a%20b/%C3%BC%0D%0A")

@@ -19,6 +19,7 @@ class Part implements Output {
     readonly skipped: number,
     private readonly source: string | Buffer,
     private readonly characters: () => string,
+    readonly time?: Date,
   ) {}
 
   get text(): string {
@@ -39,10 +40,13 @@ class StreamReader {
   constructor(
     private readonly type: Stream,
     public offset: number,
+    private later: boolean, // it may begin behind the offset
   ) {}
 
   read(message: Schemas['Output']): Output[] {
     const offset = Number(message.offset ?? 0)
+    if (this.later) this.offset = Math.max(offset, this.offset)
+    this.later = false
     if (offset !== this.offset) throw broken(`${this.type} goes on at ${offset} instead of ${this.offset}`)
     const skipped = Number(message.skipped ?? 0)
     if (skipped > 0) {
@@ -51,13 +55,14 @@ class StreamReader {
       return [...before, new Part(this.type, offset, skipped, empty, () => '')]
     }
     const { text } = message
+    const time = message.time === undefined ? undefined : new Date(message.time)
     if (text !== undefined && this.begun.length === 0) {
       this.offset += Buffer.byteLength(text)
-      return [new Part(this.type, offset, 0, text, () => text)]
+      return [new Part(this.type, offset, 0, text, () => text, time)]
     }
     const data = Buffer.from(text ?? message.data ?? '', text === undefined ? 'base64' : 'utf8')
     this.offset += data.length
-    return [new Part(this.type, offset, 0, data, this.join(data))]
+    return [new Part(this.type, offset, 0, data, this.join(data), time)]
   }
 
   // Returns the text of the characters that end in data, after the part of one before.
@@ -89,7 +94,7 @@ function cutAtEnd(data: Buffer): number {
   return 0
 }
 
-/** The place of a reader in the events of one command. */
+/** The place of a reader in the events of one command. `later`: its streams may begin later. */
 export class Place {
   private readonly streams: Record<Stream, StreamReader>
   private started = false
@@ -100,8 +105,9 @@ export class Place {
     public processId = '',
     stdoutOffset = 0,
     stderrOffset = 0,
+    later = false,
   ) {
-    this.streams = { stdout: new StreamReader('stdout', stdoutOffset), stderr: new StreamReader('stderr', stderrOffset) }
+    this.streams = { stdout: new StreamReader('stdout', stdoutOffset, later), stderr: new StreamReader('stderr', stderrOffset, later) }
   }
 
   /** Returns the request that goes on from here. */

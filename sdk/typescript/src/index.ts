@@ -18,6 +18,7 @@ export type {
   Data,
   ExecOptions,
   LimitOptions,
+  LogsOptions,
   NetworkOptions,
   OutputOptions,
   RunOptions,

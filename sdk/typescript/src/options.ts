@@ -2,7 +2,7 @@
  * The names of the options, for callers without types: a misspelt limit is refused, not
  * ignored.
  */
-import type { CreateOptions, ExecOptions, LimitOptions, RunOptions, SandboxOptions, StartOptions, UpdateOptions } from './spec.js'
+import type { CreateOptions, ExecOptions, LimitOptions, LogsOptions, RunOptions, SandboxOptions, StartOptions, UpdateOptions } from './spec.js'
 
 type Names<T> = Record<keyof T, true>
 
@@ -28,7 +28,9 @@ const sandbox: Names<Required<SandboxOptions>> = {
 
 const create: Names<Required<CreateOptions>> = { ...sandbox, name: true, ensure: true, replace: true, client: true, signal: true }
 
-const calls = { create, run, start, update, runAlone: { ...sandbox, ...run } } satisfies Record<string, Record<string, true>>
+const logs: Names<Required<LogsOptions>> = { follow: true, timestamps: true, since: true, until: true, signal: true }
+
+const calls = { create, logs, run, start, update, runAlone: { ...sandbox, ...run } } satisfies Record<string, Record<string, true>>
 
 /** Throws if options of a call has one that there is not. */
 export function check(call: keyof typeof calls, options: object): void {

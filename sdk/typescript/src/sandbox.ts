@@ -101,10 +101,12 @@ export class Sandbox {
   }
 
   /** Iterates over the kept output of a command; by default of the sandbox's own. */
-  logs(processId = '', options: { follow?: boolean; signal?: AbortSignal } = {}): AsyncGenerator<Event> {
-    const query = { exec_id: processId || undefined, follow: options.follow }
-    const request: Request = { method: 'GET', path: sandboxPath(this.id, 'logs'), query, signal: options.signal }
-    return follow(this.transport, request, new Place(this.id), { partial: true })
+  logs(processId = '', options: spec.LogsOptions = {}): AsyncGenerator<Event> {
+    check('logs', options)
+    const { follow: live, timestamps, since, until, signal } = options
+    const query = { exec_id: processId || undefined, follow: live, timestamps, since: since?.toISOString(), until: until?.toISOString() }
+    const request: Request = { method: 'GET', path: sandboxPath(this.id, 'logs'), query, signal }
+    return follow(this.transport, request, new Place(this.id, '', 0, 0, since !== undefined), { partial: true })
   }
 
   /** Changes what is given. */

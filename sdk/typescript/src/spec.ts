@@ -123,6 +123,19 @@ export interface StartOptions extends ExecOptions {
   signal?: AbortSignal
 }
 
+/** Which of the kept output is wanted. */
+export interface LogsOptions {
+  /** Go on to the end of the command. */
+  follow?: boolean
+  /** Each part has its time. */
+  timestamps?: boolean
+  /** Leave out what came before it. */
+  since?: Date
+  /** Leave out what came after it. */
+  until?: Date
+  signal?: AbortSignal
+}
+
 /** What is done with the output of a command. The command waits for the callbacks. */
 export interface OutputOptions {
   onStdout?: (text: string) => void | PromiseLike<void>

@@ -42,6 +42,8 @@ export interface Output {
   readonly offset: number
   /** So many bytes are not kept any more. Then there is no data. */
   readonly skipped: number
+  /** When the first byte came, if `logs` was asked for timestamps and it is known. */
+  readonly time?: Date | undefined
   readonly data: Uint8Array
   /** The data as text. A character that two parts share is in the second one. */
   readonly text: string

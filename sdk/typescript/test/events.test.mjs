@@ -32,6 +32,14 @@ test('a stream that goes on elsewhere is an error', () => {
   }
 })
 
+test('a stream may begin later, and its parts have times', () => {
+  const place = new Place('box', '', 0, 0, true)
+  const timed = line({ stdout: { offset: '7', text: 'a', time: '2026-01-02T15:04:05.123456789Z' } })
+  const events = readAll(place, [timed, line({ stderr: { text: 'b' } })])
+  assert.deepEqual(events.map((event) => [event.offset, event.time]), [[7, new Date('2026-01-02T15:04:05.123Z')], [0, undefined]])
+  assert.throws(() => place.read(text(10, 'b')), { code: 'SBX-803' })
+})
+
 test('the start is told once, and names the command', () => {
   const place = new Place('box')
   const started = line({ started: { sandbox_id: 's', exec: { id: '7' } } })

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import os
 import uuid
+from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Iterator, Dict, List, Mapping, Optional, Sequence, Tuple, Type, Union
 
 from .. import _spec
 from .._events import Collector, Place, TextCallback
 from .._spec import OUTPUT_LIMIT, Command
-from .._wire import Data, Request, Seconds, Size, decode, duration, error_of, milli_cpu, present, sandbox_path, size
+from .._wire import Data, Request, Seconds, Size, decode, duration, error_of, milli_cpu, present, sandbox_path, size, timestamp
 from ..codes import ExecNotFound, NotFound
 from ..host import History, SandboxStats, Stats
 from ..types import Event, Mount, Port, ProcessInfo, Result, SandboxDetail, SandboxInfo
@@ -209,13 +210,26 @@ class Sandbox:
         answer = self._transport.call(Request("GET", sandbox_path(self.id, "execs")))
         return [decode(ProcessInfo, each) for each in answer.get("execs", [])]
 
-    def logs(self, process_id: str = "", *, follow: bool = False) -> Iterator[Event]:
+    def logs(
+        self,
+        process_id: str = "",
+        *,
+        follow: bool = False,
+        timestamps: bool = False,
+        since: Optional[datetime] = None,
+        until: Optional[datetime] = None,
+    ) -> Iterator[Event]:
         """Iterates over the kept output of a command; by default of the sandbox's own.
 
-        It ends with what there is now, or with follow at the end of the command.
+        It ends with what there is now, or with follow at the end of the command. With
+        timestamps each part has its time. since leaves out what came before it, and until
+        what came after it.
         """
-        place = Place(self.id)
-        query = {"exec_id": process_id, "follow": follow}
+        place = Place(self.id, later=since is not None)
+        query = {
+            "exec_id": process_id, "follow": follow, "timestamps": timestamps,
+            "since": timestamp(since), "until": timestamp(until),
+        }
         with self._transport.open(Request("GET", sandbox_path(self.id, "logs"), query)) as response:
             for line in response.lines():
                 event = place.read(line)

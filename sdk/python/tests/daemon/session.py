@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 import unittest
+from datetime import timedelta
 
 import caisson
 from caisson import (
@@ -182,8 +183,14 @@ class ProcessTest(Session):
         self.assertEqual(next(process.stdout), "one")
         outputs = lambda events: "".join(e.text for e in events if isinstance(e, Output))
         self.assertEqual(outputs(self.box.logs(process.id)), "one\n")
+        time.sleep(0.1)
         process.close_input()
         self.assertEqual(outputs(self.box.logs(process.id, follow=True)), "one\ntwo\n")
+        timed = [e for e in self.box.logs(process.id, timestamps=True) if isinstance(e, Output)]
+        self.assertEqual([e.text for e in timed], ["one\n", "two\n"])
+        self.assertLess(timed[0].time, timed[1].time)
+        self.assertEqual(outputs(self.box.logs(process.id, since=timed[1].time)), "two\n")
+        self.assertEqual(outputs(self.box.logs(process.id, follow=True, until=timed[0].time + timedelta(milliseconds=50))), "one\n")
 
     def test_signals(self):
         process = self.box.start("trap 'exit 5' INT; echo ready; while :; do sleep 0.05; done")

@@ -427,6 +427,7 @@ export const fields = {
     offset: 'Int64',
     skipped: 'Int64',
     text: 'string',
+    time: 'Timestamp',
   },
   PingResponse: {
     ready: 'boolean',

@@ -817,6 +817,11 @@ export interface components {
             skipped?: Int64;
             /** @description Instead of data, on the lines of plain HTTP alone: valid UTF-8 that is not mostly control characters. */
             text?: string;
+            /**
+             * Format: date-time
+             * @description With timestamps of LogsRequest alone: when the first byte came. The bytes up to the next time came less than 10 ms later. Of a command that writes for minutes, this is coarser for its older output. Absent: not known.
+             */
+            time?: Timestamp;
         };
         PingResponse: {
             ready: boolean;

@@ -122,6 +122,18 @@ async function background() {
   const events = []
   for await (const event of box.logs(shared.id)) events.push(event.type)
   assert(events.includes('stdout'))
+  const spoken = await box.start('echo one; sleep 0.1; echo two')
+  await spoken.wait()
+  const timed = []
+  for await (const event of box.logs(spoken.id, { timestamps: true })) timed.push(event)
+  assert.deepEqual(timed.map((event) => event.text), ['one\n', 'two\n'])
+  assert(timed[0].time < timed[1].time)
+  const later = []
+  for await (const event of box.logs(spoken.id, { since: timed[1].time })) later.push(event.text)
+  assert.deepEqual(later, ['two\n'])
+  for await (const event of box.logs(spoken.id, { until: new Date(Number(timed[0].time) + 50) })) later.push(event.text)
+  assert.deepEqual(later, ['two\n', 'one\n'])
+  assert.throws(() => box.logs(spoken.id, { tail: 1 }), /there is no option "tail"/)
 }
 
 async function files() {
