@@ -49,31 +49,31 @@ func (m *Manager) know(ctx context.Context, r record, known *filters) (*sandbox,
 }
 
 // adoptExited goes on with what is kept of an ended sandbox.
-func (m *Manager) adoptExited(ctx context.Context, s *sandbox) error {
-	if _, err := m.loadExecs(ctx, s, nil, ends{}); err != nil {
+func (h *host) adoptExited(ctx context.Context, s *sandbox) error {
+	if _, err := h.loadExecs(ctx, s, nil, ends{}); err != nil {
 		return err
 	}
-	m.emitAdopted(ctx, s)
-	m.settleExited(s)
+	h.emitAdopted(ctx, s)
+	h.settleExited(s)
 	return nil
 }
 
 // settleExited makes s one that has ended, as retire does.
-func (m *Manager) settleExited(s *sandbox) {
+func (h *host) settleExited(s *sandbox) {
 	s.end(errMainEnded)
-	m.move(s, StateExited)
+	h.move(s, StateExited)
 	close(s.ended)
 	close(s.made)
 }
 
 // adoptEnded goes on with what is kept of a sandbox that ended while no daemon was
 // there to see it, or to keep that it did.
-func (m *Manager) adoptEnded(ctx context.Context, s *sandbox) error {
-	left, err := m.readEnds(s.id)
+func (h *host) adoptEnded(ctx context.Context, s *sandbox) error {
+	left, err := h.readEnds(s.id)
 	if err != nil {
 		return err
 	}
-	if _, err := m.loadExecs(ctx, s, nil, left); err != nil {
+	if _, err := h.loadExecs(ctx, s, nil, left); err != nil {
 		return err
 	}
 	at := time.Now().Round(0)
@@ -84,11 +84,11 @@ func (m *Manager) adoptEnded(ctx context.Context, s *sandbox) error {
 		at = main.record.EndedAt
 	}
 	s.update(func() { s.record.ExitedAt = at })
-	m.keepRecord(s)
-	m.log.Info("a sandbox of an earlier daemon has ended", "sandbox", s.id)
-	m.emitAdopted(ctx, s)
-	m.emitOver(ctx, s, errNoDaemon)
-	m.settleExited(s)
+	h.keepRecord(s)
+	h.log.Info("a sandbox of an earlier daemon has ended", "sandbox", s.id)
+	h.emitAdopted(ctx, s)
+	h.emitOver(ctx, s, errNoDaemon)
+	h.settleExited(s)
 	return nil
 }
 
@@ -180,33 +180,33 @@ func (r record) forCommand() bool { return r.Main != 0 || len(r.MainArgs) > 0 }
 // compare finds the cgroups of the running commands, and whether the live sandbox
 // is as it was declared. It waits for the daemon's surroundings before its turn, so that
 // all sandboxes share a reading or two.
-func (m *Manager) compare(ctx context.Context, s *sandbox, running []*execution, atOnce slots) error {
+func (h *host) compare(ctx context.Context, s *sandbox, running []*execution, atOnce slots) error {
 	around, err := posture.ReadSurroundings()
 	if err != nil {
 		return err
 	}
 	return atOnce.do(func() error {
-		if err := m.loadGroups(ctx, s, running); err != nil {
+		if err := h.loadGroups(ctx, s, running); err != nil {
 			return err
 		}
-		return errors.Join(m.finishChange(s), m.checkPostureIn(ctx, s, around))
+		return errors.Join(h.finishChange(s), h.checkPostureIn(ctx, s, around))
 	})
 }
 
 // freezeAgain freezes a paused sandbox, which went on for its PID 1 to come back.
-func (m *Manager) freezeAgain(ctx context.Context, s *sandbox) error {
+func (h *host) freezeAgain(ctx context.Context, s *sandbox) error {
 	if !s.kept().Paused {
 		return nil
 	}
-	return m.withGroup(s, func(g freezer) error { return g.Freeze(ctx) })
+	return h.withGroup(s, func(g freezer) error { return g.Freeze(ctx) })
 }
 
 // loadGroups goes on with the cgroups of the running commands, and ends and
 // removes those of commands that are over.
-func (m *Manager) loadGroups(ctx context.Context, s *sandbox, running []*execution) error {
-	ctx, cancel := context.WithTimeout(ctx, m.opts.Timeouts.Start)
+func (h *host) loadGroups(ctx context.Context, s *sandbox, running []*execution) error {
+	ctx, cancel := context.WithTimeout(ctx, h.opts.Timeouts.Start)
 	defer cancel()
-	group, err := m.group(s.id)
+	group, err := h.group(s.id)
 	if err != nil {
 		return err
 	}
@@ -235,8 +235,8 @@ type freezer interface {
 	Thaw(context.Context) error
 }
 
-func (m *Manager) withGroup(s *sandbox, do func(freezer) error) error {
-	group, err := m.group(s.id)
+func (h *host) withGroup(s *sandbox, do func(freezer) error) error {
+	group, err := h.group(s.id)
 	if err != nil {
 		return err
 	}

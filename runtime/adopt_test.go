@@ -23,9 +23,24 @@ func (f *fixture) next(t testing.TB) *fixture {
 	t.Helper()
 	n := &fixture{dir: f.dir, images: f.images, engine: f.engine}
 	n.Manager = &Manager{
-		engine: f.engine, images: f.images, log: f.log, paths: f.paths, blocks: f.blocks, host: f.host, opts: f.opts,
-		sandboxes: map[string]*sandbox{}, userns: map[idblock.Block]*mount.UserNS{}, lastUse: time.Now(),
-		boot: f.boot, making: newGate(0, 0), running: newGate(0, 0), owners: f.owners, shims: newShims(1), volumes: volumes.New(f.paths.volumes()),
+		host: host{
+			engine:  f.engine,
+			images:  f.images,
+			log:     f.log,
+			paths:   f.paths,
+			blocks:  f.blocks,
+			groups:  f.groups,
+			opts:    f.opts,
+			userns:  map[idblock.Block]*mount.UserNS{},
+			boot:    f.boot,
+			owners:  f.owners,
+			volumes: volumes.New(f.paths.volumes()),
+		},
+		sandboxes: map[string]*sandbox{},
+		lastUse:   time.Now(),
+		making:    newGate(0, 0),
+		running:   newGate(0, 0),
+		shims:     newShims(1),
 	}
 	n.leaving, n.handOver = context.WithCancel(context.Background())
 	n.Manager.stages = n.allStages()

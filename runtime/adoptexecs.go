@@ -23,11 +23,11 @@ import (
 // kept, with those that PID 1 holds where they are. It returns the latter. One
 // that neither knows of is lost, unless an earlier daemon kept how it ended, or PID 1
 // did for want of a daemon.
-func (m *Manager) loadExecs(ctx context.Context, s *sandbox, held []pid1.Held, left ends) (running []*execution, err error) {
+func (h *host) loadExecs(ctx context.Context, s *sandbox, held []pid1.Held, left ends) (running []*execution, err error) {
 	byNumber := map[uint32]pid1.Held{}
-	for _, h := range held {
-		n := h.Exec.Number()
-		byNumber[n] = h
+	for _, held := range held {
+		n := held.Exec.Number()
+		byNumber[n] = held
 		s.update(func() {
 			if n&firstOwn != 0 {
 				s.lastOwn = max(s.lastOwn, n&^firstOwn)
@@ -40,41 +40,41 @@ func (m *Manager) loadExecs(ctx context.Context, s *sandbox, held []pid1.Held, l
 	var errs []error
 	for n, r := range records {
 		r.Number = n
-		e, err := m.loadExec(s, r)
+		e, err := h.loadExec(s, r)
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		h, known := byNumber[n]
+		held, known := byNumber[n]
 		delete(byNumber, n)
 		switch {
 		case !known:
-			m.goOnWithout(ctx, e, left)
+			h.goOnWithout(ctx, e, left)
 		case r.Result == nil:
 			if !r.Detached && n != s.kept().Main {
 				e.parked = places{e.stdout.HoldAll(), e.stderr.HoldAll()}
 			}
-			e.take(h)
+			e.take(held)
 			running = append(running, e)
 		default: // what it left may write still, or the daemon ended before it said that the result is kept
 			e.pass()
-			e.take(h)
+			e.take(held)
 		}
 		s.knowAgain(e)
 	}
-	last, lastErr := lastOutput(m.paths.output(s.id), m.paths.spare(s.id))
+	last, lastErr := lastOutput(h.paths.output(s.id), h.paths.spare(s.id))
 	errs = append(errs, lastErr)
 	s.update(func() {
 		slices.SortFunc(s.past, func(a, b *execution) int { return cmp.Compare(a.number(), b.number()) })
 		s.running, s.lastExec = len(running), max(s.lastExec, last)
 	})
-	for _, h := range byNumber { // of which there is no record: nobody can ask for it
-		errs = append(errs, m.disown(h))
+	for _, held := range byNumber { // of which there is no record: nobody can ask for it
+		errs = append(errs, h.disown(held))
 	}
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return nil, err
 	}
-	if err := m.loseMain(s); err != nil {
+	if err := h.loseMain(s); err != nil {
 		return nil, err
 	}
 	s.update(func() { s.unheard = false })
@@ -82,19 +82,19 @@ func (m *Manager) loadExecs(ctx context.Context, s *sandbox, held []pid1.Held, l
 }
 
 // goOnWithout has e, of which PID 1 knows nothing, be over.
-func (m *Manager) goOnWithout(ctx context.Context, e *execution, left ends) {
+func (h *host) goOnWithout(ctx context.Context, e *execution, left ends) {
 	news := e.record.Result == nil
 	switch {
 	case e.record.Result != nil:
 	case e.record.Ending != nil:
-		m.completeEnding(ctx, e)
+		h.completeEnding(ctx, e)
 	case !left.at.IsZero():
-		m.endAsLeft(ctx, e, left)
+		h.endAsLeft(ctx, e, left)
 	default:
 		e.record.Result = lostResult(e, "no daemon saw how the command ended, or that it began")
 	}
 	if news {
-		m.emitEnd(ctx, e, e.record.Result)
+		h.emitEnd(ctx, e, e.record.Result)
 	}
 	e.pass()
 	e.finish()
@@ -121,12 +121,12 @@ func lastOutput(dirs ...string) (uint32, error) {
 
 // loseMain notes the command of a detached run whose daemon ended before it noted
 // that itself: whoever asks for it is to hear that it never ran.
-func (m *Manager) loseMain(s *sandbox) error {
+func (h *host) loseMain(s *sandbox) error {
 	r := s.kept()
 	if !r.Detached || s.execs[r.Main] != nil {
 		return nil
 	}
-	e, err := m.loadExec(s, execRecord{
+	e, err := h.loadExec(s, execRecord{
 		Number: s.lastExec + 1, Args: r.MainArgs, Detached: true, OutputLimit: plan.DefaultOutputLimit, Began: now(), StartedAt: time.Now().Round(0),
 	})
 	if err != nil {
@@ -140,12 +140,12 @@ func (m *Manager) loseMain(s *sandbox) error {
 	e.finish()
 	s.update(func() { s.record.Main = e.number() })
 	s.knowAgain(e)
-	m.keepRecord(s)
+	h.keepRecord(s)
 	return nil
 }
 
-func (m *Manager) loadExec(s *sandbox, r execRecord) (*execution, error) {
-	stdout, stderr, err := m.stores(output.Open, s, r.Number, r.OutputLimit)
+func (h *host) loadExec(s *sandbox, r execRecord) (*execution, error) {
+	stdout, stderr, err := h.stores(output.Open, s, r.Number, r.OutputLimit)
 	if err != nil {
 		return nil, fmt.Errorf("output of command %d: %w", r.Number, err)
 	}
@@ -187,12 +187,12 @@ func lostResult(e *execution, warning string) *Result {
 	return r
 }
 
-func (m *Manager) disown(h pid1.Held) error {
-	ctx, cancel := context.WithTimeout(context.Background(), m.opts.Timeouts.Start)
+func (h *host) disown(held pid1.Held) error {
+	ctx, cancel := context.WithTimeout(context.Background(), h.opts.Timeouts.Start)
 	defer cancel()
-	_, err := h.Exec.SignalAll(ctx, syscall.SIGKILL)
+	_, err := held.Exec.SignalAll(ctx, syscall.SIGKILL)
 	if errors.Is(err, sbxerr.State) { // it has ended
 		err = nil
 	}
-	return errors.Join(err, closeAll(h.Stdin, h.Stdout, h.Stderr, h.Staging), h.Exec.Release())
+	return errors.Join(err, closeAll(held.Stdin, held.Stdout, held.Stderr, held.Staging), held.Exec.Release())
 }

@@ -14,26 +14,26 @@ import (
 type watches struct{ memory, cpu, pids, tmpfs, refusals usage.Watch }
 
 // alert tells what the last sample of s shows of what its profile asks for.
-func (m *Manager) alert(ctx context.Context, s *sandbox) {
+func (h *host) alert(ctx context.Context, s *sandbox) {
 	r := s.kept()
-	a := m.profileOf(r).Alerts
+	a := h.profileOf(r).Alerts
 	if a == (plan.Alerts{}) {
 		return
 	}
 	var refused int64
-	if e := m.egressOf(r); e != nil {
+	if e := h.egressOf(r); e != nil {
 		refused = e.Refused + e.LookupsRefused
 	}
 	var fullest mount.TmpfsUse
 	if a.Tmpfs.Percent > 0 {
-		for _, u := range m.usedTmpfs(s) {
+		for _, u := range h.usedTmpfs(s) {
 			if u.Percent > fullest.Percent {
 				fullest = u
 			}
 		}
 	}
 	for _, d := range s.meter.alerts(a, r.Limits, fullest, refused) {
-		m.emit(ctx, r, events.AlertRaised, d)
+		h.emit(ctx, r, events.AlertRaised, d)
 	}
 }
 

@@ -80,7 +80,7 @@ var errCallerGone = errors.New("its caller went away")
 // attend passes the streams of a command on from the places of its caller, until the
 // command has ended and all of its output was delivered, or ctx ends. Left is why the
 // caller has not had all; the store keeps it.
-func (m *Manager) attend(ctx context.Context, e *execution, p places, streams IO) (r *Result, left, err error) {
+func (h *host) attend(ctx context.Context, e *execution, p places, streams IO) (r *Result, left, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var readers sync.WaitGroup
@@ -94,7 +94,7 @@ func (m *Manager) attend(ctx context.Context, e *execution, p places, streams IO
 			continue
 		}
 		readers.Go(func() {
-			m.beside(cancel, func() { errs[i] = e.deliver(ctx, from.place, from.to) })
+			h.beside(cancel, func() { errs[i] = e.deliver(ctx, from.place, from.to) })
 		})
 	}
 	err = e.wait(ctx)

@@ -33,74 +33,74 @@ func errNoPolicy() error {
 		fmt.Errorf("the network mode %q has no policy: every public address is reached, and no other", netns.ModeBridge), "caisson spec --network bridge shows its rules")
 }
 
-func (m *Manager) createBridge(_ context.Context, s *sandbox) error {
+func (h *host) createBridge(_ context.Context, s *sandbox) error {
 	if s.kept().Network != netns.ModeBridge {
 		return nil
 	}
-	if m.opts.Bridge == nil {
+	if h.opts.Bridge == nil {
 		return sbxerr.New(sbxerr.NetworkMode, "runtime.bridge", "this daemon has no bridge")
 	}
-	path, number := m.paths.netns(s.id), m.blocks.Number(s.block)
-	s.network = beside(func() error { return m.noteMended(m.opts.Bridge.Attach(path, number)) })
+	path, number := h.paths.netns(s.id), h.blocks.Number(s.block)
+	s.network = beside(func() error { return h.noteMended(h.opts.Bridge.Attach(path, number)) })
 	return nil
 }
 
-func (m *Manager) removeBridge(_ context.Context, id string) error {
-	if m.opts.Bridge == nil || !m.opts.Bridge.InUse() {
+func (h *host) removeBridge(_ context.Context, id string) error {
+	if h.opts.Bridge == nil || !h.opts.Bridge.InUse() {
 		return nil
 	}
-	blocks, err := m.blocks.Held(id)
+	blocks, err := h.blocks.Held(id)
 	errs := []error{err}
 	for _, b := range blocks {
-		errs = append(errs, m.opts.Bridge.Detach(m.blocks.Number(b)))
+		errs = append(errs, h.opts.Bridge.Detach(h.blocks.Number(b)))
 	}
 	return errors.Join(errs...)
 }
 
 // relink goes on with the link of a sandbox of an earlier daemon.
-func (m *Manager) relink(s *sandbox) error {
-	if m.opts.Bridge == nil {
+func (h *host) relink(s *sandbox) error {
+	if h.opts.Bridge == nil {
 		return sbxerr.New(sbxerr.NetworkMode, "runtime.bridge", "this daemon has no bridge")
 	}
-	return m.noteMended(m.opts.Bridge.Adopt(m.blocks.Number(s.block)))
+	return h.noteMended(h.opts.Bridge.Adopt(h.blocks.Number(s.block)))
 }
 
 // noteMended logs that somebody changed the host. It returns err.
-func (m *Manager) noteMended(mended []netns.Difference, err error) error {
+func (h *host) noteMended(mended []netns.Difference, err error) error {
 	if err == nil && len(mended) > 0 {
-		m.log.Warn("somebody changed what the network mode bridge needs on the host; it is as it was", "code", sbxerr.Posture, "found", mended)
+		h.log.Warn("somebody changed what the network mode bridge needs on the host; it is as it was", "code", sbxerr.Posture, "found", mended)
 	}
 	return err
 }
 
 // watchLink has the refused packets of a sandbox of the mode bridge recorded from here on.
-func (m *Manager) watchLink(ctx context.Context, s *sandbox) error {
+func (h *host) watchLink(ctx context.Context, s *sandbox) error {
 	if s.kept().Network != netns.ModeBridge {
 		return nil
 	}
-	if m.opts.Egress == nil {
+	if h.opts.Egress == nil {
 		return sbxerr.New(sbxerr.Gateway, "runtime.bridge", "this daemon has no gateway")
 	}
-	before, err := m.opts.Traffic.Counts(s.id)
+	before, err := h.opts.Traffic.Counts(s.id)
 	if err != nil {
 		return err
 	}
-	log, err := netns.DropLog(m.paths.netns(s.id))
+	log, err := netns.DropLog(h.paths.netns(s.id))
 	if err != nil {
 		return err
 	}
-	return m.opts.Egress.Watch(ctx, s.id, before, log)
+	return h.opts.Egress.Watch(ctx, s.id, before, log)
 }
 
 // numberOf is the number of the link of a sandbox.
-func (m *Manager) numberOf(r record) uint32 {
-	return m.blocks.Number(idblock.Block{Base: r.HostIDBase})
+func (h *host) numberOf(r record) uint32 {
+	return h.blocks.Number(idblock.Block{Base: r.HostIDBase})
 }
 
 // settleBridge removes what sandboxes of an earlier daemon left on the host.
-func (m *Manager) settleBridge() error {
-	if m.opts.Bridge == nil {
+func (h *host) settleBridge() error {
+	if h.opts.Bridge == nil {
 		return nil
 	}
-	return m.opts.Bridge.Settle()
+	return h.opts.Bridge.Settle()
 }

@@ -47,7 +47,12 @@ func bridged(t *testing.T) (*Manager, *memoryBridge, *bytes.Buffer) {
 	}
 	b, log := &memoryBridge{links: map[uint32]string{}}, new(bytes.Buffer)
 	return &Manager{
-		blocks: blocks, paths: paths{state: "/state"}, log: slog.New(slog.NewTextHandler(log, nil)), opts: Options{Bridge: b},
+		host: host{
+			blocks: blocks,
+			paths:  paths{state: "/state"},
+			log:    slog.New(slog.NewTextHandler(log, nil)),
+			opts:   Options{Bridge: b},
+		},
 	}, b, log
 }
 

@@ -66,14 +66,14 @@ func (m *Manager) parents(id string) (parent peer.Parent, ancestors []peer.Paren
 }
 
 // asParent describes a sandbox that may make others.
-func (m *Manager) asParent(r record) peer.Parent {
+func (h *host) asParent(r record) peer.Parent {
 	p := peer.Parent{
 		ID: r.ID, Owner: r.owner(), Profile: r.Profile, Limits: r.Limits.Peer(), Budget: *r.Nested, Enter: r.NestedEnter, Depth: r.NestedDepth,
 		Remaining: r.Expires.remaining(),
 	}
-	if h := r.Held; h != nil {
+	if held := r.Held; held != nil {
 		p.Workspace = &peer.Workspace{
-			Held: m.paths.held(r.ID), Path: r.Workspace.Point(), ReadOnly: r.Workspace.Mode == "ro", UID: h.UID, GID: h.GID, Groups: h.Groups,
+			Held: h.paths.held(r.ID), Path: r.Workspace.Point(), ReadOnly: r.Workspace.Mode == "ro", UID: held.UID, GID: held.GID, Groups: held.Groups,
 		}
 	}
 	return p
@@ -223,7 +223,7 @@ func (m *Manager) planFor(ctx context.Context, r plan.CreateRequest) (*plan.Sand
 	}
 	limits := p.Limits.Peer()
 	limits.TmpfsBytes = p.LargestTmpfs()
-	if err := errors.Join(g.CheckLimits(limits, r.TTL), g.CheckNetwork(string(p.Network), r.Network != "" || len(r.Allow)+len(r.Links)+len(r.DNS) > 0 || r.AllowECH), checkPublish(g, p.Ports), m.host.CheckIO(p.Limits.Cgroup().IO)); err != nil {
+	if err := errors.Join(g.CheckLimits(limits, r.TTL), g.CheckNetwork(string(p.Network), r.Network != "" || len(r.Allow)+len(r.Links)+len(r.DNS) > 0 || r.AllowECH), checkPublish(g, p.Ports), m.groups.CheckIO(p.Limits.Cgroup().IO)); err != nil {
 		return nil, err
 	}
 	if r.Nested != nil {

@@ -143,12 +143,12 @@ func (m *Manager) follow(ctx context.Context, s *sandbox) (changed bool, err err
 }
 
 // cutOff ends a child, and what it has open at once.
-func (m *Manager) cutOff(ctx context.Context, s *sandbox, reason error) {
+func (h *host) cutOff(ctx context.Context, s *sandbox, reason error) {
 	if s.endCause() == nil {
-		m.log.Error("end a child whose policy cannot follow its parent's", "sandbox", s.id, "err", reason)
+		h.log.Error("end a child whose policy cannot follow its parent's", "sandbox", s.id, "err", reason)
 	}
 	s.end(reason)
-	if err := m.opts.Egress.Remove(ctx, s.id); err != nil {
-		m.log.Error("cut off a child", "sandbox", s.id, "err", err)
+	if err := h.opts.Egress.Remove(ctx, s.id); err != nil {
+		h.log.Error("cut off a child", "sandbox", s.id, "err", err)
 	}
 }

@@ -169,9 +169,9 @@ func (m *Manager) outfit(ctx context.Context, s *sandbox, have record, p *plan.S
 }
 
 // attachMounts gives a live sandbox the mounts of p.
-func (m *Manager) attachMounts(ctx context.Context, s *sandbox, p *plan.Sandbox) error {
-	attach := m.attachPoint(s)
-	err := m.eachBind(ctx, s, p, func(b plan.Mount, ws *mount.Workspace, ids *mount.UserNS) error {
+func (h *host) attachMounts(ctx context.Context, s *sandbox, p *plan.Sandbox) error {
+	attach := h.attachPoint(s)
+	err := h.eachBind(ctx, s, p, func(b plan.Mount, ws *mount.Workspace, ids *mount.UserNS) error {
 		if err := attach(b, ws, ids); err != nil || b.Nested {
 			return err
 		}
@@ -180,21 +180,21 @@ func (m *Manager) attachMounts(ctx context.Context, s *sandbox, p *plan.Sandbox)
 	if err != nil {
 		return err
 	}
-	return m.attachLate(ctx, s, p, func(b plan.Mount) bool { return b.Nested || b.Source == "" })
+	return h.attachLate(ctx, s, p, func(b plan.Mount) bool { return b.Nested || b.Source == "" })
 }
 
 // declare makes the spec of s that of p, against which another daemon checks it,
 // where it is another than it was made with.
-func (m *Manager) declare(s *sandbox, p *plan.Sandbox, have record) error {
+func (h *host) declare(s *sandbox, p *plan.Sandbox, have record) error {
 	if len(p.Mounts) == 0 && p.Limits == have.Limits {
 		return nil
 	}
-	spec, _, err := m.buildSpec(p, s.block) // what it warns of was said when s was made
+	spec, _, err := h.buildSpec(p, s.block) // what it warns of was said when s was made
 	if err != nil {
 		return err
 	}
 	s.update(func() { s.spec, s.stale = spec, true })
-	return writeRecord(m.paths.spec(s.id), spec)
+	return writeRecord(h.paths.spec(s.id), spec)
 }
 
 // resizeTmpfs gives every tmpfs of s the size that its spec declares, where the spec had

@@ -38,13 +38,13 @@ func (m *Manager) Clean(ctx context.Context, ref string) (Cleaned, error) {
 }
 
 // endOthers kills what runs in s but PID 1. No pause comes in between.
-func (m *Manager) endOthers(ctx context.Context, s *sandbox) (int, error) {
+func (h *host) endOthers(ctx context.Context, s *sandbox) (int, error) {
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	if _, err := s.accepting(); err != nil {
 		return 0, err
 	}
-	group, err := m.group(s.id)
+	group, err := h.group(s.id)
 	if err != nil {
 		return 0, err
 	}
@@ -53,7 +53,7 @@ func (m *Manager) endOthers(ctx context.Context, s *sandbox) (int, error) {
 	var n int
 	kill := func() (err error) { n, err = group.KillOthers(ctx, s.process.pid); return err }
 	if limits := s.kept().Limits; limits.RatesIO() { // they are lifted meanwhile
-		err = m.noteChange(s, limits, kill)
+		err = h.noteChange(s, limits, kill)
 	} else {
 		err = kill()
 	}

@@ -31,7 +31,7 @@ func (m *Manager) Close(ctx context.Context) error {
 		m.log.Info("left sandboxes to the next daemon; without one they end", "sandboxes", len(left), "after", m.opts.OrphanGrace)
 		return errors.Join(append(errs, err)...)
 	}
-	errs = append(errs, m.removeMemoryWatch(), cgroups.RemoveParent(ctx, m.host, m.opts.CgroupParent), mount.DetachStage(m.paths.sandboxes()))
+	errs = append(errs, m.removeMemoryWatch(), cgroups.RemoveParent(ctx, m.groups, m.opts.CgroupParent), mount.DetachStage(m.paths.sandboxes()))
 	return errors.Join(errs...)
 }
 

@@ -39,15 +39,15 @@ const execCountTimeout = 300 * time.Millisecond
 // empty id to all. The code is sbxerr.EgressBusy where that was too much to wait for. One
 // that does not answer in time is being replaced: what was told before is all there is to
 // know.
-func (m *Manager) refreshEgress(ctx context.Context, id string) error {
-	if m.opts.Egress == nil {
+func (h *host) refreshEgress(ctx context.Context, id string) error {
+	if h.opts.Egress == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
-	err := m.opts.Egress.Refresh(ctx, id)
+	err := h.opts.Egress.Refresh(ctx, id)
 	if err != nil {
-		m.log.Debug("refresh the gateway's counters", "err", err)
+		h.log.Debug("refresh the gateway's counters", "err", err)
 	}
 	return err
 }
@@ -56,33 +56,33 @@ func (m *Manager) refreshEgress(ctx context.Context, id string) error {
 // connections that are over some milliseconds after their end, those that are open
 // every two seconds, and all of it after refreshEgress. It is nil for a sandbox that
 // has nothing to do with the gateway. No other process is asked.
-func (m *Manager) egressOf(r record) *EgressCounters {
-	c, err := m.countersOf(r)
+func (h *host) egressOf(r record) *EgressCounters {
+	c, err := h.countersOf(r)
 	if err != nil {
-		m.log.Debug("count the bytes of a link", "sandbox", r.ID, "err", err)
+		h.log.Debug("count the bytes of a link", "sandbox", r.ID, "err", err)
 	}
 	return c
 }
 
-func (m *Manager) countersOf(r record) (*EgressCounters, error) {
-	if !counts(r.Network) || m.opts.Egress == nil {
+func (h *host) countersOf(r record) (*EgressCounters, error) {
+	if !counts(r.Network) || h.opts.Egress == nil {
 		return nil, nil
 	}
-	v, ok := m.opts.Egress.View(r.ID)
+	v, ok := h.opts.Egress.View(r.ID)
 	if !ok {
 		return nil, nil
 	}
 	c := countersOf(v.Counters)
-	return c, m.addLink(c, r)
+	return c, h.addLink(c, r)
 }
 
 // addLink adds the bytes of the link of a sandbox of the mode bridge, which the kernel
 // counts, whichever daemon runs.
-func (m *Manager) addLink(c *EgressCounters, r record) error {
-	if r.Network != netns.ModeBridge || m.opts.Bridge == nil {
+func (h *host) addLink(c *EgressCounters, r record) error {
+	if r.Network != netns.ModeBridge || h.opts.Bridge == nil {
 		return nil
 	}
-	sent, received, err := m.opts.Bridge.Bytes(m.numberOf(r))
+	sent, received, err := h.opts.Bridge.Bytes(h.numberOf(r))
 	c.SentBytes, c.ReceivedBytes = count(sent), count(received)
 	return err
 }
@@ -90,28 +90,28 @@ func (m *Manager) addLink(c *EgressCounters, r record) error {
 // egressNow is egressOf when all was told that happened until now. In the mode none, in
 // which nothing leads anywhere, the kernel counts what was tried: it is nil if nothing was.
 // An error is why not all was told; it is logged.
-func (m *Manager) egressNow(ctx context.Context, r record) (*EgressCounters, error) {
+func (h *host) egressNow(ctx context.Context, r record) (*EgressCounters, error) {
 	if counts(r.Network) {
-		silent := m.refreshEgress(ctx, r.ID)
-		c, err := m.countersOf(r)
+		silent := h.refreshEgress(ctx, r.ID)
+		c, err := h.countersOf(r)
 		return c, cmp.Or(silent, err)
 	}
 	if isHosts(r.Network) {
 		return nil, nil
 	}
-	return m.unrouted(r.ID)[r.ID], nil
+	return h.unrouted(r.ID)[r.ID], nil
 }
 
 // unrouted is for sandboxes in the mode none. Those that tried nothing have no counters.
-func (m *Manager) unrouted(ids ...string) map[string]*EgressCounters {
+func (h *host) unrouted(ids ...string) map[string]*EgressCounters {
 	var paths []string
 	for _, id := range ids {
-		paths = append(paths, m.paths.netns(id))
+		paths = append(paths, h.paths.netns(id))
 	}
 	counters := map[string]*EgressCounters{}
 	for i, c := range netns.Unrouted(paths...) {
 		if c.Err != nil {
-			m.log.Debug("count what a sandbox without a network tried", "sandbox", ids[i], "err", c.Err)
+			h.log.Debug("count what a sandbox without a network tried", "sandbox", ids[i], "err", c.Err)
 		}
 		if c.N+c.Unheard > 0 {
 			counters[ids[i]] = &EgressCounters{Refused: count(c.N), LookupsRefused: count(c.Unheard)}
@@ -123,12 +123,12 @@ func (m *Manager) unrouted(ids ...string) map[string]*EgressCounters {
 // networkFailure is why nothing of a sandbox gets out at the moment, or in, where
 // it publishes; nil while it is served, has nothing to do with the gateway, or is an
 // earlier daemon's that has not come back. In the mode bridge it is why no refusal is recorded.
-func (m *Manager) networkFailure(s *sandbox) error {
+func (h *host) networkFailure(s *sandbox) error {
 	r := s.kept()
-	if m.opts.Egress == nil || s.isOver() || s.awaited() || !counts(r.Network) && len(r.Ports)+len(r.Exposed) == 0 {
+	if h.opts.Egress == nil || s.isOver() || s.awaited() || !counts(r.Network) && len(r.Ports)+len(r.Exposed) == 0 {
 		return nil
 	}
-	v, ok := m.opts.Egress.View(r.ID)
+	v, ok := h.opts.Egress.View(r.ID)
 	if !ok {
 		return sbxerr.New(sbxerr.Gateway, "runtime.network", "the gateway does not know the sandbox")
 	}
@@ -137,7 +137,7 @@ func (m *Manager) networkFailure(s *sandbox) error {
 
 // networkStats are the counters of those sandboxes that have some. The gateway is
 // asked once for all.
-func (m *Manager) networkStats(ctx context.Context, sandboxes []*sandbox) []NetworkStats {
+func (h *host) networkStats(ctx context.Context, sandboxes []*sandbox) []NetworkStats {
 	list := []NetworkStats{}
 	var none []string
 	for _, s := range sandboxes {
@@ -146,12 +146,12 @@ func (m *Manager) networkStats(ctx context.Context, sandboxes []*sandbox) []Netw
 		}
 	}
 	if len(none) < len(sandboxes) {
-		_ = m.refreshEgress(ctx, "") // it is logged
+		_ = h.refreshEgress(ctx, "") // it is logged
 	}
-	unrouted := m.unrouted(none...)
+	unrouted := h.unrouted(none...)
 	for _, s := range sandboxes {
 		r := s.kept()
-		c := m.egressOf(r)
+		c := h.egressOf(r)
 		if !counts(r.Network) {
 			c = unrouted[r.ID]
 		}

@@ -84,16 +84,16 @@ func (m *Manager) begin(ctx context.Context, s *sandbox) error {
 }
 
 // complete is completeLocked.
-func (m *Manager) complete(s *sandbox) error {
+func (h *host) complete(s *sandbox) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return m.completeLocked(s)
+	return h.completeLocked(s)
 }
 
 // completeLocked makes s live where it is all that was asked for: it takes commands
 // from here on, and a later daemon goes on with it. What waits in a pool is for nobody
 // yet, and what is for one command lacks that until it is admitted.
-func (m *Manager) completeLocked(s *sandbox) error {
+func (h *host) completeLocked(s *sandbox) error {
 	if s.ending != nil {
 		return s.ending
 	}
@@ -102,7 +102,7 @@ func (m *Manager) completeLocked(s *sandbox) error {
 	}
 	s.record.Ready = true
 	s.idleLocked()
-	if err := errors.Join(m.writeLocked(s), failpoint("create/record")); err != nil {
+	if err := errors.Join(h.writeLocked(s), failpoint("create/record")); err != nil {
 		return err
 	}
 	s.moveLocked(StateRunning)
@@ -133,13 +133,13 @@ func interrupted(cause, err error) error {
 
 // startInit starts PID 1. Nothing of the caller's runs before the last stage
 // is done.
-func (m *Manager) startInit(ctx context.Context, s *sandbox) error {
-	return m.engine.Start(ctx, s.id)
+func (h *host) startInit(ctx context.Context, s *sandbox) error {
+	return h.engine.Start(ctx, s.id)
 }
 
 // awaitInit waits for PID 1's word, no longer than PID 1 lives.
-func (m *Manager) awaitInit(ctx context.Context, s *sandbox) error {
-	held, err := m.connect(ctx, s, m.opts.Timeouts.Start)
+func (h *host) awaitInit(ctx context.Context, s *sandbox) error {
+	held, err := h.connect(ctx, s, h.opts.Timeouts.Start)
 	if err == nil && len(held) > 0 {
 		return errors.Join(sbxerr.New(sbxerr.Init, "runtime.boot", "a fresh caisson-init holds %d commands", len(held)), closeHeld(held))
 	}
@@ -148,7 +148,7 @@ func (m *Manager) awaitInit(ctx context.Context, s *sandbox) error {
 
 // connect accepts the connection of PID 1 and the commands that it holds since
 // before.
-func (m *Manager) connect(ctx context.Context, s *sandbox, atMost time.Duration) ([]pid1.Held, error) {
+func (h *host) connect(ctx context.Context, s *sandbox, atMost time.Duration) ([]pid1.Held, error) {
 	const op = "runtime.boot"
 	ctx, stop := context.WithTimeoutCause(ctx, atMost, sbxerr.New(sbxerr.Init, op, "caisson-init did not connect within %s", atMost))
 	defer stop()
@@ -161,7 +161,7 @@ func (m *Manager) connect(ctx context.Context, s *sandbox, atMost time.Duration)
 			cancel(ended)
 		}
 	}()
-	client, held, err := m.accept(ctx, s)
+	client, held, err := h.accept(ctx, s)
 	cancel(nil)
 	<-watched
 	s.init = client
@@ -171,12 +171,12 @@ func (m *Manager) connect(ctx context.Context, s *sandbox, atMost time.Duration)
 	return held, err
 }
 
-func (m *Manager) accept(ctx context.Context, s *sandbox) (*pid1.Client, []pid1.Held, error) {
-	ends, err := m.openEnds(s.id)
+func (h *host) accept(ctx context.Context, s *sandbox) (*pid1.Client, []pid1.Held, error) {
+	ends, err := h.openEnds(s.id)
 	if err != nil {
 		return nil, nil, err
 	}
-	client, held, err := s.listener.Accept(ctx, s.process.pid, pid1.Options{OrphanGrace: m.opts.OrphanGrace, Ends: ends})
+	client, held, err := s.listener.Accept(ctx, s.process.pid, pid1.Options{OrphanGrace: h.opts.OrphanGrace, Ends: ends})
 	return client, held, errors.Join(err, ends.Close())
 }
 
@@ -222,9 +222,9 @@ func (m *Manager) teardown(ctx context.Context, id string, keep int) error {
 	return m.removeStages(ctx, id, m.stages[keep:])
 }
 
-func (m *Manager) removeStages(ctx context.Context, id string, stages []stage) error {
-	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), m.opts.Timeouts.Remove,
-		sbxerr.New(sbxerr.Deadline, "runtime.remove", "sandbox %s was not gone within %s", id, m.opts.Timeouts.Remove))
+func (h *host) removeStages(ctx context.Context, id string, stages []stage) error {
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), h.opts.Timeouts.Remove,
+		sbxerr.New(sbxerr.Deadline, "runtime.remove", "sandbox %s was not gone within %s", id, h.opts.Timeouts.Remove))
 	defer cancel()
 	var errs []error
 	for _, st := range slices.Backward(stages) {

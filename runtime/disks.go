@@ -11,10 +11,10 @@ import (
 
 // findDisks completes the limits of a sandbox that is being made. Its binds are attached, so
 // nobody can exchange them any more.
-func (m *Manager) findDisks(s *sandbox) error {
+func (h *host) findDisks(s *sandbox) error {
 	r := s.kept()
 	r.Limits = s.plan.Limits
-	disks, err := m.disksOf(r)
+	disks, err := h.disksOf(r)
 	s.plan.Limits.Disks = disks
 	s.update(func() { s.record.Limits.Disks = disks })
 	return err
@@ -22,19 +22,19 @@ func (m *Manager) findDisks(s *sandbox) error {
 
 // disksOf names the disks with files of the sandbox of r, if its limits have a rate of I/O:
 // those of its layers and binds, and of the daemon's root.
-func (m *Manager) disksOf(r record) (string, error) {
+func (h *host) disksOf(r record) (string, error) {
 	switch {
 	case !r.Limits.RatesIO():
 		return "", nil
 	case r.unisolated():
 		return "", plan.NotEnforced("a rate of I/O")
 	}
-	dirs := []string{m.paths.root}
+	dirs := []string{h.paths.root}
 	for _, l := range r.Layers {
 		dirs = append(dirs, l.Path)
 	}
 	for _, point := range plan.BindPoints(r.Workspace, r.Mounts) {
-		dirs = append(dirs, m.paths.point(r.ID, point))
+		dirs = append(dirs, h.paths.point(r.ID, point))
 	}
 	return checkedDisks(r.Limits, dirs)
 }
@@ -51,15 +51,15 @@ func checkedDisks(l plan.Limits, dirs []string) (string, error) {
 
 // disksFor names the disks that disksOf would name of a sandbox of p. Volumes are in the
 // daemon's root.
-func (m *Manager) disksFor(ctx context.Context, p *plan.Sandbox) (string, error) {
+func (h *host) disksFor(ctx context.Context, p *plan.Sandbox) (string, error) {
 	if !p.Limits.RatesIO() {
 		return "", nil
 	}
-	layers, err := m.images.Layers(ctx, p.Image)
+	layers, err := h.images.Layers(ctx, p.Image)
 	if err != nil {
 		return "", err
 	}
-	dirs := append([]string{m.paths.root}, layers...)
+	dirs := append([]string{h.paths.root}, layers...)
 	for _, b := range p.Mounts {
 		if b.Source == "" || b.Volume {
 			continue

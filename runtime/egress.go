@@ -67,35 +67,35 @@ func (b *background) wait() error {
 }
 
 // redirectFor is the redirect that s needs, which only a gateway serves.
-func (m *Manager) redirectFor(s *sandbox) (*netns.Redirect, error) {
+func (h *host) redirectFor(s *sandbox) (*netns.Redirect, error) {
 	redirect, err := redirectOf(s.kept().Policy)
-	if err == nil && redirect != nil && m.opts.Egress == nil {
+	if err == nil && redirect != nil && h.opts.Egress == nil {
 		err = sbxerr.New(sbxerr.Gateway, "runtime.egress", "this daemon has no gateway")
 	}
 	return redirect, err
 }
 
 // createEgress waits for the way out of a sandbox, and hands its ports to the gateway.
-func (m *Manager) createEgress(ctx context.Context, s *sandbox) error {
+func (h *host) createEgress(ctx context.Context, s *sandbox) error {
 	if err := s.network.wait(); err != nil {
 		return err
 	}
-	return errors.Join(m.watchLink(ctx, s), m.servePorts(ctx, s))
+	return errors.Join(h.watchLink(ctx, s), h.servePorts(ctx, s))
 }
 
 // installRedirect opens the one way out of a sandbox. Each name has the address that it had
 // with an earlier daemon, and what was counted there counts on.
-func (m *Manager) installRedirect(ctx context.Context, s *sandbox, redirect netns.Redirect) error {
-	names, namesErr := m.opts.Traffic.Names(s.id)
-	before, countsErr := m.opts.Traffic.Counts(s.id)
+func (h *host) installRedirect(ctx context.Context, s *sandbox, redirect netns.Redirect) error {
+	names, namesErr := h.opts.Traffic.Names(s.id)
+	before, countsErr := h.opts.Traffic.Counts(s.id)
 	if err := errors.Join(namesErr, countsErr); err != nil {
 		return err
 	}
-	sockets, err := netns.InstallRedirect(m.paths.netns(s.id), redirect)
+	sockets, err := netns.InstallRedirect(h.paths.netns(s.id), redirect)
 	if err != nil {
 		return err
 	}
-	return m.opts.Egress.Add(ctx, egress.Sandbox{ID: s.id, Policy: s.kept().Policy, Names: names, Before: before}, *sockets)
+	return h.opts.Egress.Add(ctx, egress.Sandbox{ID: s.id, Policy: s.kept().Policy, Names: names, Before: before}, *sockets)
 }
 
 // adoptEgress opens the way out of a sandbox of an earlier daemon again, by the
@@ -160,18 +160,18 @@ func (m *Manager) adoptPolicy(r record) (policy.Spec, error) {
 	return spec, nil
 }
 
-func (m *Manager) removeEgress(ctx context.Context, id string) error {
-	if m.opts.Egress == nil {
+func (h *host) removeEgress(ctx context.Context, id string) error {
+	if h.opts.Egress == nil {
 		return nil
 	}
-	m.opts.Traffic.Forget(id)
-	return m.opts.Egress.Remove(ctx, id)
+	h.opts.Traffic.Forget(id)
+	return h.opts.Egress.Remove(ctx, id)
 }
 
 // setPolicy changes what a live sandbox may reach. What leads to the gateway
 // grows before and shrinks after the policy: what is led there is decided on
 // there.
-func (m *Manager) setPolicy(ctx context.Context, s *sandbox, from, to policy.Spec) error {
+func (h *host) setPolicy(ctx context.Context, s *sandbox, from, to policy.Spec) error {
 	if reflect.DeepEqual(from, to) {
 		return nil
 	}
@@ -180,7 +180,7 @@ func (m *Manager) setPolicy(ctx context.Context, s *sandbox, from, to policy.Spe
 	if err := errors.Join(errFrom, errTo); err != nil {
 		return err
 	}
-	path := m.paths.netns(s.id)
+	path := h.paths.netns(s.id)
 	moves := !slices.Equal(before.Prefixes, after.Prefixes)
 	if moves {
 		both := netns.Redirect{Prefixes: union(before.Prefixes, after.Prefixes)}
@@ -188,7 +188,7 @@ func (m *Manager) setPolicy(ctx context.Context, s *sandbox, from, to policy.Spe
 			return errors.Join(err, netns.UpdateRedirect(path, *before))
 		}
 	}
-	if err := m.opts.Egress.SetPolicy(ctx, s.id, to); err != nil {
+	if err := h.opts.Egress.SetPolicy(ctx, s.id, to); err != nil {
 		if moves {
 			err = errors.Join(err, netns.UpdateRedirect(path, *before))
 		}

@@ -47,8 +47,8 @@ func isShown(s events.Scope, g peer.Grant) bool {
 }
 
 // emit tells of something that happened to a sandbox with the record r.
-func (m *Manager) emit(ctx context.Context, r record, t events.Type, d events.Data) {
-	m.opts.Events.Emit(ctx, r.event(t, d))
+func (h *host) emit(ctx context.Context, r record, t events.Type, d events.Data) {
+	h.opts.Events.Emit(ctx, r.event(t, d))
 }
 
 // event is one about the sandbox of r.
@@ -96,40 +96,40 @@ func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 
 
 // announceExec tells of a command before it can do anything. An error means that it
 // must not run.
-func (m *Manager) announceExec(ctx context.Context, s *sandbox, e *execution, p *plan.Command) error {
+func (h *host) announceExec(ctx context.Context, s *sandbox, e *execution, p *plan.Command) error {
 	r := s.kept()
 	d := events.Data{ExecID: number(e.number()), Image: r.Image, ImageDigest: r.ImageDigest, Network: string(r.Network), PolicyDigest: s.policyDigest(), Cwd: p.Cwd, User: ids(p.User)}
 	d.SetArgs(p.Args, p.Env)
 	for _, f := range p.Inputs {
 		d.Inputs = append(d.Inputs, events.Input{Path: f.Path, Bytes: int64(len(f.Data))})
 	}
-	return m.opts.Events.Announce(ctx, r.event(events.ExecStarted, d))
+	return h.opts.Events.Announce(ctx, r.event(events.ExecStarted, d))
 }
 
 // announceSandbox tells of a sandbox before anybody is told that it is there.
-func (m *Manager) announceSandbox(ctx context.Context, s *sandbox) error {
+func (h *host) announceSandbox(ctx context.Context, s *sandbox) error {
 	s.update(func() { s.told = true })
 	r := s.kept()
-	return m.opts.Events.Announce(ctx, r.event(events.SandboxCreated, r.described()))
+	return h.opts.Events.Announce(ctx, r.event(events.SandboxCreated, r.described()))
 }
 
 // emitAdopted tells that this daemon goes on with s.
-func (m *Manager) emitAdopted(ctx context.Context, s *sandbox) {
+func (h *host) emitAdopted(ctx context.Context, s *sandbox) {
 	s.update(func() { s.told = true })
 	r := s.kept()
-	m.emit(ctx, r, events.SandboxAdopted, r.described())
+	h.emit(ctx, r, events.SandboxAdopted, r.described())
 }
 
 // confirmUpdate tells what s is now.
-func (m *Manager) confirmUpdate(ctx context.Context, s *sandbox) error {
+func (h *host) confirmUpdate(ctx context.Context, s *sandbox) error {
 	r := s.kept()
 	d := r.described()
 	d.Stages, d.DurationMS = nil, 0
-	return m.opts.Events.Confirm(ctx, r.event(events.SandboxUpdated, d))
+	return h.opts.Events.Confirm(ctx, r.event(events.SandboxUpdated, d))
 }
 
 // emitOver tells why s ended. What waited in a pool is told of, too.
-func (m *Manager) emitOver(ctx context.Context, s *sandbox, cause error) {
+func (h *host) emitOver(ctx context.Context, s *sandbox, cause error) {
 	r := s.kept()
 	main, err := s.execution("")
 	if err == nil && errors.Is(cause, errInitLost) {
@@ -137,11 +137,11 @@ func (m *Manager) emitOver(ctx context.Context, s *sandbox, cause error) {
 			cause = errMainEnded
 		}
 	}
-	m.emit(ctx, r, events.SandboxEnded, events.Data{Reason: cause.Error(), DurationMS: milliseconds(time.Since(r.CreatedAt))})
+	h.emit(ctx, r, events.SandboxEnded, events.Data{Reason: cause.Error(), DurationMS: milliseconds(time.Since(r.CreatedAt))})
 }
 
 // emitRemoved tells that nothing is left of s, or why something is.
-func (m *Manager) emitRemoved(ctx context.Context, s *sandbox, took time.Duration) {
+func (h *host) emitRemoved(ctx context.Context, s *sandbox, took time.Duration) {
 	s.mu.Lock()
 	told, took := s.told, took+s.freeing
 	s.mu.Unlock()
@@ -150,13 +150,13 @@ func (m *Manager) emitRemoved(ctx context.Context, s *sandbox, took time.Duratio
 		d.Tell(s.removeErr)
 	}
 	if told { // not one that could not be made
-		m.emit(ctx, s.kept(), events.SandboxRemoved, d)
+		h.emit(ctx, s.kept(), events.SandboxRemoved, d)
 	}
 }
 
 // confirmImage tells of an image, which belongs to a user.
-func (m *Manager) confirmImage(ctx context.Context, t events.Type, i images.Image) error {
-	return m.opts.Events.Confirm(ctx, events.Event{Type: t, Scope: events.Scope{Owner: i.Owner}, Data: events.Data{Image: i.Name, ImageDigest: i.Digest, Verified: i.Verified, Bytes: i.SizeBytes}})
+func (h *host) confirmImage(ctx context.Context, t events.Type, i images.Image) error {
+	return h.opts.Events.Confirm(ctx, events.Event{Type: t, Scope: events.Scope{Owner: i.Owner}, Data: events.Data{Image: i.Name, ImageDigest: i.Digest, Verified: i.Verified, Bytes: i.SizeBytes}})
 }
 
 // policyDigest is that of the policy in force. Each command tells it, so it is kept.
@@ -170,13 +170,13 @@ func (s *sandbox) policyDigest() string {
 }
 
 // emitEnd tells how a command ended, and which limits it hit.
-func (m *Manager) emitEnd(ctx context.Context, e *execution, result *Result) {
+func (h *host) emitEnd(ctx context.Context, e *execution, result *Result) {
 	r := e.s.kept()
 	d := events.Data{
 		Caller: e.record.Caller, RequestID: e.record.RequestID,
 		ExecID: result.ExecID, ExitCode: &result.ExitCode, Signal: result.Signal, Reason: string(result.Reason),
 		StdoutBytes: result.StdoutBytes, StderrBytes: result.StderrBytes, LostBytes: result.LostBytes,
-		StdinBytes: m.inputOf(e), CPUMS: milliseconds(result.CPU), PeakMemoryBytes: cmp.Or(result.PeakMemoryBytes, result.MaxRSSBytes), DurationMS: milliseconds(result.Duration),
+		StdinBytes: h.inputOf(e), CPUMS: milliseconds(result.CPU), PeakMemoryBytes: cmp.Or(result.PeakMemoryBytes, result.MaxRSSBytes), DurationMS: milliseconds(result.Duration),
 	}
 	if g := result.Egress; g != nil {
 		d.SentBytes, d.ReceivedBytes = g.SentBytes, g.ReceivedBytes
@@ -189,15 +189,15 @@ func (m *Manager) emitEnd(ctx context.Context, e *execution, result *Result) {
 		{"kernel_memory", result.Reason == ReasonKernelMemory}, {"output", result.Truncated}, {"tmpfs", len(result.FullTmpfs) > 0},
 	} {
 		if l.hit {
-			m.emit(ctx, r, events.LimitHit, events.Data{Caller: d.Caller, RequestID: d.RequestID, ExecID: result.ExecID, Limit: l.name})
+			h.emit(ctx, r, events.LimitHit, events.Data{Caller: d.Caller, RequestID: d.RequestID, ExecID: result.ExecID, Limit: l.name})
 		}
 	}
-	m.emit(ctx, r, events.ExecEnded, d)
+	h.emit(ctx, r, events.ExecEnded, d)
 }
 
 // emitLeftover tells that what an earlier daemon left of a sandbox is gone.
-func (m *Manager) emitLeftover(ctx context.Context, l Leftover) {
-	m.opts.Events.Emit(ctx, events.Event{Type: events.SandboxRemoved, Scope: events.Scope{Host: true}, Data: events.Data{SandboxID: l.ID, Kind: l.Kind, Reason: l.Reason}})
+func (h *host) emitLeftover(ctx context.Context, l Leftover) {
+	h.opts.Events.Emit(ctx, events.Event{Type: events.SandboxRemoved, Scope: events.Scope{Host: true}, Data: events.Data{SandboxID: l.ID, Kind: l.Kind, Reason: l.Reason}})
 }
 
 // tried tells of an attempt of a sandbox to connect, or to reach it. It is for

@@ -22,15 +22,15 @@ type ends struct {
 }
 
 // openEnds opens the file for PID 1, empty.
-func (m *Manager) openEnds(id string) (*os.File, error) {
-	path := m.paths.ends(id)
+func (h *host) openEnds(id string) (*os.File, error) {
+	path := h.paths.ends(id)
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_TRUNC|syscall.O_NOFOLLOW, 0)
 	return f, sbxerr.Wrap(sbxerr.StateDir, "runtime.ends", err)
 }
 
 // readEnds reads the file of a PID 1 that has ended.
-func (m *Manager) readEnds(id string) (ends, error) {
-	path := m.paths.ends(id)
+func (h *host) readEnds(id string) (ends, error) {
+	path := h.paths.ends(id)
 	data, err := owndir.ReadFile(path, initproto.EndsSize)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(data) == 0 {
 		return ends{}, nil
@@ -47,12 +47,12 @@ func (m *Manager) readEnds(id string) (ends, error) {
 }
 
 // endAsLeft has e, of which PID 1 knows nothing any more, be over as the file says.
-func (m *Manager) endAsLeft(ctx context.Context, e *execution, left ends) {
+func (h *host) endAsLeft(ctx context.Context, e *execution, left ends) {
 	of := left.commands[e.number()]
 	_, outErr := e.stdout.Write(of.Stdout)
 	_, errErr := e.stderr.Write(of.Stderr)
 	if err := errors.Join(outErr, errErr); err != nil {
-		m.log.Warn("keep what a command wrote without a daemon", "sandbox", e.s.id, "exec", e.number(), "err", err)
+		h.log.Warn("keep what a command wrote without a daemon", "sandbox", e.s.id, "exec", e.number(), "err", err)
 	}
 	e.record.EndedAt = left.at
 	if of.Exit == nil {
@@ -61,12 +61,12 @@ func (m *Manager) endAsLeft(ctx context.Context, e *execution, left ends) {
 		e.record.Ending = &ending{
 			Exit: *of.Exit, Known: true, Reason: exitReason(*of.Exit), Duration: max(0, left.at.Sub(e.record.StartedAt).Round(time.Millisecond)),
 		}
-		m.completeEnding(ctx, e)
+		h.completeEnding(ctx, e)
 	}
 	if !left.whole {
 		e.record.Result.Warnings = append(e.record.Result.Warnings, "what commands wrote last had no room where PID 1 keeps it")
 	}
 	if err := e.s.log.Put(e.number(), e.record); err != nil {
-		m.log.Warn("keep result", "sandbox", e.s.id, "exec", e.number(), "err", err)
+		h.log.Warn("keep result", "sandbox", e.s.id, "exec", e.number(), "err", err)
 	}
 }

@@ -25,29 +25,29 @@ type ending struct {
 }
 
 // watch sees a started command to its end and makes its result known.
-func (m *Manager) watch(ctx context.Context, e *execution) {
-	end := m.await(ctx, e)
+func (h *host) watch(ctx context.Context, e *execution) {
+	end := h.await(ctx, e)
 	if !e.s.concludes(e) {
 		return
 	}
 	if e.record.Ending == nil {
-		m.lookAtTmpfs(e.s, &end)
+		h.lookAtTmpfs(e.s, &end)
 	}
 	if e.s.isMain(e) { // the result counts all that it started, so that ends first
-		m.keepEnding(e, end)
+		h.keepEnding(e, end)
 		_ = failpoint("exec/ending") // only to be killed at: the command has ended
-		m.endProcesses(ctx, e.s)
+		h.endProcesses(ctx, e.s)
 	}
-	m.settle(ctx, e)
+	h.settle(ctx, e)
 	close(e.settled)
 	_ = failpoint("exec/settled") // only to be killed at: the command has ended
-	m.conclude(ctx, e, end)
+	h.conclude(ctx, e, end)
 }
 
 // await returns when the command has ended: by itself, because its time was
 // over, because somebody wanted it to end, or because PID 1 is gone. One whose ending
 // an earlier daemon kept has.
-func (m *Manager) await(ctx context.Context, e *execution) ending {
+func (h *host) await(ctx context.Context, e *execution) ending {
 	if kept := e.record.Ending; kept != nil {
 		return *kept
 	}
@@ -64,12 +64,12 @@ func (m *Manager) await(ctx context.Context, e *execution) ending {
 			return end.settle(ctx, e)
 		case <-deadline:
 			end.TimedOut, deadline = true, nil
-			grace = m.terminate(ctx, e)
+			grace = h.terminate(ctx, e)
 		case <-e.ending:
 			end.Reason = ReasonCanceled
-			grace = m.terminate(ctx, e)
+			grace = h.terminate(ctx, e)
 		case <-grace:
-			grace = m.killExec(ctx, e)
+			grace = h.killExec(ctx, e)
 		}
 	}
 }
@@ -113,23 +113,23 @@ func after(at moment) (<-chan time.Time, func()) {
 }
 
 // terminate asks the command to end, and returns when to make it.
-func (m *Manager) terminate(ctx context.Context, e *execution) <-chan time.Time {
-	m.askExec(ctx, e)
-	return time.After(m.opts.StopGrace)
+func (h *host) terminate(ctx context.Context, e *execution) <-chan time.Time {
+	h.askExec(ctx, e)
+	return time.After(h.opts.StopGrace)
 }
 
 // askExec asks the command to end. A shell on a terminal ignores TERM, and ends when its
 // terminal hangs up.
-func (m *Manager) askExec(ctx context.Context, e *execution) {
-	m.signal(ctx, e, syscall.SIGTERM)
+func (h *host) askExec(ctx context.Context, e *execution) {
+	h.signal(ctx, e, syscall.SIGTERM)
 	if e.record.TTY {
-		m.signal(ctx, e, syscall.SIGHUP)
+		h.signal(ctx, e, syscall.SIGHUP)
 	}
 }
 
 // signal passes a signal to the command's process group, once it runs. A command
 // that has ended meanwhile is no failure.
-func (m *Manager) signal(ctx context.Context, e *execution, sig syscall.Signal) {
+func (h *host) signal(ctx context.Context, e *execution, sig syscall.Signal) {
 	proc, err := e.begun(ctx)
 	if err == nil {
 		ctx, cancel := context.WithTimeout(ctx, time.Second)
@@ -137,7 +137,7 @@ func (m *Manager) signal(ctx context.Context, e *execution, sig syscall.Signal) 
 		err = proc.Signal(ctx, sig)
 	}
 	if err != nil {
-		m.log.Debug("signal command", "sandbox", e.s.id, "exec", e.number(), "signal", int(sig), "err", err)
+		h.log.Debug("signal command", "sandbox", e.s.id, "exec", e.number(), "signal", int(sig), "err", err)
 	}
 }
 
@@ -145,38 +145,38 @@ func (m *Manager) signal(ctx context.Context, e *execution, sig syscall.Signal) 
 // its own, with the whole sandbox where that lives for this command alone, and
 // else as far as PID 1 can tell what belongs to it. Where that fails, because PID
 // 1 is frozen or new processes come too fast, it returns when to try again.
-func (m *Manager) killExec(ctx context.Context, e *execution) <-chan time.Time {
-	ctx, cancel := context.WithTimeout(ctx, m.opts.Timeouts.Start)
+func (h *host) killExec(ctx context.Context, e *execution) <-chan time.Time {
+	ctx, cancel := context.WithTimeout(ctx, h.opts.Timeouts.Start)
 	defer cancel()
 	var err error
 	switch {
 	case e.s.isMain(e):
-		m.kill(e.s)
+		h.kill(e.s)
 	case e.group() != nil:
-		err = m.killGroup(ctx, e)
+		err = h.killGroup(ctx, e)
 	default:
 		_, err = e.process().SignalAll(ctx, syscall.SIGKILL)
-		m.flushIO(e.s)
+		h.flushIO(e.s)
 	}
 	if err == nil || errors.Is(err, sbxerr.State) { // or it has ended
 		return nil
 	}
-	m.log.Warn("kill command", "sandbox", e.s.id, "exec", e.number(), "err", err)
+	h.log.Warn("kill command", "sandbox", e.s.id, "exec", e.number(), "err", err)
 	return time.After(killRetry)
 }
 
 // flushAfter is how long killed processes have to end by themselves.
 const flushAfter = 100 * time.Millisecond
 
-func (m *Manager) killGroup(ctx context.Context, e *execution) error {
-	flush := time.AfterFunc(flushAfter, func() { m.flushIO(e.s) })
+func (h *host) killGroup(ctx context.Context, e *execution) error {
+	flush := time.AfterFunc(flushAfter, func() { h.flushIO(e.s) })
 	defer flush.Stop()
 	return e.group().Kill(ctx)
 }
 
 // flushIO lets killed processes of s end that wait for a disk at its rates: SIGKILL does not
 // end that wait. A sandbox that could not get its rates back is ended.
-func (m *Manager) flushIO(s *sandbox) {
+func (h *host) flushIO(s *sandbox) {
 	if !s.kept().Limits.RatesIO() { // nearly always; the command then waits for no change of s
 		return
 	}
@@ -186,12 +186,12 @@ func (m *Manager) flushIO(s *sandbox) {
 	if !limits.RatesIO() || s.endCause() != nil { // at its end they are lifted for good
 		return
 	}
-	group, err := m.group(s.id)
+	group, err := h.group(s.id)
 	if err == nil {
-		err = m.noteChange(s, limits, group.FlushIO)
+		err = h.noteChange(s, limits, group.FlushIO)
 	}
 	if err != nil {
-		m.log.Error("flush I/O at a rate", "sandbox", s.id, "err", err)
+		h.log.Error("flush I/O at a rate", "sandbox", s.id, "err", err)
 		s.end(err)
 	}
 }
@@ -204,72 +204,72 @@ const settleTimeout = 10 * time.Second
 
 // settle returns when all that the command wrote is kept. A child that holds
 // the pipe open does not hold up the result: what it writes later is kept too.
-func (m *Manager) settle(ctx context.Context, e *execution) {
+func (h *host) settle(ctx context.Context, e *execution) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
 	if err := errors.Join(e.stdout.Settle(ctx), e.stderr.Settle(ctx)); err != nil {
-		m.log.Warn("settle output", "sandbox", e.s.id, "exec", e.number(), "err", err)
+		h.log.Warn("settle output", "sandbox", e.s.id, "exec", e.number(), "err", err)
 	}
 }
 
 // conclude makes the result known, keeps it, and lets PID 1 forget the command.
 // It is known first, so that nobody waits for the rest: until PID 1 is told, a
 // daemon that comes after this one hears the exit again.
-func (m *Manager) conclude(ctx context.Context, e *execution, end ending) {
+func (h *host) conclude(ctx context.Context, e *execution, end ending) {
 	s := e.s
-	result := m.result(ctx, s, e, end)
+	result := h.result(ctx, s, e, end)
 	if e.group() != nil {
-		m.endGroup(ctx, e)
+		h.endGroup(ctx, e)
 	}
 	e.mu.Lock()
 	e.record.Result, e.record.Ending, e.record.EndedAt, e.state = result, nil, time.Now().Round(0), ExecExited
 	record := e.record
 	e.mu.Unlock()
 	s.update(func() { s.running-- })
-	m.emitEnd(ctx, e, result) // before anybody is told
+	h.emitEnd(ctx, e, result) // before anybody is told
 	close(e.done)
 	goruntime.Gosched() // who waits for it goes first: a processor may not be free for both
 	if err := s.log.Put(e.number(), record); err != nil {
-		m.log.Warn("keep result", "sandbox", s.id, "exec", e.number(), "err", err)
+		h.log.Warn("keep result", "sandbox", s.id, "exec", e.number(), "err", err)
 	}
 	_ = failpoint("exec/kept") // only to be killed at: the command has ended
 	if end.Known {
-		m.letGo(e)
+		h.letGo(e)
 	}
 	_ = e.hangUpInput() // its reader is gone
-	m.log.Info("command ended", "sandbox", s.id, "exec", e.number(), "code", result.ExitCode, "reason", string(result.Reason), "dur", result.Duration)
-	m.concluded(s, e)
+	h.log.Info("command ended", "sandbox", s.id, "exec", e.number(), "code", result.ExitCode, "reason", string(result.Reason), "dur", result.Duration)
+	h.concluded(s, e)
 	close(e.kept)
 }
 
 // endGroup removes the command's own cgroup. What the command left running in
 // it is ended: it would outlive the limits that it was started with.
-func (m *Manager) endGroup(ctx context.Context, e *execution) {
-	ctx, cancel := context.WithTimeout(ctx, m.opts.Timeouts.Start)
+func (h *host) endGroup(ctx context.Context, e *execution) {
+	ctx, cancel := context.WithTimeout(ctx, h.opts.Timeouts.Start)
 	defer cancel()
-	if err := errors.Join(m.killGroup(ctx, e), e.group().Remove(ctx)); err != nil {
-		m.log.Warn("remove the command's cgroup", "sandbox", e.s.id, "exec", e.number(), "err", err)
+	if err := errors.Join(h.killGroup(ctx, e), e.group().Remove(ctx)); err != nil {
+		h.log.Warn("remove the command's cgroup", "sandbox", e.s.id, "exec", e.number(), "err", err)
 	}
 }
 
 // concluded notes that e is over: s may be idle now, over, or hold more ended
 // commands than it keeps.
-func (m *Manager) concluded(s *sandbox, e *execution) {
+func (h *host) concluded(s *sandbox, e *execution) {
 	s.mu.Lock()
 	if e.number() != s.record.Main {
 		s.passedLocked(e)
 	}
 	s.idleLocked()
 	idle := s.record
-	surplus := s.surplusLocked(m.opts.KeptExecs, m.opts.KeptOutput)
+	surplus := s.surplusLocked(h.opts.KeptExecs, h.opts.KeptOutput)
 	s.mu.Unlock()
 	if idle.IdleTimeout > 0 { // else its own record tells when it ended
-		m.keepRecord(s)
+		h.keepRecord(s)
 		s.rearm()
 	}
-	m.drop(s, surplus)
+	h.drop(s, surplus)
 	for _, old := range s.lingering(maxLingering) {
-		m.log.Warn("close the pipes of what an ended command left", "sandbox", s.id, "exec", old.number())
+		h.log.Warn("close the pipes of what an ended command left", "sandbox", s.id, "exec", old.number())
 		old.stopFilling()
 	}
 	if idle.Main == e.number() {

@@ -8,7 +8,7 @@ import (
 )
 
 // keepEnding keeps how e ended, where another daemon may be asked.
-func (m *Manager) keepEnding(e *execution, end ending) {
+func (h *host) keepEnding(e *execution, end ending) {
 	if e.record.Ending != nil || !e.s.kept().outlives() {
 		return
 	}
@@ -18,25 +18,25 @@ func (m *Manager) keepEnding(e *execution, end ending) {
 	record.Ending = &end
 	record.EndedAt = time.Now().Round(0)
 	if err := e.s.log.Put(e.number(), record); err != nil {
-		m.log.Warn("keep the end of a command", "sandbox", e.s.id, "exec", e.number(), "err", err)
+		h.log.Warn("keep the end of a command", "sandbox", e.s.id, "exec", e.number(), "err", err)
 	}
 }
 
 // completeEnding makes the result of e out of what an earlier daemon kept, and keeps
 // it while the sandbox's cgroup is there, which counted for it.
-func (m *Manager) completeEnding(ctx context.Context, e *execution) {
+func (h *host) completeEnding(ctx context.Context, e *execution) {
 	s := e.s
-	e.record.Result, e.record.Ending = m.result(ctx, s, e, *e.record.Ending), nil
-	if r := s.kept(); counts(r.Network) && e.record.Result.Egress == nil && m.opts.Traffic != nil {
-		if before, err := m.opts.Traffic.Counts(s.id); err == nil {
+	e.record.Result, e.record.Ending = h.result(ctx, s, e, *e.record.Ending), nil
+	if r := s.kept(); counts(r.Network) && e.record.Result.Egress == nil && h.opts.Traffic != nil {
+		if before, err := h.opts.Traffic.Counts(s.id); err == nil {
 			c := countersOf(egress.Counters{Counts: before})
-			if err := m.addLink(c, r); err != nil {
+			if err := h.addLink(c, r); err != nil {
 				e.record.Result.Warnings = append(e.record.Result.Warnings, "bytes were not counted: "+err.Error())
 			}
 			e.record.Result.Egress = c
 		}
 	}
 	if err := s.log.Put(e.number(), e.record); err != nil {
-		m.log.Warn("keep result", "sandbox", s.id, "exec", e.number(), "err", err)
+		h.log.Warn("keep result", "sandbox", s.id, "exec", e.number(), "err", err)
 	}
 }

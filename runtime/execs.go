@@ -72,10 +72,10 @@ func (m *Manager) exec(ctx context.Context, ref string, r plan.ExecRequest, deta
 }
 
 // defaultsOf is what commands of a sandbox begin with, by its limits as they are now.
-func (m *Manager) defaultsOf(rec record) plan.Defaults {
-	filter, err := seccomp.Lookup(m.profileOf(rec).Seccomp)
+func (h *host) defaultsOf(rec record) plan.Defaults {
+	filter, err := seccomp.Lookup(h.profileOf(rec).Seccomp)
 	tmpfs, binds := plan.CreateRequest{Workspace: rec.Workspace, Mounts: rec.Mounts}.Targets()
-	return plan.Defaults{Env: rec.Env, Cwd: rec.Cwd, User: rec.User, Limits: rec.Limits, Tmpfs: tmpfs, Binds: binds, Tracing: err == nil && filter.Allows("ptrace")}.Of(m.profileOf(rec))
+	return plan.Defaults{Env: rec.Env, Cwd: rec.Cwd, User: rec.User, Limits: rec.Limits, Tmpfs: tmpfs, Binds: binds, Tracing: err == nil && filter.Allows("ptrace")}.Of(h.profileOf(rec))
 }
 
 // userOf resolves a user in the image that a sandbox was made of.

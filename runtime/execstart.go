@@ -44,27 +44,27 @@ func (m *Manager) startExec(ctx context.Context, s *sandbox, p *plan.Command, de
 }
 
 // beginExec starts an admitted command.
-func (m *Manager) beginExec(ctx context.Context, s *sandbox, e *execution, p *plan.Command) error {
+func (h *host) beginExec(ctx context.Context, s *sandbox, e *execution, p *plan.Command) error {
 	if p.Main {
-		if err := m.admitMain(s, e); err != nil {
+		if err := h.admitMain(s, e); err != nil {
 			return err
 		}
 	}
-	if err := cmp.Or(failpoint("exec/recorded"), m.announceExec(ctx, s, e, p)); err != nil {
+	if err := cmp.Or(failpoint("exec/recorded"), h.announceExec(ctx, s, e, p)); err != nil {
 		return err
 	}
-	return m.launch(ctx, s, e, p)
+	return h.launch(ctx, s, e, p)
 }
 
 // admitMain makes e, which s was still waiting for, the command that s is for.
-func (m *Manager) admitMain(s *sandbox, e *execution) error {
+func (h *host) admitMain(s *sandbox, e *execution) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ending != nil {
 		return s.endedLocked()
 	}
 	s.record.Main = e.number()
-	return m.completeLocked(s)
+	return h.completeLocked(s)
 }
 
 // admitWithin is admitExec within the quota of the caller of ctx.
@@ -89,7 +89,7 @@ func (m *Manager) admitWithin(ctx context.Context, s *sandbox, p *plan.Command, 
 
 // admitExec takes a number for the command and makes it known, where the
 // sandbox can run one.
-func (m *Manager) admitExec(ctx context.Context, s *sandbox, p *plan.Command, detached bool) (*execution, error) {
+func (h *host) admitExec(ctx context.Context, s *sandbox, p *plan.Command, detached bool) (*execution, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.takesLocked(p); err != nil {
@@ -100,7 +100,7 @@ func (m *Manager) admitExec(ctx context.Context, s *sandbox, p *plan.Command, de
 	}
 	n := s.lastExec + 1
 	s.discard.SetLimit(discardRate(s.record.Limits.MilliCPU)) // which may have changed
-	stdout, stderr, err := m.stores(output.Create, s, n, p.OutputLimit)
+	stdout, stderr, err := h.stores(output.Create, s, n, p.OutputLimit)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +149,7 @@ func (s *sandbox) takesLocked(p *plan.Command) error {
 const maxExecs = 256
 
 // launch passes the command to PID 1.
-func (m *Manager) launch(ctx context.Context, s *sandbox, e *execution, p *plan.Command) (err error) {
+func (h *host) launch(ctx context.Context, s *sandbox, e *execution, p *plan.Command) (err error) {
 	if err := s.checkRlimits(p.Rlimits); err != nil {
 		return err
 	}
@@ -167,10 +167,10 @@ func (m *Manager) launch(ctx context.Context, s *sandbox, e *execution, p *plan.
 		cmd.TTY = &pid1.WinSize{Rows: p.TTY.Rows, Cols: p.TTY.Cols}
 	}
 	if p.Limits.Any() {
-		cmd.Place = m.placer(s, e, p.Limits.Child())
+		cmd.Place = h.placer(s, e, p.Limits.Child())
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, m.opts.Timeouts.Start,
-		sbxerr.New(sbxerr.Init, "runtime.exec", "caisson-init did not start the command within %s", m.opts.Timeouts.Start))
+	ctx, cancel := context.WithTimeoutCause(ctx, h.opts.Timeouts.Start,
+		sbxerr.New(sbxerr.Init, "runtime.exec", "caisson-init did not start the command within %s", h.opts.Timeouts.Start))
 	defer cancel()
 	proc, err := s.init.Start(ctx, cmd)
 	p.Inputs = nil
@@ -185,9 +185,9 @@ func (m *Manager) launch(ctx context.Context, s *sandbox, e *execution, p *plan.
 // placer puts the command into a cgroup of its own before it may run. pid is
 // PID 1's word: the process is looked for among those of the sandbox's cgroup,
 // so it can only be one of its own.
-func (m *Manager) placer(s *sandbox, e *execution, limits cgroups.ChildLimits) func(context.Context, int) error {
+func (h *host) placer(s *sandbox, e *execution, limits cgroups.ChildLimits) func(context.Context, int) error {
 	return func(_ context.Context, pid int) error {
-		group, err := m.group(s.id)
+		group, err := h.group(s.id)
 		if err != nil {
 			return err
 		}
@@ -205,12 +205,12 @@ func (m *Manager) placer(s *sandbox, e *execution, limits cgroups.ChildLimits) f
 }
 
 // dropExec forgets a command that was never started.
-func (m *Manager) dropExec(s *sandbox, e *execution) error {
+func (h *host) dropExec(s *sandbox, e *execution) error {
 	var errs []error
 	if child := e.group(); child != nil {
 		errs = append(errs, child.Remove(context.Background()))
 	}
-	errs = append(errs, m.forgetExec(s, e))
+	errs = append(errs, h.forgetExec(s, e))
 	failure := e.notStarted()
 	s.mu.Lock()
 	delete(s.execs, e.number())

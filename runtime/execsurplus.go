@@ -57,22 +57,22 @@ func (s *sandbox) surplusLocked(maxCount int, maxBytes int64) (over surplus) {
 }
 
 // drop forgets what is too much.
-func (m *Manager) drop(s *sandbox, over surplus) {
+func (h *host) drop(s *sandbox, over surplus) {
 	for _, e := range over.outputs {
 		e.stdout.Drop()
 		e.stderr.Drop()
 	}
 	for _, e := range over.commands {
-		if err := m.forgetExec(s, e); err != nil {
-			m.log.Warn("drop ended command", "sandbox", s.id, "exec", e.number(), "err", err)
+		if err := h.forgetExec(s, e); err != nil {
+			h.log.Warn("drop ended command", "sandbox", s.id, "exec", e.number(), "err", err)
 		}
 	}
 }
 
 // forgetExec removes what is kept of a command, its record last: a later daemon that
 // found output of a number without one would give that to another command.
-func (m *Manager) forgetExec(s *sandbox, e *execution) error {
-	if err := errors.Join(e.close(), m.removeOutputs(s.id, e.number())); err != nil {
+func (h *host) forgetExec(s *sandbox, e *execution) error {
+	if err := errors.Join(e.close(), h.removeOutputs(s.id, e.number())); err != nil {
 		return err
 	}
 	return s.log.Drop(e.number())

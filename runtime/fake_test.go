@@ -60,13 +60,28 @@ func newFixture(t testing.TB) *fixture {
 	}
 	f.engine = &fakeEngine{paths: p, cgroups: filepath.Join(unified, "caisson-test"), containers: map[string]*fakeContainer{}}
 	f.Manager = &Manager{
-		engine: f.engine, images: f.images, log: slog.New(slog.DiscardHandler), paths: p, blocks: blocks, host: fakeHost(unified),
-		opts: Options{
-			Root: p.root, State: p.state, CgroupParent: "caisson-test", Settings: Settings{Profiles: plan.BuiltinProfiles(), ImageLimits: image.DefaultLimits()},
-			StopGrace: time.Hour, AttachGrace: time.Hour, Timeouts: Timeouts{time.Minute, time.Minute, time.Minute}, KeptExecs: 10, KeptOutput: 1 << 20,
+		host: host{
+			engine: f.engine,
+			images: f.images,
+			log:    slog.New(slog.DiscardHandler),
+			paths:  p,
+			blocks: blocks,
+			groups: fakeHost(unified),
+			opts: Options{
+				Root: p.root, State: p.state, CgroupParent: "caisson-test", Settings: Settings{Profiles: plan.BuiltinProfiles(), ImageLimits: image.DefaultLimits()},
+				StopGrace: time.Hour, AttachGrace: time.Hour, Timeouts: Timeouts{time.Minute, time.Minute, time.Minute}, KeptExecs: 10, KeptOutput: 1 << 20,
+			},
+			userns:  map[idblock.Block]*mount.UserNS{},
+			boot:    "boot",
+			owners:  mount.NewUserNSCache(1),
+			volumes: volumes.New(p.volumes()),
 		},
-		sandboxes: map[string]*sandbox{}, userns: map[idblock.Block]*mount.UserNS{}, lastUse: time.Now(),
-		boot: "boot", making: newGate(0, 0), running: newGate(0, 0), owners: mount.NewUserNSCache(1), shims: newShims(1), imports: newImports(), volumes: volumes.New(p.volumes()),
+		sandboxes: map[string]*sandbox{},
+		lastUse:   time.Now(),
+		making:    newGate(0, 0),
+		running:   newGate(0, 0),
+		shims:     newShims(1),
+		imports:   newImports(),
 	}
 	f.leaving, f.handOver = context.WithCancel(context.Background())
 	f.Manager.stages = f.allStages()

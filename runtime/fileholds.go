@@ -13,11 +13,11 @@ import (
 // its memory, and what there is on the file systems of its binds, or
 // of the host where it has no isolation. What cannot be
 // found out counts as nothing.
-func (m *Manager) holds(s *sandbox) files.Holds {
+func (h *host) holds(s *sandbox) files.Holds {
 	return func(ctx context.Context) int64 {
 		r := s.kept()
 		total := r.Limits.MemoryBytes
-		if image, err := m.images.Unpacked(ctx, r.ChainID); err == nil {
+		if image, err := h.images.Unpacked(ctx, r.ChainID); err == nil {
 			total += image
 		}
 		for _, p := range r.HostMounts {
@@ -28,7 +28,7 @@ func (m *Manager) holds(s *sandbox) files.Holds {
 		}
 		for _, point := range plan.BindPoints(r.Workspace, r.Mounts) {
 			var fs unix.Statfs_t
-			if unix.Statfs(m.paths.point(s.id, point), &fs) == nil {
+			if unix.Statfs(h.paths.point(s.id, point), &fs) == nil {
 				total += int64(fs.Blocks-fs.Bfree) * fs.Bsize
 			}
 		}

@@ -48,7 +48,7 @@ func (s *sandbox) ownCommand(args []string) pid1.Command {
 }
 
 // fileProcesses starts processes that work on the files of s.
-func (m *Manager) fileProcesses(s *sandbox) files.Start {
+func (h *host) fileProcesses(s *sandbox) files.Start {
 	return func(ctx context.Context, args []string, socket *os.File) (files.Started, error) {
 		s.mu.Lock()
 		err, program := s.acceptsLocked(), s.spec.Process.Args[:1]
@@ -70,10 +70,10 @@ func (m *Manager) fileProcesses(s *sandbox) files.Start {
 		return files.Started{
 			Stop: func() {
 				_ = failpoint("files/ended") // only to be killed at: the process did what was asked, the caller does not know
-				go m.endFileProcess(context.WithoutCancel(ctx), s, proc)
+				go h.endFileProcess(context.WithoutCancel(ctx), s, proc)
 			},
 			Why: func(ctx context.Context, err error) error {
-				if m.starved(ctx, s, proc) {
+				if h.starved(ctx, s, proc) {
 					return errNoFileProcess
 				}
 				return s.orEnded(err)
@@ -91,14 +91,14 @@ const exitStarved = 2
 
 // starved reports whether a process got no thread because of the limit of processes:
 // as it says itself, and the kernel's count of refusals allows.
-func (m *Manager) starved(ctx context.Context, s *sandbox, proc *pid1.Exec) bool {
+func (h *host) starved(ctx context.Context, s *sandbox, proc *pid1.Exec) bool {
 	ctx, cancel := context.WithTimeout(ctx, lastWords)
 	defer cancel()
 	exit, err := proc.Wait(ctx)
 	if err != nil || exit.Signal != 0 || exit.Code != exitStarved {
 		return false
 	}
-	group, err := m.group(s.id)
+	group, err := h.group(s.id)
 	if err != nil {
 		return false
 	}
@@ -107,17 +107,17 @@ func (m *Manager) starved(ctx context.Context, s *sandbox, proc *pid1.Exec) bool
 }
 
 // endFileProcess ends a process whose connection was closed.
-func (m *Manager) endFileProcess(ctx context.Context, s *sandbox, proc *pid1.Exec) {
+func (h *host) endFileProcess(ctx context.Context, s *sandbox, proc *pid1.Exec) {
 	awaitUndone(ctx, s, proc)
-	ctx, cancel := context.WithTimeout(ctx, m.opts.Timeouts.Start)
+	ctx, cancel := context.WithTimeout(ctx, h.opts.Timeouts.Start)
 	defer cancel()
 	_, _ = proc.SignalAll(ctx, syscall.SIGKILL) // it may have ended with its connection
 	if _, err := proc.Wait(ctx); err != nil {
-		m.log.Debug("end file process", "sandbox", s.id, "err", err)
+		h.log.Debug("end file process", "sandbox", s.id, "err", err)
 		return
 	}
 	if err := proc.Release(); err != nil {
-		m.log.Debug("release file process", "sandbox", s.id, "err", err)
+		h.log.Debug("release file process", "sandbox", s.id, "err", err)
 	}
 }
 

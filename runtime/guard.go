@@ -9,10 +9,10 @@ import (
 
 // beside does a part of a call in a goroutine of its own. A panic of ours there
 // ends the call, and not the daemon: so it is in the goroutine of the call too.
-func (m *Manager) beside(end context.CancelCauseFunc, part func()) {
+func (h *host) beside(end context.CancelCauseFunc, part func()) {
 	defer func() {
 		if value := recover(); value != nil {
-			m.log.Error("part of a call panicked", "panic", value, "stack", string(debug.Stack()))
+			h.log.Error("part of a call panicked", "panic", value, "stack", string(debug.Stack()))
 			end(errPanicked)
 		}
 	}()

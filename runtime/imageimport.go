@@ -47,9 +47,9 @@ func (m *Manager) ImportImage(ctx context.Context, name string, r io.Reader, pro
 
 // importLimits are the limits of the next import: no more bytes than the caller's
 // quota leaves.
-func (m *Manager) importLimits(ctx context.Context, g peer.Grant) (image.Limits, error) {
-	limits := m.settings().ImageLimits
-	list, err := m.images.ListImages(ctx)
+func (h *host) importLimits(ctx context.Context, g peer.Grant) (image.Limits, error) {
+	limits := h.settings().ImageLimits
+	list, err := h.images.ListImages(ctx)
 	if err != nil {
 		return limits, err
 	}

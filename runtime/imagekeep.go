@@ -173,15 +173,15 @@ func (m *Manager) ImageUsage(ctx context.Context) (list []images.DiskUsage, stor
 }
 
 // configuredImages are the names that profiles, pools and languages have in the configuration.
-func (m *Manager) configuredImages() []string {
+func (h *host) configuredImages() []string {
 	var names []string
-	for _, p := range m.settings().Profiles {
+	for _, p := range h.settings().Profiles {
 		names = append(names, p.Image)
 	}
-	for _, p := range m.opts.Pools {
+	for _, p := range h.opts.Pools {
 		names = append(names, p.Image)
 	}
-	for _, name := range m.settings().Languages {
+	for _, name := range h.settings().Languages {
 		names = append(names, name)
 	}
 	slices.Sort(names)

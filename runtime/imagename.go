@@ -40,8 +40,8 @@ func (m *Manager) imageIn(ctx context.Context, scope images.Scope, ref string) (
 }
 
 // noImage says which images there are instead.
-func (m *Manager) noImage(ctx context.Context, scope images.Scope, ref string) error {
-	there, err := m.imagesThere(ctx, scope, ref)
+func (h *host) noImage(ctx context.Context, scope images.Scope, ref string) error {
+	there, err := h.imagesThere(ctx, scope, ref)
 	if err != nil {
 		return errors.Join(sbxerr.New(sbxerr.ImageNotFound, "runtime.image", "no image %q", sbxerr.Clip(ref)), err)
 	}
@@ -49,8 +49,8 @@ func (m *Manager) noImage(ctx context.Context, scope images.Scope, ref string) e
 }
 
 // imagesThere lists the images of scope, and the one that ref may mean.
-func (m *Manager) imagesThere(ctx context.Context, scope images.Scope, ref string) (string, error) {
-	list, err := m.images.ListImages(ctx)
+func (h *host) imagesThere(ctx context.Context, scope images.Scope, ref string) (string, error) {
+	list, err := h.images.ListImages(ctx)
 	if err != nil {
 		return "", err
 	}

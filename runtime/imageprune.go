@@ -30,27 +30,27 @@ const (
 
 // usedImage records a use of img, for sandboxes are made of it. The record is the time of a file:
 // images are used far more often than removed.
-func (m *Manager) usedImage(img images.Stored, err error) (images.Stored, error) {
-	if err != nil || time.Since(m.lastUseOf(img)) < useGrain {
+func (h *host) usedImage(img images.Stored, err error) (images.Stored, error) {
+	if err != nil || time.Since(h.lastUseOf(img)) < useGrain {
 		return img, err
 	}
-	if err := os.WriteFile(m.usePath(img), nil, 0o600); err != nil { // a full disk stops no sandbox
-		m.log.Warn("record the use of an image", "image", img.Name, "err", err)
+	if err := os.WriteFile(h.usePath(img), nil, 0o600); err != nil { // a full disk stops no sandbox
+		h.log.Warn("record the use of an image", "image", img.Name, "err", err)
 	}
 	return img, nil
 }
 
 // lastUseOf is when img was last used, or else stored.
-func (m *Manager) lastUseOf(img images.Stored) time.Time {
-	info, err := os.Stat(m.usePath(img))
+func (h *host) lastUseOf(img images.Stored) time.Time {
+	info, err := os.Stat(h.usePath(img))
 	if err != nil || info.ModTime().Before(img.CreatedAt) {
 		return img.CreatedAt
 	}
 	return info.ModTime()
 }
 
-func (m *Manager) usePath(img images.Stored) string {
-	return filepath.Join(m.paths.uses(), strings.ReplaceAll(img.Digest, ":", "-"))
+func (h *host) usePath(img images.Stored) string {
+	return filepath.Join(h.paths.uses(), strings.ReplaceAll(img.Digest, ":", "-"))
 }
 
 // StartPruning removes images as the policy says, until ctx ends: after each that is stored,
@@ -110,10 +110,10 @@ func (m *Manager) pruneToPolicy(ctx context.Context) (low bool) {
 }
 
 // isLow reports whether less is free than p wants. A disk that cannot be asked is not low.
-func (m *Manager) isLow(p PrunePolicy) bool {
+func (h *host) isLow(p PrunePolicy) bool {
 	var st unix.Statfs_t
-	if err := unix.Statfs(m.paths.root, &st); err != nil {
-		m.log.Warn("look at the disk of images", "err", err)
+	if err := unix.Statfs(h.paths.root, &st); err != nil {
+		h.log.Warn("look at the disk of images", "err", err)
 		return false
 	}
 	return int64(st.Bavail)*st.Bsize < p.MinFree(int64(st.Blocks)*st.Bsize)

@@ -44,8 +44,8 @@ func (m *Manager) planner(ctx context.Context) plan.Planner {
 
 // slots are needed where somebody else than root may have a workspace. All
 // sandboxes then have them, so that a ready one serves everybody.
-func (m *Manager) slots() []uint32 {
-	if !m.settings().Peers.Open() {
+func (h *host) slots() []uint32 {
+	if !h.settings().Peers.Open() {
 		return nil
 	}
 	return mount.GroupSlotIDs()

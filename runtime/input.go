@@ -44,16 +44,16 @@ func (m *Manager) SendInput(ctx context.Context, ref, exec string, r InputReques
 // sendGiven writes input that a command was started with, until ctx ends: the daemon
 // keeps no input of callers that are gone. Such a caller sends the rest with SendInput,
 // from offset 0.
-func (m *Manager) sendGiven(ctx context.Context, e *execution, data []byte) {
+func (h *host) sendGiven(ctx context.Context, e *execution, data []byte) {
 	if _, err := e.begun(ctx); err != nil {
 		return // it never ran
 	}
-	if _, err := m.sendInput(ctx, e, InputRequest{Data: data, Close: true}); err != nil && ctx.Err() == nil {
-		m.log.Warn("send input", "sandbox", e.s.id, "exec", e.number(), "err", err)
+	if _, err := h.sendInput(ctx, e, InputRequest{Data: data, Close: true}); err != nil && ctx.Err() == nil {
+		h.log.Warn("send input", "sandbox", e.s.id, "exec", e.number(), "err", err)
 	}
 }
 
-func (m *Manager) sendInput(ctx context.Context, e *execution, r InputRequest) (InputState, error) {
+func (h *host) sendInput(ctx context.Context, e *execution, r InputRequest) (InputState, error) {
 	select {
 	case e.feeding <- struct{}{}:
 	case <-ctx.Done():
@@ -61,9 +61,9 @@ func (m *Manager) sendInput(ctx context.Context, e *execution, r InputRequest) (
 	}
 	defer func() { <-e.feeding }()
 	stdin, staging := e.input()
-	count, err := openInputCount(m.paths.input(e.s.id, e.number()), staging)
+	count, err := openInputCount(h.paths.input(e.s.id, e.number()), staging)
 	if err != nil && e.isInputClosed() { // which closed the staging pipe
-		count, err = openInputCount(m.paths.input(e.s.id, e.number()), nil)
+		count, err = openInputCount(h.paths.input(e.s.id, e.number()), nil)
 	}
 	if err != nil {
 		return InputState{}, sbxerr.Wrap(sbxerr.StateDir, "runtime.input", err)

@@ -221,11 +221,11 @@ func widen(pipe *os.File) {
 }
 
 // inputOf is how many bytes of input a command has. It is less while some are moved.
-func (m *Manager) inputOf(e *execution) int64 {
+func (h *host) inputOf(e *execution) int64 {
 	if !e.record.Stdin {
 		return 0
 	}
-	f, err := os.Open(m.paths.input(e.s.id, e.number()))
+	f, err := os.Open(h.paths.input(e.s.id, e.number()))
 	if err != nil {
 		return 0
 	}

@@ -201,12 +201,12 @@ func (s *sandbox) learning() *learner {
 // learned ends what the sandbox has to do with the gateway, so that every
 // connection has its record, and says what its command reached. It is nil where
 // nobody wants to know.
-func (m *Manager) learned(ctx context.Context, s *sandbox, counted *EgressCounters) *Learned {
+func (h *host) learned(ctx context.Context, s *sandbox, counted *EgressCounters) *Learned {
 	l := s.learning()
 	if l == nil {
 		return nil
 	}
-	err := m.opts.Egress.Remove(ctx, s.id)
+	err := h.opts.Egress.Remove(ctx, s.id)
 	if counted != nil {
 		counted.Open = 0 // it ended them
 	}

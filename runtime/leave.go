@@ -162,22 +162,22 @@ func (s *sandbox) concludes(e *execution) bool {
 // finishEnds returns when all that this daemon has begun to tell of the commands
 // of s, which it leaves, is kept. It reports whether the command that s is for
 // was among them: then there is nothing to leave, and s ends like any other.
-func (m *Manager) finishEnds(ctx context.Context, s *sandbox) (over bool) {
-	ctx, cancel := context.WithTimeout(ctx, settleTimeout+m.opts.Timeouts.Start) // above what each step of that may take
+func (h *host) finishEnds(ctx context.Context, s *sandbox) (over bool) {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout+h.opts.Timeouts.Start) // above what each step of that may take
 	defer cancel()
 	for _, e := range s.executions() {
 		if !s.isConcluding(e) {
 			continue
 		}
 		if err := wait(ctx, e.kept); err != nil {
-			m.log.Error("keep result", "sandbox", s.id, "exec", e.number(), "err", err)
+			h.log.Error("keep result", "sandbox", s.id, "exec", e.number(), "err", err)
 			return false
 		}
 		over = over || s.isMain(e)
 	}
 	if over {
 		for _, e := range s.stay() {
-			go m.watch(context.WithoutCancel(ctx), e)
+			go h.watch(context.WithoutCancel(ctx), e)
 		}
 	}
 	return over

@@ -95,28 +95,28 @@ func (s *sandbox) idleAgainLocked() {
 
 // workOnFiles notes that somebody works on the files of s, until done is called. A
 // daemon that comes next has no other word of it.
-func (m *Manager) workOnFiles(s *sandbox) (done func()) {
+func (h *host) workOnFiles(s *sandbox) (done func()) {
 	s.update(func() {
 		s.filework++
 		s.record.FileWork = true
 		s.busyLocked()
 	})
-	m.keepUse(s)
+	h.keepUse(s)
 	return func() {
 		s.update(func() {
 			s.filework--
 			s.record.FileWork = s.filework > 0
 			s.idleLocked()
 		})
-		m.keepUse(s)
+		h.keepUse(s)
 		s.rearm()
 	}
 }
 
 // keepUse keeps whether s is idle, where that may end it.
-func (m *Manager) keepUse(s *sandbox) {
+func (h *host) keepUse(s *sandbox) {
 	if s.kept().IdleTimeout > 0 && s.endCause() == nil {
-		m.keepRecord(s)
+		h.keepRecord(s)
 	}
 }
 

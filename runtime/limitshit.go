@@ -18,11 +18,11 @@ const hintBytes = 4 << 10
 
 // lookAtTmpfs notes which tmpfs of the sandbox are full at the end of a command that failed.
 // They are gone when PID 1 has ended.
-func (m *Manager) lookAtTmpfs(s *sandbox, end *ending) {
+func (h *host) lookAtTmpfs(s *sandbox, end *ending) {
 	if code, _ := exitCode(*end); code == 0 || !end.Known {
 		return
 	}
-	for _, u := range m.usedTmpfs(s) {
+	for _, u := range h.usedTmpfs(s) {
 		if u.Full {
 			end.FullTmpfs = append(end.FullTmpfs, u.Point)
 		}
@@ -31,7 +31,7 @@ func (m *Manager) lookAtTmpfs(s *sandbox, end *ending) {
 
 // usedTmpfs returns how full each tmpfs of s is, as far as that can be found out. A mount in
 // a bind is not looked at: its path is the sandbox's.
-func (m *Manager) usedTmpfs(s *sandbox) []mount.TmpfsUse {
+func (h *host) usedTmpfs(s *sandbox) []mount.TmpfsUse {
 	s.mu.Lock()
 	spec, process := s.spec, s.process
 	s.mu.Unlock()
@@ -42,7 +42,7 @@ func (m *Manager) usedTmpfs(s *sandbox) []mount.TmpfsUse {
 	own.Mounts = oci.RuntimeMounts(spec)
 	used, err := mount.UsedTmpfs(process.file, slices.Sorted(maps.Keys(plan.TmpfsSizes(&own))))
 	if err != nil { // it has ended meanwhile, or has no mount namespace to enter
-		m.log.Debug("look at the tmpfs of a sandbox", "sandbox", s.id, "err", err)
+		h.log.Debug("look at the tmpfs of a sandbox", "sandbox", s.id, "err", err)
 	}
 	return used
 }

@@ -7,9 +7,9 @@ const maxLingering = 256
 // letGo has PID 1 forget e, which is over, once nothing can write to its pipes any
 // more. A process that it left running may still do so, and would die of it if
 // nobody held the other ends: this daemon and, for a later one, PID 1.
-func (m *Manager) letGo(e *execution) {
+func (h *host) letGo(e *execution) {
 	if isClosed(e.drained) {
-		m.releaseExec(e)
+		h.releaseExec(e)
 		return
 	}
 	s := e.s
@@ -17,22 +17,22 @@ func (m *Manager) letGo(e *execution) {
 	_ = e.closeInput() // whoever reads it is to see its end, as ever
 	go func() {
 		<-e.drained
-		m.releaseExec(e)
+		h.releaseExec(e)
 		s.mu.Lock()
 		e.lingers = false
 		var over surplus
 		if s.ending == nil { // else what there is stays, or all of it goes
-			over = s.surplusLocked(m.opts.KeptExecs, m.opts.KeptOutput)
+			over = s.surplusLocked(h.opts.KeptExecs, h.opts.KeptOutput)
 		}
 		s.mu.Unlock()
-		m.drop(s, over)
+		h.drop(s, over)
 	}()
 }
 
 // releaseExec has PID 1 forget a command whose end is kept.
-func (m *Manager) releaseExec(e *execution) {
+func (h *host) releaseExec(e *execution) {
 	if err := e.process().Release(); err != nil {
-		m.log.Debug("release command", "sandbox", e.s.id, "exec", e.number(), "err", err)
+		h.log.Debug("release command", "sandbox", e.s.id, "exec", e.number(), "err", err)
 	}
 }
 

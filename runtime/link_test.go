@@ -90,7 +90,7 @@ func TestLinkedNetwork(t *testing.T) {
 
 // Rules may change; links stay.
 func TestLinksOutliveUpdates(t *testing.T) {
-	m := &Manager{opts: Options{Settings: Settings{Profiles: plan.BuiltinProfiles()}}}
+	m := &Manager{host: host{opts: Options{Settings: Settings{Profiles: plan.BuiltinProfiles()}}}}
 	rec := record{Profile: plan.DefaultProfile, Network: netns.ModeAllow, Asked: plan.NetworkRequest{Mode: "allow", Links: map[string]policy.Link{"db": {Sandbox: idA1, Port: 5432}}}}
 	next, err := m.changeNetwork(rec, UpdateRequest{Allow: &Rules{Rules: []string{"a.example"}}})
 	if err != nil || len(next.Policy.Links) != 1 || strings.Join(next.Policy.Allow, " ") != "a.example" {

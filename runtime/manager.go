@@ -13,8 +13,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/opencontainers/runtime-spec/specs-go"
-
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/owndir"
@@ -25,7 +23,6 @@ import (
 	"github.com/caisson-run/caisson/runtime/output"
 	"github.com/caisson-run/caisson/runtime/pid1"
 	"github.com/caisson-run/caisson/runtime/plan"
-	"github.com/caisson-run/caisson/runtime/ports"
 	"github.com/caisson-run/caisson/runtime/traffic"
 	"github.com/caisson-run/caisson/runtime/volumes"
 )
@@ -80,27 +77,15 @@ type Timeouts struct {
 // maxOwners is how many mappings of workspaces' owners are kept.
 const maxOwners = 256
 
-// Manager makes, runs and removes sandboxes. All of its methods may be called
-// at the same time.
+// Manager makes, runs and removes sandboxes: it is the fleet of one host. All of its methods
+// may be called at the same time.
 type Manager struct {
-	engine      Engine
-	images      images.Store
-	opts        Options
-	applied     atomic.Pointer[Settings] // the latest, nil before Apply
-	log         *slog.Logger
-	paths       paths
-	blocks      *idblock.Allocator
-	host        cgroups.Host
-	rlimit      []specs.POSIXRlimit // the daemon's own, which bound the sandboxes'
-	oomScore    int                 // the daemon's own, below which no sandbox can go
-	init        *pid1.Program
-	stages      []stage            // what each sandbox is made of
-	boot        string             // ID of this boot of the host
-	making      *gate              // bounds the sandboxes that are being made
-	running     *gate              // bounds the sandboxes that run
-	owners      *mount.UserNSCache // maps owners of workspaces
+	host
+
+	stages      []stage // what each sandbox is made of
+	making      *gate   // bounds the sandboxes that are being made
+	running     *gate   // bounds the sandboxes that run
 	shims       *shims
-	published   ports.Table
 	memory      *memoryWatch // of the kernel's memory; nil before StartMemoryWatch
 	pools       []*pool      // that are configured
 	adaptive    adaptivePools
@@ -127,13 +112,8 @@ type Manager struct {
 	viewing  sync.Mutex // held while an image is opened: one directory serves all
 	began    time.Time
 	imports  *imports
-	volumes  *volumes.Store
-	spare    *output.Room // of output that the disk takes nothing of
 
 	quarantine quarantine
-
-	usernsMu sync.Mutex
-	userns   map[idblock.Block]*mount.UserNS
 }
 
 // New makes a Manager and the directories it works in. It removes nothing:
@@ -163,7 +143,7 @@ func New(engine Engine, images images.Store, log *slog.Logger, o Options) (*Mana
 	if err != nil {
 		return nil, err
 	}
-	host, err := cgroups.Detect()
+	groups, err := cgroups.Detect()
 	if err != nil {
 		return nil, err
 	}
@@ -183,10 +163,33 @@ func New(engine Engine, images images.Store, log *slog.Logger, o Options) (*Mana
 		return nil, err
 	}
 	m := &Manager{
-		engine: engine, images: images, opts: o, log: log, paths: p, blocks: blocks, host: host, rlimit: rlimits, oomScore: oomScore, init: program,
-		sandboxes: map[string]*sandbox{}, first: make(chan struct{}, 1), stored: make(chan struct{}, 1), userns: map[idblock.Block]*mount.UserNS{}, lastUse: time.Now(), began: time.Now(),
-		boot: boot, making: newGate(o.MaxCreating, o.Queue), running: newGate(o.MaxRunning, o.Queue), pools: newPools(o.Pools), owners: mount.NewUserNSCache(maxOwners), shims: newShims(o.PerShim),
-		imports: newImports(), volumes: volumes.New(p.volumes()), spare: output.NewRoom(spareRoom),
+		host: host{
+			engine:   engine,
+			images:   images,
+			opts:     o,
+			log:      log,
+			paths:    p,
+			blocks:   blocks,
+			groups:   groups,
+			rlimit:   rlimits,
+			oomScore: oomScore,
+			init:     program,
+			userns:   map[idblock.Block]*mount.UserNS{},
+			boot:     boot,
+			owners:   mount.NewUserNSCache(maxOwners),
+			volumes:  volumes.New(p.volumes()),
+			spare:    output.NewRoom(spareRoom),
+		},
+		sandboxes: map[string]*sandbox{},
+		first:     make(chan struct{}, 1),
+		stored:    make(chan struct{}, 1),
+		lastUse:   time.Now(),
+		began:     time.Now(),
+		making:    newGate(o.MaxCreating, o.Queue),
+		running:   newGate(o.MaxRunning, o.Queue),
+		pools:     newPools(o.Pools),
+		shims:     newShims(o.PerShim),
+		imports:   newImports(),
 	}
 	m.leaving, m.handOver = context.WithCancel(context.Background())
 	m.keep.Store(o.KeepOnExit)
@@ -200,10 +203,10 @@ func New(engine Engine, images images.Store, log *slog.Logger, o Options) (*Mana
 // blockNS returns the user namespace that maps a block, and in which its sandbox
 // runs. It belongs to the block's first id, root inside. It is made once for
 // each block and kept: blocks are used again and again.
-func (m *Manager) blockNS(b idblock.Block) (*mount.UserNS, error) {
-	m.usernsMu.Lock()
-	defer m.usernsMu.Unlock()
-	if ns, ok := m.userns[b]; ok {
+func (h *host) blockNS(b idblock.Block) (*mount.UserNS, error) {
+	h.usernsMu.Lock()
+	defer h.usernsMu.Unlock()
+	if ns, ok := h.userns[b]; ok {
 		return ns, nil
 	}
 	ids := []mount.IDMap{{Disk: 0, Host: b.Base, Size: idblock.Size}}
@@ -211,7 +214,7 @@ func (m *Manager) blockNS(b idblock.Block) (*mount.UserNS, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.userns[b] = ns
+	h.userns[b] = ns
 	return ns, nil
 }
 

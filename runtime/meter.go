@@ -28,22 +28,22 @@ type meter struct {
 }
 
 // measure reads what s uses and adds it to its series.
-func (m *Manager) measure(s *sandbox) {
+func (h *host) measure(s *sandbox) {
 	t := &s.meter
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if m.readLocked(s) {
+	if h.readLocked(s) {
 		t.series.Add(t.point)
 	}
 }
 
 // used returns what s used last and the use of CPU since the point before, at most a
 // second old. An ended one has what it used in all.
-func (m *Manager) used(s *sandbox) (u cgroups.Usage, p usage.Point, cpuPercent float64) {
+func (h *host) used(s *sandbox) (u cgroups.Usage, p usage.Point, cpuPercent float64) {
 	live, t := s.isMeasured(), &s.meter
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if fresh := !t.began.IsZero() && time.Since(t.began)-t.point.At < sampleInterval; live && (fresh || m.readLocked(s)) {
+	if fresh := !t.began.IsZero() && time.Since(t.began)-t.point.At < sampleInterval; live && (fresh || h.readLocked(s)) {
 		return t.last, t.point, t.point.Since(t.series.Last(t.point.At, cpuSpan)).CPUPercent
 	}
 	u = t.last
@@ -52,26 +52,26 @@ func (m *Manager) used(s *sandbox) (u cgroups.Usage, p usage.Point, cpuPercent f
 }
 
 // readLocked reports whether there was something to read.
-func (m *Manager) readLocked(s *sandbox) bool {
+func (h *host) readLocked(s *sandbox) bool {
 	r, t := s.kept(), &s.meter
 	if t.began.IsZero() {
 		t.began = time.Now().Add(-time.Since(r.CreatedAt)) // of a clock that never jumps
 	}
-	u, err := m.usage(s.id)
+	u, err := h.usage(s.id)
 	if err != nil { // the cgroup is gone, or the host is out of descriptors
-		m.log.Debug("measure a sandbox", "sandbox", s.id, "err", err)
+		h.log.Debug("measure a sandbox", "sandbox", s.id, "err", err)
 		return false
 	}
 	t.last = u
 	t.point = usage.Point{At: time.Since(t.began), CPU: u.CPU, MemoryBytes: u.MemoryBytes, PIDs: u.PIDs, IORead: u.IOReadBytes.N, IOWrite: u.IOWriteBytes.N}
-	if e := m.egressOf(r); e != nil {
+	if e := h.egressOf(r); e != nil {
 		t.point.SentBytes, t.point.ReceivedBytes = e.SentBytes, e.ReceivedBytes
 	}
 	return true
 }
 
-func (m *Manager) usage(id string) (cgroups.Usage, error) {
-	g, err := m.group(id)
+func (h *host) usage(id string) (cgroups.Usage, error) {
+	g, err := h.group(id)
 	if err != nil {
 		return cgroups.Usage{}, err
 	}

@@ -12,14 +12,14 @@ import (
 
 // createMounts attaches the directories of the host that s has, the workspace and the
 // others, at points of its own.
-func (m *Manager) createMounts(ctx context.Context, s *sandbox) error {
-	return m.eachBind(ctx, s, s.plan, m.attachPoint(s))
+func (h *host) createMounts(ctx context.Context, s *sandbox) error {
+	return h.eachBind(ctx, s, s.plan, h.attachPoint(s))
 }
 
 // attachPoint attaches a bind on the host. The posture is checked against it.
-func (m *Manager) attachPoint(s *sandbox) func(plan.Mount, *mount.Workspace, *mount.UserNS) error {
+func (h *host) attachPoint(s *sandbox) func(plan.Mount, *mount.Workspace, *mount.UserNS) error {
 	return func(b plan.Mount, ws *mount.Workspace, ids *mount.UserNS) error {
-		point := m.paths.point(s.id, b.Point)
+		point := h.paths.point(s.id, b.Point)
 		if err := makeDir(point, 0o700); err != nil {
 			return err
 		}
@@ -29,9 +29,9 @@ func (m *Manager) attachPoint(s *sandbox) func(plan.Mount, *mount.Workspace, *mo
 
 // eachBind opens the directories of the host that p names, as its caller, and passes each on
 // with the mapping of its owner's ids to those of the sandbox's user.
-func (m *Manager) eachBind(ctx context.Context, s *sandbox, p *plan.Sandbox, attach func(plan.Mount, *mount.Workspace, *mount.UserNS) error) error {
+func (h *host) eachBind(ctx context.Context, s *sandbox, p *plan.Sandbox, attach func(plan.Mount, *mount.Workspace, *mount.UserNS) error) error {
 	if len(plan.BindPoints(nil, p.MountRequests)) > 0 || p.Request.Nested != nil {
-		if err := makeDir(m.paths.mounts(s.id), 0o711); err != nil {
+		if err := makeDir(h.paths.mounts(s.id), 0o711); err != nil {
 			return err
 		}
 	}
@@ -39,15 +39,15 @@ func (m *Manager) eachBind(ctx context.Context, s *sandbox, p *plan.Sandbox, att
 		if b.Source == "" {
 			continue
 		}
-		if err := m.withBind(ctx, s, p, b, attach); err != nil {
+		if err := h.withBind(ctx, s, p, b, attach); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (m *Manager) withBind(ctx context.Context, s *sandbox, p *plan.Sandbox, b plan.Mount, attach func(plan.Mount, *mount.Workspace, *mount.UserNS) error) (err error) {
-	ws, err := m.openBind(ctx, p, b)
+func (h *host) withBind(ctx context.Context, s *sandbox, p *plan.Sandbox, b plan.Mount, attach func(plan.Mount, *mount.Workspace, *mount.UserNS) error) (err error) {
+	ws, err := h.openBind(ctx, p, b)
 	if err != nil {
 		return err
 	}
@@ -56,22 +56,22 @@ func (m *Manager) withBind(ctx context.Context, s *sandbox, p *plan.Sandbox, b p
 	if err != nil {
 		return err
 	}
-	ids, err := m.owners.Get(uids, gids)
+	ids, err := h.owners.Get(uids, gids)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, ids.Close()) }()
-	return errors.Join(attach(b, ws, ids), m.hold(s, p, b, ws))
+	return errors.Join(attach(b, ws, ids), h.hold(s, p, b, ws))
 }
 
 // hold keeps the workspace of a sandbox that may make others, with the ids on disk: what has
 // mapped ids cannot be mapped once more for a child. A workspace in which other mounts lie is
 // not held: a child would see the files that they cover.
-func (m *Manager) hold(s *sandbox, p *plan.Sandbox, b plan.Mount, ws *mount.Workspace) error {
+func (h *host) hold(s *sandbox, p *plan.Sandbox, b plan.Mount, ws *mount.Workspace) error {
 	if p.Request.Nested == nil || b.Point != plan.WorkspacePoint || slices.ContainsFunc(p.Mounts, b.Holds) {
 		return nil
 	}
-	point := m.paths.held(s.id)
+	point := h.paths.held(s.id)
 	if err := errors.Join(makeDir(point, 0o700), ws.Attach(point, b.ReadOnly, nil)); err != nil {
 		return err
 	}
@@ -82,9 +82,9 @@ func (m *Manager) hold(s *sandbox, p *plan.Sandbox, b plan.Mount, ws *mount.Work
 
 // openBind opens the directory of b as the caller of p, who must have the rights that the
 // sandbox is to get.
-func (m *Manager) openBind(ctx context.Context, p *plan.Sandbox, b plan.Mount) (*mount.Workspace, error) {
+func (h *host) openBind(ctx context.Context, p *plan.Sandbox, b plan.Mount) (*mount.Workspace, error) {
 	if b.Volume {
-		return m.openVolume(ctx, p.Grant, b.Source)
+		return h.openVolume(ctx, p.Grant, b.Source)
 	}
 	dir, err := p.Grant.CheckWorkspace(ctx, b.Source, !b.ReadOnly)
 	if err != nil {
@@ -94,11 +94,11 @@ func (m *Manager) openBind(ctx context.Context, p *plan.Sandbox, b plan.Mount) (
 	if p.Grant.Parent() != "" { // it is named as inside of the calling sandbox
 		return mount.Opened(dir.File, as)
 	}
-	return m.settings().Workspaces.Opened(dir.File, as)
+	return h.settings().Workspaces.Opened(dir.File, as)
 }
 
 // checkBinds refuses a sandbox of p where a directory cannot be opened now.
-func (m *Manager) checkBinds(ctx context.Context, p *plan.Sandbox) error {
+func (h *host) checkBinds(ctx context.Context, p *plan.Sandbox) error {
 	for _, b := range p.Mounts {
 		if b.Source == "" || b.Volume {
 			continue
@@ -119,14 +119,14 @@ func nested(b plan.Mount) bool { return b.Nested }
 
 // attachLate makes those mounts of a live sandbox that are to be made so. No command runs yet,
 // but others may write to a bind in which a target lies.
-func (m *Manager) attachLate(ctx context.Context, s *sandbox, p *plan.Sandbox, late func(plan.Mount) bool) error {
+func (h *host) attachLate(ctx context.Context, s *sandbox, p *plan.Sandbox, late func(plan.Mount) bool) error {
 	for _, b := range p.Mounts {
 		if !late(b) {
 			continue
 		}
 		n := mount.Nested{Target: b.Target, ReadOnly: b.ReadOnly, Bytes: b.Size, Inodes: plan.TmpfsInodes, Owner: s.block.Base}
 		if b.Point != "" {
-			n.Point = m.paths.point(s.id, b.Point)
+			n.Point = h.paths.point(s.id, b.Point)
 		}
 		sandbox := s.process.file
 		if err := p.Grant.Bounded(ctx, b.Target, func() error { return n.AttachInto(sandbox) }); err != nil {
@@ -136,10 +136,10 @@ func (m *Manager) attachLate(ctx context.Context, s *sandbox, p *plan.Sandbox, l
 	return nil
 }
 
-func (m *Manager) removeMounts(_ context.Context, id string) error {
-	points := m.paths.mounts(id)
+func (h *host) removeMounts(_ context.Context, id string) error {
+	points := h.paths.mounts(id)
 	return errors.Join(
-		mount.RemovePoint(m.paths.workspace(id)),
+		mount.RemovePoint(h.paths.workspace(id)),
 		mount.RemoveScratch(points),
 		owndir.Remove(points))
 }

@@ -18,12 +18,12 @@ var errParentEnded = errors.New("the sandbox that made it ended")
 // createNested gives the sandbox a socket of its own, where it may have one. Who
 // comes by it is this sandbox, whatever its ids are. One that an earlier daemon
 // left is replaced.
-func (m *Manager) createNested(_ context.Context, s *sandbox) error {
+func (h *host) createNested(_ context.Context, s *sandbox) error {
 	r := s.kept()
 	if r.Nested == nil {
 		return nil
 	}
-	path := filepath.Join(m.paths.init(s.id), plan.NestedName)
+	path := filepath.Join(h.paths.init(s.id), plan.NestedName)
 	if err := removeFiles(path); err != nil {
 		return err
 	}
@@ -37,12 +37,12 @@ func (m *Manager) createNested(_ context.Context, s *sandbox) error {
 	if err := owndir.Give(path, 0o600, uid, gid); err != nil {
 		return sbxerr.Wrap(sbxerr.StateDir, "runtime.nested", fmt.Errorf("give socket %q to the sandbox: %w", path, err))
 	}
-	m.opts.ServeNested(s.id, l)
+	h.opts.ServeNested(s.id, l)
 	return nil
 }
 
-func (m *Manager) removeNested(_ context.Context, id string) error {
-	return removeFiles(filepath.Join(m.paths.init(id), plan.NestedName))
+func (h *host) removeNested(_ context.Context, id string) error {
+	return removeFiles(filepath.Join(h.paths.init(id), plan.NestedName))
 }
 
 // checkParentLocked refuses a child of a sandbox that is to end, or is gone: who

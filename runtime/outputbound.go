@@ -14,8 +14,8 @@ import (
 // boundOutput refuses a command that may keep more than is kept of all of its
 // sandbox: it would be lost as soon as the command ends. Where none is asked for,
 // the limit is what fits.
-func (m *Manager) boundOutput(r plan.ExecRequest, p *plan.Command) error {
-	most := m.opts.KeptOutput
+func (h *host) boundOutput(r plan.ExecRequest, p *plan.Command) error {
+	most := h.opts.KeptOutput
 	if p.TTY == nil { // there are two streams
 		most /= 2
 	}
@@ -26,15 +26,15 @@ func (m *Manager) boundOutput(r plan.ExecRequest, p *plan.Command) error {
 	if p.OutputLimit <= most {
 		return nil
 	}
-	return sbxerr.WithRemedy(sbxerr.Limits, "runtime.plan", fmt.Errorf("output limit %d: %w", p.OutputLimit, errors.New(m.keptSays(p))),
+	return sbxerr.WithRemedy(sbxerr.Limits, "runtime.plan", fmt.Errorf("output limit %d: %w", p.OutputLimit, errors.New(h.keptSays(p))),
 		fmt.Sprintf("give at most %d bytes, write to a file in the sandbox, or raise sandboxes.kept_output", most))
 }
 
-func (m *Manager) keptSays(p *plan.Command) string {
+func (h *host) keptSays(p *plan.Command) string {
 	if p.TTY != nil {
-		return fmt.Sprintf("of one sandbox %d bytes are kept (sandboxes.kept_output)", m.opts.KeptOutput)
+		return fmt.Sprintf("of one sandbox %d bytes are kept (sandboxes.kept_output)", h.opts.KeptOutput)
 	}
-	return fmt.Sprintf("it is for each of two streams, and of one sandbox %d bytes are kept (sandboxes.kept_output)", m.opts.KeptOutput)
+	return fmt.Sprintf("it is for each of two streams, and of one sandbox %d bytes are kept (sandboxes.kept_output)", h.opts.KeptOutput)
 }
 
 // discardRate is how fast output is read that nobody reads or keeps, in bytes a second:

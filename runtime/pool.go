@@ -153,12 +153,12 @@ func (p *pool) trim(goal int) bool {
 
 // complain logs why p is not filled, once until the cause is another, as far as
 // its code tells, or p was filled meanwhile.
-func (m *Manager) complain(p *pool, what string, err error) {
+func (h *host) complain(p *pool, what string, err error) {
 	if p.troubled(sbxerr.Of(err)) {
-		m.log.Warn(what, "profile", p.cfg.Profile, "image", p.cfg.Image, "err", err)
+		h.log.Warn(what, "profile", p.cfg.Profile, "image", p.cfg.Image, "err", err)
 		d := events.Data{Profile: p.cfg.Profile, Image: p.cfg.Image}
 		d.Tell(err)
-		m.opts.Events.Emit(peer.NewContext(context.Background(), peer.System), events.Event{Type: events.PoolFailed, Scope: events.Scope{Host: true}, Data: d})
+		h.opts.Events.Emit(peer.NewContext(context.Background(), peer.System), events.Event{Type: events.PoolFailed, Scope: events.Scope{Host: true}, Data: d})
 	}
 }
 
@@ -194,7 +194,7 @@ func (p *pool) differs(k kind) bool {
 }
 
 // shortOfMemory reports whether ready sandboxes are a luxury on this host now.
-func (m *Manager) shortOfMemory() bool {
+func (h *host) shortOfMemory() bool {
 	host, err := cgroups.Pressure()
 	return err == nil && host.Available < host.Total/100*shortMemory
 }
@@ -325,9 +325,9 @@ func (p *pool) refill() {
 }
 
 // statsOf returns what p counts, with the image that its requests have.
-func (m *Manager) statsOf(p *pool) PoolStats {
+func (h *host) statsOf(p *pool) PoolStats {
 	st := p.stats()
-	st.Image = cmp.Or(st.Image, m.settings().Profiles[st.Profile].Image)
+	st.Image = cmp.Or(st.Image, h.settings().Profiles[st.Profile].Image)
 	return st
 }
 

@@ -114,8 +114,8 @@ func (m *Manager) makePooled(ctx context.Context, p *pool) (*sandbox, error) {
 
 // warm has PID 1 start a process once, our own, which does nothing: the first
 // start in a sandbox takes twice as long as the next.
-func (m *Manager) warm(ctx context.Context, s *sandbox) error {
-	ctx, cancel := context.WithTimeout(ctx, m.opts.Timeouts.Start)
+func (h *host) warm(ctx context.Context, s *sandbox) error {
+	ctx, cancel := context.WithTimeout(ctx, h.opts.Timeouts.Start)
 	defer cancel()
 	proc, err := s.init.Start(ctx, s.ownCommand([]string{path.Join(initproto.Dir, initproto.BinaryName), initproto.NothingMode}))
 	if err != nil {

@@ -18,14 +18,14 @@ import (
 // process, its cgroup and its network namespace, each read back from the
 // kernel. A difference, or something that cannot be read, is an error: the
 // sandbox is then destroyed before anything of the caller's has run in it.
-func (m *Manager) checkPosture(ctx context.Context, s *sandbox) error {
-	return m.checkPostureIn(ctx, s, nil)
+func (h *host) checkPosture(ctx context.Context, s *sandbox) error {
+	return h.checkPostureIn(ctx, s, nil)
 }
 
 // checkPostureIn is checkPosture in surroundings that were read before.
-func (m *Manager) checkPostureIn(ctx context.Context, s *sandbox, around *posture.Surroundings) error {
-	checks, err := m.comparePosture(ctx, s, posture.Declared{
-		Listener: listener.Bytes(), FilterDigest: s.kept().FilterDigest, Sockets: 1, Adopted: s.plan == nil, Ends: m.paths.ends(s.id), Around: around})
+func (h *host) checkPostureIn(ctx context.Context, s *sandbox, around *posture.Surroundings) error {
+	checks, err := h.comparePosture(ctx, s, posture.Declared{
+		Listener: listener.Bytes(), FilterDigest: s.kept().FilterDigest, Sockets: 1, Adopted: s.plan == nil, Ends: h.paths.ends(s.id), Around: around})
 	s.update(func() {
 		s.posture = checks
 		for _, c := range checks {
@@ -41,18 +41,18 @@ func (m *Manager) checkPostureIn(ctx context.Context, s *sandbox, around *postur
 // more than a claim, so it waits for the first reader. The claim itself looks at its own
 // attachments. Commands run meanwhile, so the descriptors of PID 1 are not compared again. A
 // sandbox that is not as declared is ended.
-func (m *Manager) refreshPosture(ctx context.Context, s *sandbox) error {
+func (h *host) refreshPosture(ctx context.Context, s *sandbox) error {
 	s.changing.Lock() // held by a claim, and while limits change
 	defer s.changing.Unlock()
 	if !s.postureStale() {
 		return nil
 	}
-	checks, err := m.comparePosture(context.WithoutCancel(ctx), s, posture.Declared{Command: true})
+	checks, err := h.comparePosture(context.WithoutCancel(ctx), s, posture.Declared{Command: true})
 	if s.endCause() != nil || errors.Is(err, sbxerr.Init) { // what ends is not as it was
 		return nil
 	}
 	if err != nil {
-		m.log.Error("posture of a sandbox that was claimed or updated", "sandbox", s.id, "err", err)
+		h.log.Error("posture of a sandbox that was claimed or updated", "sandbox", s.id, "err", err)
 		s.end(err)
 		return err
 	}
@@ -85,9 +85,9 @@ type compared struct {
 
 // comparePosture compares s with its declaration, as far as how says. Its parts have
 // nothing to do with each other, and each waits for the kernel.
-func (m *Manager) comparePosture(ctx context.Context, s *sandbox, how posture.Declared) ([]PostureCheck, error) {
+func (h *host) comparePosture(ctx context.Context, s *sandbox, how posture.Declared) ([]PostureCheck, error) {
 	r := s.kept()
-	group, err := m.group(s.id)
+	group, err := h.group(s.id)
 	if err != nil {
 		return nil, err
 	}
@@ -102,8 +102,8 @@ func (m *Manager) comparePosture(ctx context.Context, s *sandbox, how posture.De
 		}
 	}
 	parts.Go(func() { process = compareProcess(ctx, how) })
-	parts.Go(func() { network = m.compareNetwork(r) })
-	limits := compareLimits(group, r.Limits.Cgroup(), m.host)
+	parts.Go(func() { network = h.compareNetwork(r) })
+	limits := compareLimits(group, r.Limits.Cgroup(), h.groups)
 	parts.Wait()
 	checks := slices.Concat([]PostureCheck{}, process.checks, limits.checks, network.checks)
 	return checks, sbxerr.Wrap(sbxerr.Posture, "runtime.posture", errors.Join(process.err, limits.err, network.err))
@@ -138,11 +138,11 @@ func compareLimits(group *cgroups.Group, limits cgroups.Limits, host cgroups.Hos
 	return c
 }
 
-func (m *Manager) compareNetwork(r record) compared {
+func (h *host) compareNetwork(r record) compared {
 	if isHosts(r.Network) { // compareProcess has seen that the namespace is the host's
 		return compared{checks: []PostureCheck{networkCheck(r.Network, nil, nil)}}
 	}
-	found, err := m.checkNetns(r)
+	found, err := h.checkNetns(r)
 	errs := []error{err}
 	for _, d := range found {
 		errs = append(errs, fmt.Errorf("network %s", d))
@@ -151,15 +151,15 @@ func (m *Manager) compareNetwork(r record) compared {
 }
 
 // checkNetns compares the network namespace with what the mode and policy of r need.
-func (m *Manager) checkNetns(r record) ([]netns.Difference, error) {
+func (h *host) checkNetns(r record) ([]netns.Difference, error) {
 	if r.Network == netns.ModeBridge {
-		return m.opts.Bridge.Check(m.paths.netns(r.ID), m.numberOf(r))
+		return h.opts.Bridge.Check(h.paths.netns(r.ID), h.numberOf(r))
 	}
 	redirect, err := redirectOf(r.Policy)
 	if err != nil {
 		return nil, err
 	}
-	return netns.Check(m.paths.netns(r.ID), redirect)
+	return netns.Check(h.paths.netns(r.ID), redirect)
 }
 
 // networkCheck sums up the comparisons of the network namespace, which have no

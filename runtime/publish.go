@@ -36,7 +36,7 @@ func checkPublish(g peer.Grant, list []Port) error {
 
 func (m *Manager) createPorts(_ context.Context, s *sandbox) error { return m.openPorts(s, s.plan) }
 
-func (m *Manager) removePorts(_ context.Context, id string) error { return m.published.Close(id) }
+func (h *host) removePorts(_ context.Context, id string) error { return h.published.Close(id) }
 
 // openPorts listens on the ports of p for s. Who connects waits until they are
 // served.
@@ -70,7 +70,7 @@ func (m *Manager) withHolder(err error, g peer.Grant) error {
 
 // servePorts has the gateway accept connections at the open ports of s, and links lead
 // to those that it exposes.
-func (m *Manager) servePorts(ctx context.Context, s *sandbox) error {
+func (h *host) servePorts(ctx context.Context, s *sandbox) error {
 	exposed := s.kept().Exposed
 	var inside []uint16
 	for _, p := range s.openedPorts() {
@@ -79,43 +79,43 @@ func (m *Manager) servePorts(ctx context.Context, s *sandbox) error {
 	if len(inside)+len(exposed) == 0 {
 		return nil
 	}
-	if m.opts.Egress == nil {
+	if h.opts.Egress == nil {
 		return errNoGateway
 	}
-	path := m.paths.netns(s.id)
-	return m.opts.Egress.Publish(ctx, egress.Published{
-		ID: s.id, Exposed: exposed, Ports: inside, Listeners: m.published.Files(s.id),
+	path := h.paths.netns(s.id)
+	return h.opts.Egress.Publish(ctx, egress.Published{
+		ID: s.id, Exposed: exposed, Ports: inside, Listeners: h.published.Files(s.id),
 		Sockets: func(n int) ([]*os.File, error) { return netns.OpenSockets(path, n) },
 	})
 }
 
 // unpublish takes the ports away from a ready sandbox that is not used after all. It
 // ends in any case: what fails here is tried again then.
-func (m *Manager) unpublish(ctx context.Context, s *sandbox) {
-	if m.opts.Egress == nil {
+func (h *host) unpublish(ctx context.Context, s *sandbox) {
+	if h.opts.Egress == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), countTimeout)
 	defer cancel()
-	err := errors.Join(m.opts.Egress.Remove(ctx, s.id), m.published.Close(s.id))
+	err := errors.Join(h.opts.Egress.Remove(ctx, s.id), h.published.Close(s.id))
 	s.update(func() { s.ports = nil })
 	if err != nil {
-		m.log.Warn("take ports away", "sandbox", s.id, "err", err)
+		h.log.Warn("take ports away", "sandbox", s.id, "err", err)
 	}
 }
 
 // republish opens the ports again that s had with an earlier daemon. What is not to
 // be had is a warning: the sandbox goes on, and a later daemon tries again.
-func (m *Manager) republish(ctx context.Context, s *sandbox) {
+func (h *host) republish(ctx context.Context, s *sandbox) {
 	want := s.kept().Ports
-	err := m.opts.Network.CheckPorts(want)
+	err := h.opts.Network.CheckPorts(want)
 	if err == nil && len(want) > 0 {
 		var opened []Port
-		opened, err = m.published.Reopen(s.id, want, reopenPatience)
+		opened, err = h.published.Reopen(s.id, want, reopenPatience)
 		s.update(func() { s.ports = opened })
 	}
-	if err = errors.Join(err, m.servePorts(ctx, s)); err != nil {
-		m.log.Warn("publish ports again", "sandbox", s.id, "err", err)
+	if err = errors.Join(err, h.servePorts(ctx, s)); err != nil {
+		h.log.Warn("publish ports again", "sandbox", s.id, "err", err)
 		warning := fmt.Sprintf("after the daemon was started again, not all ports are published: %s", err)
 		s.update(func() { s.record.Warnings = append(slices.Clone(s.record.Warnings), warning) })
 	}

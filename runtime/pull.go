@@ -72,9 +72,9 @@ type pulling struct {
 }
 
 // mayPull refuses what the configuration does not allow, before anything is asked.
-func (m *Manager) mayPull(ctx context.Context, g peer.Grant, name string) (registry.Reference, error) {
-	if m.opts.Network.AirGapped {
-		there, err := m.imagesThere(ctx, images.ScopeOf(g), name)
+func (h *host) mayPull(ctx context.Context, g peer.Grant, name string) (registry.Reference, error) {
+	if h.opts.Network.AirGapped {
+		there, err := h.imagesThere(ctx, images.ScopeOf(g), name)
 		if err != nil {
 			return registry.Reference{}, err
 		}
@@ -85,7 +85,7 @@ func (m *Manager) mayPull(ctx context.Context, g peer.Grant, name string) (regis
 	if err != nil {
 		return ref, err
 	}
-	return ref, m.settings().Registry.Check(ref)
+	return ref, h.settings().Registry.Check(ref)
 }
 
 func (m *Manager) pull(ctx context.Context, p pulling) (images.Imported, error) {
@@ -179,7 +179,7 @@ func knownLayers(list []images.Stored) map[string]digest.Digest {
 }
 
 // reportLayers reports the layers of remote until the function that it returns is called.
-func (m *Manager) reportLayers(p pulling, remote *image.Remote) (stop func()) {
+func (h *host) reportLayers(p pulling, remote *image.Remote) (stop func()) {
 	end, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -217,9 +217,9 @@ func layersOf(s *registry.Session, remote *image.Remote) []images.LayerProgress 
 }
 
 // verifiedImage refuses an image that is not verified as the configuration now demands.
-func (m *Manager) verifiedImage(img images.Stored, err error) (images.Stored, error) {
+func (h *host) verifiedImage(img images.Stored, err error) (images.Stored, error) {
 	if err == nil {
-		err = m.settings().Registry.CheckVerified(img.Labels[image.LabelRepository], img.Labels[image.LabelVerified])
+		err = h.settings().Registry.CheckVerified(img.Labels[image.LabelRepository], img.Labels[image.LabelVerified])
 	}
 	return img, err
 }

@@ -63,25 +63,25 @@ func (m *Manager) skip(stays map[Leftover]error) {
 	m.quarantine.set(list)
 }
 
-func (m *Manager) placeOf(l Leftover) string {
+func (h *host) placeOf(l Leftover) string {
 	switch l.Kind {
 	case kindForeign:
 		return l.ID
 	case "output":
-		return m.paths.output(l.ID)
+		return h.paths.output(l.ID)
 	case "cgroup":
-		return m.cgroupPath(l.ID)
+		return h.cgroupPath(l.ID)
 	}
-	return m.paths.sandbox(l.ID)
+	return h.paths.sandbox(l.ID)
 }
 
 // foreign lists what is in the directories of the daemon and is not its own.
-func (m *Manager) foreign() (found []Leftover, err error) {
-	paths, err := m.blocks.Foreign()
+func (h *host) foreign() (found []Leftover, err error) {
+	paths, err := h.blocks.Foreign()
 	if err != nil {
 		return nil, err
 	}
-	for _, dir := range []string{m.paths.sandboxes(), m.paths.outputs()} {
+	for _, dir := range []string{h.paths.sandboxes(), h.paths.outputs()} {
 		entries, err := os.ReadDir(dir)
 		if err != nil {
 			return nil, sbxerr.Wrap(sbxerr.StateDir, "runtime.list", err)

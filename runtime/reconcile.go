@@ -111,7 +111,7 @@ func (m *Manager) leftovers(ctx context.Context) ([]Leftover, error) {
 	}{
 		{"sandbox", "its daemon ended before it", m.sandboxDirs},
 		{"container", "no sandbox has it", func() ([]string, error) { return m.engine.Containers(ctx) }},
-		{"cgroup", "no sandbox has it", func() ([]string, error) { return cgroups.List(m.host, m.opts.CgroupParent) }},
+		{"cgroup", "no sandbox has it", func() ([]string, error) { return cgroups.List(m.groups, m.opts.CgroupParent) }},
 		{"output", "no sandbox has it", func() ([]string, error) { return dirNames(m.paths.outputs()) }},
 	} {
 		ids, err := source.list()
@@ -178,8 +178,8 @@ func (m *Manager) unusedViews(ctx context.Context) ([]Leftover, error) {
 }
 
 // sandboxDirs lists the sandboxes that have a directory.
-func (m *Manager) sandboxDirs() ([]string, error) {
-	return dirNames(m.paths.sandboxes())
+func (h *host) sandboxDirs() ([]string, error) {
+	return dirNames(h.paths.sandboxes())
 }
 
 func dirNames(dir string) ([]string, error) {

@@ -139,8 +139,8 @@ func writeRecord(path string, r any) error {
 
 // writeLocked writes the record of s as it is now: with s.mu held, so that of two who
 // write it the later one has the last word.
-func (m *Manager) writeLocked(s *sandbox) error {
-	return writeRecord(m.paths.record(s.id), s.record)
+func (h *host) writeLocked(s *sandbox) error {
+	return writeRecord(h.paths.record(s.id), s.record)
 }
 
 // readRecord reads what writeRecord wrote. What is torn, of another version or

@@ -132,8 +132,8 @@ func (r *recovery) knowThese(ctx context.Context, records []record) (live []*san
 }
 
 // refused says why a sandbox is not gone on with.
-func (m *Manager) refused(id string, err error) {
-	m.log.Warn("do not go on with a sandbox of an earlier daemon", "sandbox", id, "reason", err)
+func (h *host) refused(id string, err error) {
+	h.log.Warn("do not go on with a sandbox of an earlier daemon", "sandbox", id, "reason", err)
 }
 
 // await returns when it is known of all sandboxes whether they are gone on with, or
@@ -234,12 +234,12 @@ func (m *Manager) giveUp(ctx context.Context, s *sandbox, reason error) {
 
 // loseExecs tells those who wait for a command of s, all of which have ended, that
 // nobody knows how: callers find the commands before it is known what becomes of s.
-func (m *Manager) loseExecs(ctx context.Context, s *sandbox) {
+func (h *host) loseExecs(ctx context.Context, s *sandbox) {
 	for _, e := range s.executions() {
 		if e.isDone() {
 			continue
 		}
-		m.settle(ctx, e)
+		h.settle(ctx, e)
 		e.stopFilling() // a writer may live on: do not wait for it
 		result := lostResult(e, "the daemon that came after the one which started the command could not go on with its sandbox")
 		e.mu.Lock()
@@ -253,10 +253,10 @@ func (m *Manager) loseExecs(ctx context.Context, s *sandbox) {
 }
 
 // killSilent ends all processes of a sandbox without a word from its PID 1.
-func (m *Manager) killSilent(ctx context.Context, s *sandbox) error {
-	ctx, cancel := context.WithTimeout(ctx, m.opts.Timeouts.Remove)
+func (h *host) killSilent(ctx context.Context, s *sandbox) error {
+	ctx, cancel := context.WithTimeout(ctx, h.opts.Timeouts.Remove)
 	defer cancel()
-	return errors.Join(s.process.kill(), m.releaseKilled(ctx, s), s.process.wait(ctx))
+	return errors.Join(s.process.kill(), h.releaseKilled(ctx, s), s.process.wait(ctx))
 }
 
 // awaited reports whether it is not yet known if this daemon goes on with s.

@@ -28,7 +28,7 @@ func adopting(t *testing.T, m *Manager) *sandbox {
 }
 
 func emptyManager() *Manager {
-	m := &Manager{sandboxes: map[string]*sandbox{}, log: slog.New(slog.DiscardHandler)}
+	m := &Manager{host: host{log: slog.New(slog.DiscardHandler)}, sandboxes: map[string]*sandbox{}}
 	m.leaving, m.handOver = context.WithCancel(context.Background())
 	return m
 }

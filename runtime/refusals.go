@@ -28,7 +28,7 @@ const maxRefusals = 10
 
 // refusals are those that happened while e ran. c counts what the sandbox tried so far; nil
 // is nothing. The records are read only where more was refused than before e.
-func (m *Manager) refusals(s *sandbox, e *execution, c *EgressCounters) ([]Refusal, error) {
+func (h *host) refusals(s *sandbox, e *execution, c *EgressCounters) ([]Refusal, error) {
 	total := c.refused()
 	s.mu.Lock()
 	s.refused = max(s.refused, total)
@@ -40,7 +40,7 @@ func (m *Manager) refusals(s *sandbox, e *execution, c *EgressCounters) ([]Refus
 	case !counts(rec.Network):
 		return []Refusal{{Code: sbxerr.EgressDenied}}, nil
 	}
-	entries, err := m.opts.Traffic.Refused(s.id, e.record.StartedAt)
+	entries, err := h.opts.Traffic.Refused(s.id, e.record.StartedAt)
 	if err != nil {
 		return nil, err
 	}

@@ -24,7 +24,7 @@ const exitKilled = 128 + int(syscall.SIGKILL)
 // what the kernel counted. For the command that a sandbox is for, all other
 // processes have ended and the whole cgroup is its; for another one the CPU time
 // is that of the processes which it waited for.
-func (m *Manager) result(ctx context.Context, s *sandbox, e *execution, end ending) *Result {
+func (h *host) result(ctx context.Context, s *sandbox, e *execution, end ending) *Result {
 	r := &Result{SandboxID: s.id, ExecID: number(e.number()), Duration: end.Duration, Reason: end.Reason, TimedOut: end.TimedOut, Source: "command"}
 	rec, main := s.kept(), s.isMain(e)
 	r.Network, r.ImageVerified = string(rec.Network), rec.Verified
@@ -34,18 +34,18 @@ func (m *Manager) result(ctx context.Context, s *sandbox, e *execution, end endi
 		patience = countTimeout
 	}
 	counting, cancel := context.WithTimeout(ctx, patience)
-	r.Egress, silent = m.egressNow(counting, rec)
+	r.Egress, silent = h.egressNow(counting, rec)
 	cancel()
-	r.Refusals, unread = m.refusals(s, e, r.Egress)
-	failure := m.networkFailure(s)
+	r.Refusals, unread = h.refusals(s, e, r.Egress)
+	failure := h.networkFailure(s)
 	if main {
-		r.Learned = m.learned(ctx, s, r.Egress)
+		r.Learned = h.learned(ctx, s, r.Egress)
 	}
 	r.ExitCode, r.Signal = exitCode(end)
 	r.MaxRSSBytes = end.Exit.MaxRSSBytes
 	r.CPU = end.Exit.User + end.Exit.System
 	r.Remaining = max(0, end.Exit.Remaining)
-	r.Warnings = m.addUsage(s, e, r, main)
+	r.Warnings = h.addUsage(s, e, r, main)
 	if failure != nil {
 		r.Warnings = append(r.Warnings, notServed(rec.Network)+" when the command ended: "+failure.Error())
 	} else if silent != nil {
@@ -117,8 +117,8 @@ func exitCode(e ending) (code, signal int) {
 // addUsage reads the cgroup's counters: the command's own where it has one, the
 // sandbox's where that is for the command alone, and else only what can be told
 // from them. A counter that cannot be read stays zero and is said so.
-func (m *Manager) addUsage(s *sandbox, e *execution, r *Result, main bool) (warnings []string) {
-	group, err := m.group(s.id)
+func (h *host) addUsage(s *sandbox, e *execution, r *Result, main bool) (warnings []string) {
+	group, err := h.group(s.id)
 	if err != nil {
 		return []string{"usage is not known: " + err.Error()}
 	}
@@ -129,7 +129,7 @@ func (m *Manager) addUsage(s *sandbox, e *execution, r *Result, main bool) (warn
 	case !main && r.ExitCode == 0:
 		return nil // nothing that a limit did can have mattered
 	case !main:
-		return m.addEvents(s, group, r)
+		return h.addEvents(s, group, r)
 	}
 	stats, err := counted.Stats()
 	if err != nil {
@@ -139,7 +139,7 @@ func (m *Manager) addUsage(s *sandbox, e *execution, r *Result, main bool) (warn
 	r.PeakMemoryBytes = stats.MemoryPeakBytes.N // 0 where the kernel does not count it
 	r.ThrottledPeriods, r.Throttled = stats.ThrottledPeriods, stats.Throttled
 	r.IOReadBytes = ifKnown(stats.IOReadBytes)
-	if m.host.Mode == cgroups.V2 { // else most of them are the host's
+	if h.groups.Mode == cgroups.V2 { // else most of them are the host's
 		r.IOWriteBytes = ifKnown(stats.IOWriteBytes)
 	}
 	events, err := counted.Events()
@@ -159,7 +159,7 @@ type counter interface {
 
 // addEvents puts down to the command what the kernel did to the sandbox since
 // it was last looked at.
-func (m *Manager) addEvents(s *sandbox, group *cgroups.Group, r *Result) (warnings []string) {
+func (h *host) addEvents(s *sandbox, group *cgroups.Group, r *Result) (warnings []string) {
 	events, err := group.Events()
 	if err != nil {
 		return []string{"limit violations are not known: " + err.Error()}

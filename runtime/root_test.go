@@ -84,7 +84,7 @@ func newRooted(t *testing.T, o Options, e *fakeEngine) *fixture {
 		t.Fatal(err)
 	}
 	unified := filepath.Join(o.Root, "cgroup")
-	f.host = fakeHost(unified)
+	f.groups = fakeHost(unified)
 	if e.containers == nil { // not that of an earlier daemon
 		e.paths, e.cgroups, e.containers = f.paths, filepath.Join(unified, "caisson-test"), map[string]*fakeContainer{}
 	}

@@ -30,17 +30,17 @@ func (m *Manager) Run(ctx context.Context, r plan.Request, streams IO) (*Result,
 
 // attendMain returns when the command of a sandbox that is for it has ended, which it does
 // when ctx ends.
-func (m *Manager) attendMain(ctx context.Context, s *sandbox, e *execution, streams IO) (*Result, error) {
+func (h *host) attendMain(ctx context.Context, s *sandbox, e *execution, streams IO) (*Result, error) {
 	stop := context.AfterFunc(ctx, func() { s.end(errCallerLeft) })
 	defer stop()
 	if streams.Stdin != nil {
-		go m.sendGiven(ctx, e, streams.Stdin)
+		go h.sendGiven(ctx, e, streams.Stdin)
 	}
 	if streams.Started != nil {
 		streams.Started(s.info(), e.info())
 	}
 	p := e.unpark()
-	result, _, err := m.attend(context.WithoutCancel(ctx), e, p, streams)
+	result, _, err := h.attend(context.WithoutCancel(ctx), e, p, streams)
 	e.detach(p, nil, 0)
 	return result, err
 }

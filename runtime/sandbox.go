@@ -97,13 +97,13 @@ type sandbox struct {
 }
 
 // newSandbox is one that is to be made by p, or where that is nil one of an earlier daemon.
-func (m *Manager) newSandbox(p *plan.Sandbox, r record) *sandbox {
+func (h *host) newSandbox(p *plan.Sandbox, r record) *sandbox {
 	state := StateCreating
 	if p == nil {
 		state = StateAdopting
 	}
 	return &sandbox{
-		id: r.ID, plan: p, record: r, state: state, execs: map[uint32]*execution{}, log: journal.New[execRecord](m.paths.execs(r.ID)), room: m.opts.outputRoom(), discard: rate.NewLimiter(discardRate(r.Limits.MilliCPU), output.MaxChunk),
+		id: r.ID, plan: p, record: r, state: state, execs: map[uint32]*execution{}, log: journal.New[execRecord](h.paths.execs(r.ID)), room: h.opts.outputRoom(), discard: rate.NewLimiter(discardRate(r.Limits.MilliCPU), output.MaxChunk),
 		made: make(chan struct{}), asked: make(chan struct{}), ended: make(chan struct{}), gone: make(chan struct{}),
 	}
 }

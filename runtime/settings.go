@@ -30,11 +30,11 @@ type Reloaded struct {
 }
 
 // settings returns the settings in force.
-func (m *Manager) settings() *Settings {
-	if s := m.applied.Load(); s != nil {
+func (h *host) settings() *Settings {
+	if s := h.applied.Load(); s != nil {
 		return s
 	}
-	return &m.opts.Settings
+	return &h.opts.Settings
 }
 
 // Apply puts s in force for later calls. Sandboxes that exist keep the values that
@@ -56,9 +56,9 @@ func (m *Manager) ReloadConfig(ctx context.Context) (Reloaded, error) {
 }
 
 // profileOf returns the profile of a sandbox as it was when the sandbox was made.
-func (m *Manager) profileOf(r record) plan.Profile {
+func (h *host) profileOf(r record) plan.Profile {
 	if r.Preset != nil {
 		return *r.Preset
 	}
-	return m.settings().Profiles[r.Profile]
+	return h.settings().Profiles[r.Profile]
 }

@@ -54,19 +54,19 @@ func (m *Manager) StartMemoryWatch(ctx context.Context) {
 
 // openSockets counts the sockets of all sandboxes to come, and of those there are. It has
 // proved that they are counted.
-func (m *Manager) openSockets(ctx context.Context) (sockets, error) {
+func (h *host) openSockets(ctx context.Context) (sockets, error) {
 	const op = "runtime.sockets"
-	if m.host.Unified == "" {
+	if h.groups.Unified == "" {
 		return nil, sbxerr.New(sbxerr.SocketMemory, op, "this host has no cgroup2 hierarchy")
 	}
-	group := filepath.Join(m.host.Unified, m.opts.CgroupParent)
+	group := filepath.Join(h.groups.Unified, h.opts.CgroupParent)
 	if err := os.Mkdir(group, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, sbxerr.Wrap(sbxerr.SocketMemory, op, err)
 	}
-	if err := mount.AttachBPF(m.paths.bpf()); err != nil {
+	if err := mount.AttachBPF(h.paths.bpf()); err != nil {
 		return nil, sbxerr.Wrap(sbxerr.SocketMemory, op, err)
 	}
-	w, err := sockmem.Open(ctx, group, m.paths.bpf())
+	w, err := sockmem.Open(ctx, group, h.paths.bpf())
 	if err != nil {
 		return nil, sbxerr.Wrap(sbxerr.SocketMemory, op, err)
 	}
@@ -132,11 +132,11 @@ func (m *Manager) stopMemoryWatch() {
 }
 
 // removeMemoryWatch takes the programs away, once there is no sandbox.
-func (m *Manager) removeMemoryWatch() error {
-	if err := sockmem.Remove(m.paths.bpf()); err != nil {
+func (h *host) removeMemoryWatch() error {
+	if err := sockmem.Remove(h.paths.bpf()); err != nil {
 		return sbxerr.Wrap(sbxerr.StateDir, "runtime.sockets", err)
 	}
-	return mount.RemovePoint(m.paths.bpf())
+	return mount.RemovePoint(h.paths.bpf())
 }
 
 // watchSockets looks at the sockets while there are any, until ctx ends.
@@ -242,8 +242,8 @@ func (m *Manager) endSockets(held map[uint64]sockmem.Held) error {
 
 // excessSockets says what the sockets of s hold too much of, "" where they do not. It
 // takes s out of held.
-func (m *Manager) excessSockets(s *sandbox, held map[uint64]sockmem.Held) (string, error) {
-	group, err := m.group(s.id)
+func (h *host) excessSockets(s *sandbox, held map[uint64]sockmem.Held) (string, error) {
+	group, err := h.group(s.id)
 	if err != nil {
 		return "", err
 	}
@@ -251,12 +251,12 @@ func (m *Manager) excessSockets(s *sandbox, held map[uint64]sockmem.Held) (strin
 	if err != nil {
 		return "", err
 	}
-	h := held[id]
+	counted := held[id]
 	delete(held, id)
-	if h.Uncharged > maxSockets {
-		return fmt.Sprintf("%d MiB in sockets", h.Uncharged>>20), nil
+	if counted.Uncharged > maxSockets {
+		return fmt.Sprintf("%d MiB in sockets", counted.Uncharged>>20), nil
 	}
-	if h.Total <= maxPastLimit {
+	if counted.Total <= maxPastLimit {
 		return "", nil
 	}
 	n, err := group.SocketsPastLimit()

@@ -16,8 +16,8 @@ import (
 )
 
 // buildSpec makes the OCI spec of p.
-func (m *Manager) buildSpec(p *plan.Sandbox, block idblock.Block) (*specs.Spec, []string, error) {
-	return p.Spec(plan.Host{Cgroups: m.host, Rlimits: m.rlimit, OOMScore: m.oomScore}, m.paths.places(p.ID, m.cgroupPath(p.ID)), block)
+func (h *host) buildSpec(p *plan.Sandbox, block idblock.Block) (*specs.Spec, []string, error) {
+	return p.Spec(plan.Host{Cgroups: h.groups, Rlimits: h.rlimit, OOMScore: h.oomScore}, h.paths.places(p.ID, h.cgroupPath(p.ID)), block)
 }
 
 // Spec returns what a run of r would get. Nothing is made; the ID and the
@@ -59,7 +59,7 @@ func (m *Manager) Spec(ctx context.Context, r plan.Request) (*SpecView, error) {
 	for _, n := range p.Exposed {
 		view.NetworkRules = append(view.NetworkRules, fmt.Sprintf("expose %d: links of the same owner's sandboxes may lead there", n))
 	}
-	for _, f := range p.Limits.Cgroup().Files(m.host) {
+	for _, f := range p.Limits.Cgroup().Files(m.groups) {
 		view.CgroupValues[f.Name] = f.Value
 	}
 	for _, row := range p.Seccomp.Rows(p.Filter()) {

@@ -38,7 +38,7 @@ func TestSpec(t *testing.T) {
 	}
 	_, err = f.Spec(callerContext(t), plan.Request{})
 	errtest.Want(t, err, sbxerr.Config, "no command")
-	f.host.Controllers = nil
+	f.groups.Controllers = nil
 	_, err = f.Spec(callerContext(t), request("true"))
 	errtest.Want(t, err, sbxerr.CgroupController)
 	f.wantNothingLeft(t) // it only looks

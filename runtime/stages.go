@@ -61,66 +61,66 @@ func (m *Manager) allStages() []stage {
 	}
 }
 
-func (m *Manager) createClaim(_ context.Context, s *sandbox) error {
-	for _, dir := range []string{m.paths.sandbox(s.id), m.paths.spare(s.id)} {
+func (h *host) createClaim(_ context.Context, s *sandbox) error {
+	for _, dir := range []string{h.paths.sandbox(s.id), h.paths.spare(s.id)} {
 		if err := makeDir(dir, 0o700); err != nil {
 			return err
 		}
 	}
-	return journal.Create(m.paths.execs(s.id))
+	return journal.Create(h.paths.execs(s.id))
 }
 
-func (m *Manager) removeClaim(_ context.Context, id string) error {
-	if err := m.removeFlat(id, m.paths.spare(id)); err != nil {
+func (h *host) removeClaim(_ context.Context, id string) error {
+	if err := h.removeFlat(id, h.paths.spare(id)); err != nil {
 		return err
 	}
-	record, spec, execs := m.paths.record(id), m.paths.spec(id), m.paths.execs(id)
-	return removeFiles(m.paths.names(id), journal.Next(execs), execs, spec+".new", spec, record+".new", record, m.paths.sandbox(id))
+	record, spec, execs := h.paths.record(id), h.paths.spec(id), h.paths.execs(id)
+	return removeFiles(h.paths.names(id), journal.Next(execs), execs, spec+".new", spec, record+".new", record, h.paths.sandbox(id))
 }
 
-func (m *Manager) createOutput(_ context.Context, s *sandbox) error {
-	return makeDir(m.paths.output(s.id), 0o700)
+func (h *host) createOutput(_ context.Context, s *sandbox) error {
+	return makeDir(h.paths.output(s.id), 0o700)
 }
 
-func (m *Manager) removeOutput(_ context.Context, id string) error {
-	return m.removeFlat(id, m.paths.output(id))
+func (h *host) removeOutput(_ context.Context, id string) error {
+	return h.removeFlat(id, h.paths.output(id))
 }
 
-func (m *Manager) removeFlat(id, dir string) error {
+func (h *host) removeFlat(id, dir string) error {
 	left, err := owndir.RemoveFlat(dir)
 	for _, path := range left {
-		m.log.Warn("left what the daemon did not make: look at it and remove it", "sandbox", id, "path", path)
+		h.log.Warn("left what the daemon did not make: look at it and remove it", "sandbox", id, "path", path)
 	}
 	return sbxerr.Wrap(sbxerr.StateDir, "runtime.remove", err)
 }
 
-func (m *Manager) createIDs(_ context.Context, s *sandbox) error {
-	block, err := m.blocks.Claim(s.id)
+func (h *host) createIDs(_ context.Context, s *sandbox) error {
+	block, err := h.blocks.Claim(s.id)
 	if err != nil {
 		return err
 	}
 	s.update(func() { s.block = block })
-	if s.ids, err = m.blockNS(block); err != nil {
+	if s.ids, err = h.blockNS(block); err != nil {
 		return err
 	}
-	if err := m.admitRoot(s.id, block.Base); err != nil {
+	if err := h.admitRoot(s.id, block.Base); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.record.HostIDBase = block.Base
-	return m.writeLocked(s)
+	return h.writeLocked(s)
 }
 
 // admitRoot lets the sandbox's root, to the host an unprivileged user, walk
 // through the sandbox's directory to its root file system. No other user of
 // the host may: what is mounted below, such as a workspace, can lie behind
 // directories that are closed to them, and /proc/mounts tells them the ID.
-func (m *Manager) admitRoot(id string, base uint32) error {
-	return sbxerr.Wrap(sbxerr.StateDir, "runtime.ids", owndir.Give(m.paths.sandbox(id), 0o710, 0, int(base)))
+func (h *host) admitRoot(id string, base uint32) error {
+	return sbxerr.Wrap(sbxerr.StateDir, "runtime.ids", owndir.Give(h.paths.sandbox(id), 0o710, 0, int(base)))
 }
 
-func (m *Manager) removeIDs(_ context.Context, id string) error { return m.blocks.Release(id) }
+func (h *host) removeIDs(_ context.Context, id string) error { return h.blocks.Release(id) }
 
 func (m *Manager) createRootfs(ctx context.Context, s *sandbox) error {
 	layers, err := m.layers(ctx, s.plan.Image)
@@ -159,33 +159,33 @@ func (m *Manager) createRootfs(ctx context.Context, s *sandbox) error {
 // upperInodes bounds the files that a build step can make.
 const upperInodes = 400_000
 
-func (m *Manager) removeRootfs(_ context.Context, id string) error {
+func (h *host) removeRootfs(_ context.Context, id string) error {
 	return errors.Join(
-		mount.RemovePoint(m.paths.rootfs(id)),
-		mount.RemovePoint(m.paths.upper(id)),
-		mount.RemoveScratch(m.paths.layers(id)),
-		mount.RemovePoint(m.paths.layers(id)),
-		mount.RemovePrivate(m.paths.private(id)))
+		mount.RemovePoint(h.paths.rootfs(id)),
+		mount.RemovePoint(h.paths.upper(id)),
+		mount.RemoveScratch(h.paths.layers(id)),
+		mount.RemovePoint(h.paths.layers(id)),
+		mount.RemovePrivate(h.paths.private(id)))
 }
 
-func (m *Manager) createOwn(_ context.Context, s *sandbox) error {
-	dir := m.paths.own(s.id)
+func (h *host) createOwn(_ context.Context, s *sandbox) error {
+	dir := h.paths.own(s.id)
 	if err := makeDir(dir, 0o711); err != nil {
 		return err
 	}
 	return mount.AttachOwn(dir, initproto.EndsSize)
 }
 
-func (m *Manager) removeOwn(_ context.Context, id string) error {
-	return mount.RemovePoint(m.paths.own(id))
+func (h *host) removeOwn(_ context.Context, id string) error {
+	return mount.RemovePoint(h.paths.own(id))
 }
 
-func (m *Manager) createUserns(_ context.Context, s *sandbox) error {
-	return s.ids.Pin(m.paths.userns(s.id))
+func (h *host) createUserns(_ context.Context, s *sandbox) error {
+	return s.ids.Pin(h.paths.userns(s.id))
 }
 
-func (m *Manager) removeUserns(_ context.Context, id string) error {
-	return mount.Unpin(m.paths.userns(id))
+func (h *host) removeUserns(_ context.Context, id string) error {
+	return mount.Unpin(h.paths.userns(id))
 }
 
 // createNetns takes a namespace that is ready, where s needs rules. If there is none they
@@ -217,18 +217,18 @@ func (m *Manager) createNetns(ctx context.Context, s *sandbox) error {
 	return nil
 }
 
-func (m *Manager) removeNetns(_ context.Context, id string) error {
-	return netns.Remove(m.paths.netns(id))
+func (h *host) removeNetns(_ context.Context, id string) error {
+	return netns.Remove(h.paths.netns(id))
 }
 
 // createInit gives the sandbox a copy of PID 1's program of its own, and the socket
 // on which it is awaited.
-func (m *Manager) createInit(_ context.Context, s *sandbox) error {
-	dir := m.paths.init(s.id)
+func (h *host) createInit(_ context.Context, s *sandbox) error {
+	dir := h.paths.init(s.id)
 	if err := makeDir(dir, 0o711); err != nil {
 		return err
 	}
-	if err := m.init.CopyTo(filepath.Join(dir, initproto.BinaryName)); err != nil {
+	if err := h.init.CopyTo(filepath.Join(dir, initproto.BinaryName)); err != nil {
 		return err
 	}
 	u := s.plan.User
@@ -237,8 +237,8 @@ func (m *Manager) createInit(_ context.Context, s *sandbox) error {
 	return err
 }
 
-func (m *Manager) removeInit(_ context.Context, id string) error {
-	dir := m.paths.init(id)
+func (h *host) removeInit(_ context.Context, id string) error {
+	dir := h.paths.init(id)
 	return removeFiles(filepath.Join(dir, initproto.SocketName), filepath.Join(dir, initproto.WakeName), filepath.Join(dir, initproto.BinaryName), dir)
 }
 
@@ -246,22 +246,22 @@ func (m *Manager) removeInit(_ context.Context, id string) error {
 // sockets of the group are seen from the first one on.
 func (m *Manager) createCgroup(ctx context.Context, _ *sandbox) error { return m.awaitMemoryWatch(ctx) }
 
-func (m *Manager) removeCgroup(ctx context.Context, id string) error {
-	group, err := m.group(id)
+func (h *host) removeCgroup(ctx context.Context, id string) error {
+	group, err := h.group(id)
 	if err != nil {
 		return err
 	}
-	if err := m.killStray(ctx, group); err != nil {
+	if err := h.killStray(ctx, group); err != nil {
 		return err
 	}
 	return group.Remove(ctx)
 }
 
-func (m *Manager) group(id string) (*cgroups.Group, error) {
-	return cgroups.Open(m.host, m.cgroupPath(id))
+func (h *host) group(id string) (*cgroups.Group, error) {
+	return cgroups.Open(h.groups, h.cgroupPath(id))
 }
 
-func (m *Manager) cgroupPath(id string) string { return "/" + m.opts.CgroupParent + "/" + id }
+func (h *host) cgroupPath(id string) string { return "/" + h.opts.CgroupParent + "/" + id }
 
 func (m *Manager) createContainer(ctx context.Context, s *sandbox) error {
 	return m.createTask(ctx, s, forEngine)
@@ -315,16 +315,16 @@ func forEngine(s *specs.Spec) *specs.Spec {
 }
 
 // tighten sets the limits that the OCI runtime does not set. PID 1 has not run anything yet.
-func (m *Manager) tighten(ctx context.Context, s *sandbox) error {
-	if err := m.tightenGroup(ctx, s); err != nil {
+func (h *host) tighten(ctx context.Context, s *sandbox) error {
+	if err := h.tightenGroup(ctx, s); err != nil {
 		return err
 	}
 	return s.ids.AsOwner(func() error { return setRlimits(s.process.pid, s.spec.Process.Rlimits) })
 }
 
 // tightenGroup makes the group that the OCI runtime made ready for groups of single commands.
-func (m *Manager) tightenGroup(_ context.Context, s *sandbox) error {
-	group, err := m.group(s.id)
+func (h *host) tightenGroup(_ context.Context, s *sandbox) error {
+	group, err := h.group(s.id)
 	if err != nil {
 		return err
 	}

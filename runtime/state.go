@@ -45,10 +45,10 @@ func (s *sandbox) moveLocked(to State) bool {
 }
 
 // move is moveLocked for a state that must be one that may follow.
-func (m *Manager) move(s *sandbox, to State) {
+func (h *host) move(s *sandbox, to State) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if from := s.state; !s.moveLocked(to) {
-		m.log.Error("change the state of a sandbox", "sandbox", s.id, "from", from, "to", to)
+		h.log.Error("change the state of a sandbox", "sandbox", s.id, "from", from, "to", to)
 	}
 }

@@ -105,11 +105,11 @@ func (m *Manager) statsNow(ctx context.Context, named []*sandbox, sel StatsSelec
 	return list, live, nil
 }
 
-func (m *Manager) statsOfSandbox(s *sandbox) SandboxStats {
-	u, point, cpu := m.used(s)
+func (h *host) statsOfSandbox(s *sandbox) SandboxStats {
+	u, point, cpu := h.used(s)
 	r, state := s.kept(), s.currentState()
 	var stall cgroups.Stall
-	if g, err := m.group(s.id); err == nil {
+	if g, err := h.group(s.id); err == nil {
 		stall = g.Stall()
 	}
 	return SandboxStats{

@@ -24,7 +24,7 @@ func TestStockSize(t *testing.T) {
 		{[]PoolConfig{{Profile: "allow", Size: 2}, {Profile: "open", Size: 3, Max: 8}}, 14},
 		{[]PoolConfig{{Profile: "allow", Size: 2, Max: 500}}, 64},
 	} {
-		m := &Manager{opts: Options{Settings: Settings{Profiles: profiles}, Pools: tt.pools}}
+		m := &Manager{host: host{opts: Options{Settings: Settings{Profiles: profiles}, Pools: tt.pools}}}
 		if m.initStock(); m.stock.size != tt.want {
 			t.Errorf("%+v: %d, want %d", tt.pools, m.stock.size, tt.want)
 		}
@@ -36,7 +36,7 @@ func TestStockSize(t *testing.T) {
 func TestFillStock(t *testing.T) {
 	need.Root(t, "it makes network namespaces")
 	log := new(bytes.Buffer)
-	m := &Manager{log: slog.New(slog.NewTextHandler(log, nil)), making: newGate(2, 0)}
+	m := &Manager{host: host{log: slog.New(slog.NewTextHandler(log, nil))}, making: newGate(2, 0)}
 	m.initStock()
 	ctx, cancel := context.WithCancel(t.Context())
 	m.fillers.Go(func() { m.fillStock(ctx) })

@@ -44,7 +44,7 @@ func (m *Manager) Stop(ctx context.Context, ref string, grace *time.Duration) (I
 // cut short. Whatever happens, s ends: one that is stopping has no other way on. It
 // is left to another stop where that ends s no later. A daemon that comes after this
 // one goes on with it.
-func (m *Manager) stop(ctx context.Context, s *sandbox, grace time.Duration) {
+func (h *host) stop(ctx context.Context, s *sandbox, grace time.Duration) {
 	by := now() + moment(grace)
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
@@ -52,8 +52,8 @@ func (m *Manager) stop(ctx context.Context, s *sandbox, grace time.Duration) {
 		if !s.leadStop(by, cancel) {
 			return
 		}
-		m.keepRecord(s)
-		m.askToEnd(ctx, s)
+		h.keepRecord(s)
+		h.askToEnd(ctx, s)
 		if errors.Is(ctx.Err(), context.Canceled) { // by one with less grace
 			return
 		}
@@ -77,9 +77,9 @@ func (s *sandbox) leadStop(by moment, yield func()) bool {
 }
 
 // stopAgain goes on with the stop of an earlier daemon, if one was under way.
-func (m *Manager) stopAgain(ctx context.Context, s *sandbox) {
+func (h *host) stopAgain(ctx context.Context, s *sandbox) {
 	if by := s.kept().StopBy; by != 0 {
-		go m.beside(s.end, func() { m.stop(context.WithoutCancel(ctx), s, by.left()) })
+		go h.beside(s.end, func() { h.stop(context.WithoutCancel(ctx), s, by.left()) })
 	}
 }
 
@@ -105,10 +105,10 @@ func (s *sandbox) isStopping() bool {
 
 // askToEnd asks every command to end, also one that is being started once it runs,
 // and waits for their end, no longer than until ctx ends or s is to end at once.
-func (m *Manager) askToEnd(ctx context.Context, s *sandbox) {
+func (h *host) askToEnd(ctx context.Context, s *sandbox) {
 	running := slices.DeleteFunc(s.executions(), func(e *execution) bool { return e.isDone() })
 	for _, e := range running {
-		go m.beside(s.end, func() { m.askExec(ctx, e) })
+		go h.beside(s.end, func() { h.askExec(ctx, e) })
 	}
 	for _, e := range running {
 		select {

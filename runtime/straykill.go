@@ -18,7 +18,7 @@ import (
 // all that it started have ended by then, unless a record or the engine's state is lost.
 // Daemons may share the group above: only processes with host ids of this daemon, which
 // no other daemon hands out, are a sandbox's of its own.
-func (m *Manager) killStray(ctx context.Context, group *cgroups.Group) error {
+func (h *host) killStray(ctx context.Context, group *cgroups.Group) error {
 	pids, err := group.Procs()
 	if err != nil {
 		return err
@@ -31,7 +31,7 @@ func (m *Manager) killStray(ctx context.Context, group *cgroups.Group) error {
 		if err != nil {
 			return sbxerr.Wrap(sbxerr.Cgroup, "runtime.stray", err)
 		}
-		if !m.opts.IDs.Holds(uid) {
+		if !h.opts.IDs.Holds(uid) {
 			return sbxerr.New(sbxerr.Cgroup, "runtime.stray", "process %d in cgroup %q runs as uid %d, which is no sandbox's of this daemon: it is left alone", pid, group.Path(), uid)
 		}
 	}

@@ -63,53 +63,53 @@ func (s *sandbox) beginEnd() (lived bool) {
 
 // endProcesses kills whatever still runs in the sandbox and returns when nothing
 // does: the pipes of its commands then have no writer left.
-func (m *Manager) endProcesses(ctx context.Context, s *sandbox) {
+func (h *host) endProcesses(ctx context.Context, s *sandbox) {
 	s.dead.Do(func() {
-		ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), m.opts.Timeouts.Remove,
-			sbxerr.New(sbxerr.Deadline, "runtime.end", "the processes of sandbox %s did not end within %s", s.id, m.opts.Timeouts.Remove))
+		ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), h.opts.Timeouts.Remove,
+			sbxerr.New(sbxerr.Deadline, "runtime.end", "the processes of sandbox %s did not end within %s", s.id, h.opts.Timeouts.Remove))
 		defer cancel()
-		if err := errors.Join(s.process.kill(), m.releaseKilled(ctx, s), s.process.wait(ctx)); err != nil {
-			m.log.Error("end processes", "sandbox", s.id, "err", err)
+		if err := errors.Join(s.process.kill(), h.releaseKilled(ctx, s), s.process.wait(ctx)); err != nil {
+			h.log.Error("end processes", "sandbox", s.id, "err", err)
 			for _, e := range s.executions() { // a writer may live on: do not wait for it
 				e.stopFilling()
 			}
 		}
 		if s.kept().outlives() {
-			m.measure(s) // the last of its cgroup
+			h.measure(s) // the last of its cgroup
 		}
-		m.hangUp(s)
+		h.hangUp(s)
 	})
 }
 
 // releaseKilled lets a sandbox whose PID 1 was killed go on to its end: a process that waits
 // for a disk at a rate, and on cgroup v1 a frozen one, does not take notice of SIGKILL.
-func (m *Manager) releaseKilled(ctx context.Context, s *sandbox) error {
+func (h *host) releaseKilled(ctx context.Context, s *sandbox) error {
 	s.changing.Lock() // a pause or a change that is under way ends first
 	defer s.changing.Unlock()
 	r := s.kept()
 	if r.Limits.RatesIO() {
-		group, err := m.group(s.id)
+		group, err := h.group(s.id)
 		if err == nil {
 			err = group.LiftIO()
 		}
 		if err != nil {
-			m.log.Warn("lift the rates of I/O", "sandbox", s.id, "err", err)
+			h.log.Warn("lift the rates of I/O", "sandbox", s.id, "err", err)
 		}
 	}
 	if !r.Paused {
 		return nil
 	}
-	return m.withGroup(s, func(g freezer) error { return g.Thaw(ctx) })
+	return h.withGroup(s, func(g freezer) error { return g.Thaw(ctx) })
 }
 
 // hangUp ends the connection of a PID 1 that is gone, once its last words are
 // read.
-func (m *Manager) hangUp(s *sandbox) {
+func (h *host) hangUp(s *sandbox) {
 	select {
 	case <-s.init.Done():
 	case <-time.After(lastWords):
 		if err := s.init.Close(); err != nil {
-			m.log.Error("hang up", "sandbox", s.id, "err", err)
+			h.log.Error("hang up", "sandbox", s.id, "err", err)
 		}
 	}
 }
@@ -119,17 +119,17 @@ func (m *Manager) hangUp(s *sandbox) {
 const lastWords = time.Second
 
 // kill ends the sandbox's processes, of which PID 1's end is noticed elsewhere.
-func (m *Manager) kill(s *sandbox) {
+func (h *host) kill(s *sandbox) {
 	if err := s.process.kill(); err != nil {
-		m.log.Error("kill PID 1", "sandbox", s.id, "err", err)
+		h.log.Error("kill PID 1", "sandbox", s.id, "err", err)
 	}
 }
 
 // keepRemoval keeps that s is to be removed: a daemon that comes after this one
 // would take it for one that ended by itself.
-func (m *Manager) keepRemoval(s *sandbox) {
+func (h *host) keepRemoval(s *sandbox) {
 	s.update(func() { s.record.Removing = true })
-	m.keepRecord(s)
+	h.keepRecord(s)
 }
 
 // retire frees what an ended sandbox no longer needs, and keeps its record and
@@ -164,13 +164,13 @@ func (m *Manager) strip(ctx context.Context, s *sandbox) error {
 
 // keepRecord writes the record of s as it is now. A failure is logged: the
 // sandbox goes on, and only a daemon that comes after this one would miss it.
-func (m *Manager) keepRecord(s *sandbox) {
+func (h *host) keepRecord(s *sandbox) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.state == StateRemoving { // its directory goes
 		return
 	}
-	if err := m.writeLocked(s); err != nil {
-		m.log.Error("keep record", "sandbox", s.id, "err", err)
+	if err := h.writeLocked(s); err != nil {
+		h.log.Error("keep record", "sandbox", s.id, "err", err)
 	}
 }

@@ -112,8 +112,8 @@ func (m *Manager) endEach(excess func(*sandbox) (string, error)) (last error) {
 }
 
 // excessLocks says of which locks s holds too many, "" where it does not.
-func (m *Manager) excessLocks(s *sandbox) (string, error) {
-	group, err := m.group(s.id)
+func (h *host) excessLocks(s *sandbox) (string, error) {
+	group, err := h.group(s.id)
 	if err != nil {
 		return "", err
 	}
@@ -132,7 +132,7 @@ func (m *Manager) excessLocks(s *sandbox) (string, error) {
 	return "", nil
 }
 
-func (m *Manager) endUncharged(s *sandbox, what string) {
-	m.log.Warn("end a sandbox for its kernel memory", "sandbox", s.id, "held", what)
+func (h *host) endUncharged(s *sandbox, what string) {
+	h.log.Warn("end a sandbox for its kernel memory", "sandbox", s.id, "held", what)
 	s.end(fmt.Errorf("%w: %s", errUncharged, what))
 }

@@ -55,24 +55,24 @@ func (r record) isolation() string {
 }
 
 // createHostIDs takes no block of ids: those of the sandbox are the host's.
-func (m *Manager) createHostIDs(_ context.Context, s *sandbox) error {
+func (h *host) createHostIDs(_ context.Context, s *sandbox) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return m.writeLocked(s)
+	return h.writeLocked(s)
 }
 
 // hostTree is the root of such a sandbox. The daemon's own directory is covered by that of
 // PID 1.
-func (m *Manager) hostTree() mount.HostTree {
-	return mount.HostTree{Without: []string{m.paths.state, m.paths.root}, Keep: []string{"/proc", "/dev", m.paths.state}}
+func (h *host) hostTree() mount.HostTree {
+	return mount.HostTree{Without: []string{h.paths.state, h.paths.root}, Keep: []string{"/proc", "/dev", h.paths.state}}
 }
 
 // createPlaceholder makes the root with which the OCI runtime begins.
-func (m *Manager) createPlaceholder(_ context.Context, s *sandbox) error {
-	if err := makeDir(m.paths.rootfs(s.id), 0o711); err != nil {
+func (h *host) createPlaceholder(_ context.Context, s *sandbox) error {
+	if err := makeDir(h.paths.rootfs(s.id), 0o711); err != nil {
 		return err
 	}
-	return m.hostTree().AttachPlaceholder(m.paths.rootfs(s.id))
+	return h.hostTree().AttachPlaceholder(h.paths.rootfs(s.id))
 }
 
 // createUnisolated makes the container, and gives it the host's tree before anything runs in it.
@@ -89,9 +89,9 @@ func (m *Manager) createUnisolated(ctx context.Context, s *sandbox) error {
 // checkHostUser refuses a user of the profile that is one of a sandbox with isolation, and then
 // checks that the caller of p has its workspace, and that the user may enter it. The path that
 // the command gets has no symbolic links.
-func (m *Manager) checkHostUser(ctx context.Context, p *plan.Sandbox) (err error) {
+func (h *host) checkHostUser(ctx context.Context, p *plan.Sandbox) (err error) {
 	u, w := p.Profile.Unisolated, p.Request.Workspace
-	if m.opts.IDs.Holds(u.UID) || m.opts.IDs.Holds(u.GID) {
+	if h.opts.IDs.Holds(u.UID) || h.opts.IDs.Holds(u.GID) {
 		return sbxerr.WithRemedy(sbxerr.DaemonConf, "runtime.plan", fmt.Errorf("the user %d:%d of profile %q lies in the ids of the sandboxes", u.UID, u.GID, p.ProfileName),
 			"name another user in unisolated.user, or choose another ids.base")
 	}
@@ -104,7 +104,7 @@ func (m *Manager) checkHostUser(ctx context.Context, p *plan.Sandbox) (err error
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
 	p.Cwd = dir.File.Name()
-	return errors.Join(m.settings().Workspaces.Check(p.Cwd), p.Grant.CheckEntry(ctx, u.UID, u.GID, p.Cwd))
+	return errors.Join(h.settings().Workspaces.Check(p.Cwd), p.Grant.CheckEntry(ctx, u.UID, u.GID, p.Cwd))
 }
 
 // isHosts reports whether a network is the host's own, of which nothing is counted, refused

@@ -159,17 +159,17 @@ func (r UpdateRequest) apply(rec record) (record, error) {
 
 // changeLimits sets the limits of a sandbox that is in use. What they are counts until they
 // are others.
-func (m *Manager) changeLimits(s *sandbox, from, to plan.Limits) error {
+func (h *host) changeLimits(s *sandbox, from, to plan.Limits) error {
 	if from == to {
 		return nil
 	}
-	return m.noteChange(s, to, func() error { return errors.Join(m.setLimits(s, from, to), failpoint("update/limits")) })
+	return h.noteChange(s, to, func() error { return errors.Join(h.setLimits(s, from, to), failpoint("update/limits")) })
 }
 
 // noteChange keeps the limits that change sets, for a daemon that finds it half done.
-func (m *Manager) noteChange(s *sandbox, to plan.Limits, change func() error) error {
+func (h *host) noteChange(s *sandbox, to plan.Limits, change func() error) error {
 	s.update(func() { s.record.Changing = &to })
-	m.keepRecord(s)
+	h.keepRecord(s)
 	err := change()
 	s.update(func() {
 		s.record.Changing = nil
@@ -177,18 +177,18 @@ func (m *Manager) noteChange(s *sandbox, to plan.Limits, change func() error) er
 			s.record.Limits = to
 		}
 	})
-	m.keepRecord(s)
+	h.keepRecord(s)
 	return err
 }
 
 // finishChange completes a change of limits that an earlier daemon began, or
 // takes it back where the host does not allow it.
-func (m *Manager) finishChange(s *sandbox) error {
+func (h *host) finishChange(s *sandbox) error {
 	r := s.kept()
 	if r.Changing == nil {
 		return nil
 	}
-	group, err := m.group(s.id)
+	group, err := h.group(s.id)
 	if err != nil {
 		return err
 	}
@@ -200,16 +200,16 @@ func (m *Manager) finishChange(s *sandbox) error {
 		}
 	}
 	s.update(func() { s.record.Limits, s.record.Changing = limits, nil })
-	m.keepRecord(s)
+	h.keepRecord(s)
 	return nil
 }
 
 // setLimits changes the cgroup of a live sandbox.
-func (m *Manager) setLimits(s *sandbox, from, to plan.Limits) error {
+func (h *host) setLimits(s *sandbox, from, to plan.Limits) error {
 	if from == to {
 		return nil
 	}
-	group, err := m.group(s.id)
+	group, err := h.group(s.id)
 	if err != nil {
 		return err
 	}

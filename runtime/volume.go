@@ -143,14 +143,14 @@ func usesVolume(k volumes.Key) func(record) bool {
 }
 
 // openVolume opens a volume of the caller's for a sandbox, and makes it where there is none.
-func (m *Manager) openVolume(ctx context.Context, g peer.Grant, name string) (*mount.Workspace, error) {
+func (h *host) openVolume(ctx context.Context, g peer.Grant, name string) (*mount.Workspace, error) {
 	k := volumes.Key{Owner: g.Caller().UID, Name: name}
-	dir, gid, created, err := m.volumes.Open(k, g.Caller().GID, g.Volumes())
+	dir, gid, created, err := h.volumes.Open(k, g.Caller().GID, g.Volumes())
 	if err != nil {
 		return nil, err
 	}
 	if created {
-		if err := m.confirmVolume(ctx, events.VolumeCreated, k); err != nil {
+		if err := h.confirmVolume(ctx, events.VolumeCreated, k); err != nil {
 			return nil, errors.Join(err, dir.Close())
 		}
 	}
@@ -201,6 +201,6 @@ func (m *Manager) visibleVolumes(g peer.Grant, visible func(volumes.Volume) bool
 }
 
 // confirmVolume tells of a volume, which belongs to a user.
-func (m *Manager) confirmVolume(ctx context.Context, t events.Type, k volumes.Key) error {
-	return m.opts.Events.Confirm(ctx, events.Event{Type: t, Scope: events.Scope{Owner: k.Owner}, Data: events.Data{Volume: k.Name}})
+func (h *host) confirmVolume(ctx context.Context, t events.Type, k volumes.Key) error {
+	return h.opts.Events.Confirm(ctx, events.Event{Type: t, Scope: events.Scope{Owner: k.Owner}, Data: events.Data{Volume: k.Name}})
 }

@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"iter"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,26 +14,60 @@ import (
 // One function moves a sandbox from one state to another: moveLocked, by the table of those
 // that may follow.
 func TestOneWriterOfState(t *testing.T) {
-	names, err := filepath.Glob(filepath.Join("..", "..", "runtime", "*.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	names = slices.DeleteFunc(names, func(name string) bool { return strings.HasSuffix(name, "_test.go") })
-	files := token.NewFileSet()
 	var writes []string
-	for _, name := range names {
-		file, err := parser.ParseFile(files, name, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for n := range ast.Preorder(file) {
-			if a, ok := n.(*ast.AssignStmt); ok && slices.ContainsFunc(a.Lhs, isStateOfSandbox) {
-				writes = append(writes, files.Position(a.Pos()).String())
-			}
+	for n, at := range runtimeNodes(t) {
+		if a, ok := n.(*ast.AssignStmt); ok && slices.ContainsFunc(a.Lhs, isStateOfSandbox) {
+			writes = append(writes, at.String())
 		}
 	}
 	if len(writes) != 1 || !strings.Contains(writes[0], "state.go") {
 		t.Errorf("the state of a sandbox is written at %v", writes)
+	}
+}
+
+// mostManagerMethods may only fall: what does not need to know all sandboxes is a method of
+// host.
+const mostManagerMethods = 237
+
+func TestManagerKnowsTheFleetAlone(t *testing.T) {
+	methods := 0
+	for n := range runtimeNodes(t) {
+		f, ok := n.(*ast.FuncDecl)
+		if !ok || f.Recv == nil {
+			continue
+		}
+		if of, ok := f.Recv.List[0].Type.(*ast.StarExpr); ok && of.X.(*ast.Ident).Name == "Manager" {
+			methods++
+		}
+	}
+	if methods == 0 || methods > mostManagerMethods {
+		t.Errorf("Manager has %d methods, at most %d", methods, mostManagerMethods)
+	}
+}
+
+// runtimeNodes are those of package runtime without its tests, and where each is.
+func runtimeNodes(t *testing.T) iter.Seq2[ast.Node, token.Position] {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join("..", "..", "runtime", "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(yield func(ast.Node, token.Position) bool) {
+		for _, name := range names {
+			if strings.HasSuffix(name, "_test.go") {
+				continue
+			}
+			files := token.NewFileSet()
+			file, err := parser.ParseFile(files, name, nil, parser.SkipObjectResolution)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for n := range ast.Preorder(file) {
+				if !yield(n, files.Position(n.Pos())) {
+					return
+				}
+			}
+		}
 	}
 }
 
