@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"slices"
+	"sync"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/cgroups"
@@ -45,11 +46,10 @@ func (m *Manager) cleanup(ctx context.Context, dryRun bool) (found []Leftover, f
 	for _, l := range foreign {
 		stays[l] = nil
 	}
-	var errs []error
+	errs := removeEach(found, func(l Leftover) error { return m.removeLeftover(ctx, l) })
 	for i, l := range found {
-		if e := m.removeLeftover(ctx, l); e != nil {
-			stays[l] = e
-			errs = append(errs, e)
+		if errs[i] != nil {
+			stays[l] = errs[i]
 			continue
 		}
 		found[i].Removed = true
@@ -71,6 +71,27 @@ func (m *Manager) cleanup(ctx context.Context, dryRun bool) (found []Leftover, f
 		errs = append(errs, e)
 	}
 	return append(found, foreign...), errors.Join(errs...), err
+}
+
+// cleanAtOnce is how many leftovers are removed at the same time. Each waits for containerd,
+// the kernel and the disk for most of the time.
+const cleanAtOnce = 4
+
+// removeEach removes what sandboxes left, and then views, which those may have. It returns an
+// error for each of found.
+func removeEach(found []Leftover, remove func(Leftover) error) []error {
+	errs := make([]error, len(found))
+	atOnce := make(slots, cleanAtOnce)
+	var all sync.WaitGroup
+	for _, views := range []bool{false, true} {
+		for i, l := range found {
+			if views == (l.Kind == kindSnapshot) {
+				all.Go(func() { errs[i] = atOnce.do(func() error { return remove(l) }) })
+			}
+		}
+		all.Wait()
+	}
+	return errs
 }
 
 func (m *Manager) removeLeftover(ctx context.Context, l Leftover) error {

@@ -27,6 +27,7 @@ var sections = []section{
 	{"pool", "create to the first command finished, from the pool", (*suite).fromPool},
 	{"run-default", "caisson run on a fresh installation, the whole process", (*suite).runByDefault},
 	{"run-pool", "caisson run from the pool, the whole process", (*suite).runFromPool},
+	{"life", "stop, directories of the host, and the clean-up of orphans", (*suite).life},
 	{"burst", "100 sandboxes asked for at once, with a pool of 20", (*suite).burst},
 	{"sustained", "create, true, remove by 8 clients", (*suite).sustained},
 	{"memory", "memory of 100 idle sandboxes", (*suite).memory},
