@@ -143,6 +143,9 @@ func (f *flags) config(cmd *cobra.Command) (config.Config, error) {
 	if cmd.Flags().Changed("keep-on-exit") {
 		c.Sandboxes.KeepOnExit = f.keep
 	}
+	if f.stopAll && cmd.Flags().Changed("keep-on-exit") {
+		return config.Config{}, usage("--stop-all and --keep-on-exit exclude each other")
+	}
 	if f.stopAll {
 		c.Sandboxes.KeepOnExit, c.Warm, c.Pools, c.Registries.PullAtStart = false, 0, nil, false
 	}

@@ -148,18 +148,19 @@ func TestRefusedOnce(t *testing.T) {
 
 func TestCommandLineRefused(t *testing.T) {
 	for args, want := range map[string][]string{
-		"--soket /x":             {"SBX-801", "there is no flag --soket, did you mean --socket?"},
-		"--frobnicate":           {"SBX-801", "there is no flag --frobnicate; caissond --help shows all"},
-		"doctor --jsno":          {"SBX-801", "did you mean --json?"},
-		"doctor --stat /x":       {"SBX-801", "did you mean --state?"}, // flags of all commands count
-		"-Z":                     {"SBX-801", "-Z"},
-		"--idle-timeout soon":    {"SBX-801", "soon"},
-		"--root":                 {"SBX-801", "--root"},
-		"docter":                 {"SBX-801", `"caissond" takes no argument "docter", did you mean doctor?`},
-		"serve":                  {"SBX-801", `takes no argument "serve"`},
-		"doctor now":             {"SBX-801", `"caissond doctor" takes no argument "now"`},
-		"config-schema --x":      {"SBX-801"},
-		"config-schema and more": {"SBX-801", `"and"`},
+		"--soket /x":                {"SBX-801", "there is no flag --soket, did you mean --socket?"},
+		"--stop-all --keep-on-exit": {"SBX-801", "--stop-all and --keep-on-exit exclude each other"},
+		"--frobnicate":              {"SBX-801", "there is no flag --frobnicate; caissond --help shows all"},
+		"doctor --jsno":             {"SBX-801", "did you mean --json?"},
+		"doctor --stat /x":          {"SBX-801", "did you mean --state?"}, // flags of all commands count
+		"-Z":                        {"SBX-801", "-Z"},
+		"--idle-timeout soon":       {"SBX-801", "soon"},
+		"--root":                    {"SBX-801", "--root"},
+		"docter":                    {"SBX-801", `"caissond" takes no argument "docter", did you mean doctor?`},
+		"serve":                     {"SBX-801", `takes no argument "serve"`},
+		"doctor now":                {"SBX-801", `"caissond doctor" takes no argument "now"`},
+		"config-schema --x":         {"SBX-801"},
+		"config-schema and more":    {"SBX-801", `"and"`},
 	} {
 		var out, errOut bytes.Buffer
 		if code := run(strings.Fields(args), &out, &errOut); code != exitRuntime || out.Len() > 0 {
