@@ -39,9 +39,9 @@ func (s Size) Message() *caissonv1.WinSize {
 // many bytes are left out at a place.
 type Skipper interface{ Skip(n int64) error }
 
-// Placer is what a writer of [Client.Logs] may be too: before each Write it is told at
-// which offset of the stream that begins. With timestamps it is told when the first byte
-// came; the zero time is not known.
+// Placer is an optional interface of a writer of [Client.Logs]. Place gives the offset in the
+// stream at which the next Write begins. With timestamps it also gives the time at which the
+// first byte came; zero is an unknown time.
 type Placer interface {
 	Place(offset int64, came time.Time) error
 }
@@ -93,7 +93,7 @@ type sink struct {
 	offset int64 // bytes of the stream that were had
 }
 
-// take passes on what one event holds. It may begin later than what was had ends.
+// take passes one event on. With a time to begin at, it may begin past the last byte.
 func (s *sink) take(o *caissonv1.Output) error {
 	s.offset = max(s.offset, o.GetOffset())
 	if o.GetSkipped() > 0 {

@@ -19,7 +19,7 @@ import (
 //     known before its policy follows for the first time. So each child sees each change.
 //   - Nobody holds the changing of two sandboxes.
 
-// parentNetwork is what the children of sandbox id may have of its network.
+// parentNetwork returns the network that children of the sandbox id can have a part of.
 func (m *Manager) parentNetwork(id string) (plan.ParentNetwork, error) {
 	m.mu.Lock()
 	s := m.sandboxes[id]
@@ -142,7 +142,7 @@ func (m *Manager) follow(ctx context.Context, s *sandbox) (changed bool, err err
 	return true, nil
 }
 
-// cutOff ends a child, and what it has open at once.
+// cutOff ends a child and closes its connections at once.
 func (h *host) cutOff(ctx context.Context, s *sandbox, reason error) {
 	if s.endCause() == nil {
 		h.log.Error("end a child whose policy cannot follow its parent's", "sandbox", s.id, "err", reason)

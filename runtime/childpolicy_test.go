@@ -204,8 +204,8 @@ func TestUpdateChildPolicy(t *testing.T) {
 	}
 }
 
-// A child that was planned before its parent's policy changed has what the parent has now,
-// be it made anew or out of a pool.
+// A child that was planned before its parent's policy changed gets a part of the new policy,
+// made anew or out of a pool.
 func TestChildPlannedBeforeAnUpdate(t *testing.T) {
 	f := newFamily(t)
 	request := func(name string) plan.CreateRequest {

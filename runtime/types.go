@@ -174,9 +174,9 @@ type LogOptions struct {
 // offset in the stream of every byte.
 type Skipper interface{ Skip(n int64) error }
 
-// Placer is what a writer of Logs may be too. It is then told at which offset what it
-// gets next begins and when that came: at first, and whenever the time changes. The zero
-// time is not known.
+// Placer is an optional interface of a writer of Logs. Place gives the offset of the next
+// Write and the time at which those bytes came: at first, and whenever the time changes. Zero
+// is an unknown time.
 type Placer interface {
 	Place(offset int64, came time.Time) error
 }

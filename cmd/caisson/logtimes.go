@@ -37,7 +37,7 @@ func datedLines(w io.Writer, timestamps bool) io.Writer {
 	return w
 }
 
-// logsView is what a command wrote, and when.
+// logsView is the output of a command with its times.
 type logsView struct {
 	outputView
 	StdoutTimes []logTime `json:"stdout_times"`

@@ -175,7 +175,7 @@ func randomParent(r *rand.Rand) Spec {
 		s.Links = map[string]Link{"db": {Sandbox: "x", Port: somePorts[r.IntN(len(somePorts))]}}
 	}
 	s.AirGapped = r.IntN(8) == 0
-	kept, _ := s.Kept() // what is refused there is left out
+	kept, _ := s.Kept() // leaves refused rules out
 	if _, err := Compile(kept); err != nil {
 		kept.AirGapped = false
 	}

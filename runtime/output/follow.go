@@ -31,9 +31,9 @@ func bufferPool(size int) *sync.Pool {
 // at a place. Nothing stands for them in what is written.
 type Skipper interface{ Skip(n int64) error }
 
-// Placer is what a writer may be too. Follow then tells it at which offset what it writes
-// next begins and when that came: at first, and whenever the time changes. The zero time
-// is that nobody knows it.
+// Placer is an optional interface of a writer. Follow gives it the offset of the next Write
+// and the time at which those bytes came: at first, and whenever the time changes. Zero is an
+// unknown time.
 type Placer interface {
 	Place(offset int64, came time.Time) error
 }

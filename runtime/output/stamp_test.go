@@ -51,7 +51,7 @@ func timed(t *testing.T, s *Store) *timeline {
 	return p
 }
 
-// later lets a mark's time pass.
+// later waits until the next bytes get a mark of their own: time is the input here.
 func later() { time.Sleep(2*resolution + 5*time.Millisecond) }
 
 // spell writes words one after the other, and returns between which times.
@@ -228,7 +228,7 @@ func TestTimesOnaFullDisk(t *testing.T) {
 	dir := mounted(t, "tmpfs", "size=1m,nr_inodes=2") // the directory and the output
 	s := createAt(t, filepath.Join(dir, "stdout"), 1<<20)
 	spell(t, s, "one\n", "two\n")
-	time.Sleep(brief)
+	time.Sleep(brief) // what comes after it needs a mark, which the disk does not take
 	spell(t, s, "three\n")
 	got := timed(t, s)
 	if len(got.came) != 2 || got.came[0].IsZero() || !got.came[1].IsZero() || strings.Join(got.text, "|") != "one\n|two\nthree\n" {
@@ -306,7 +306,7 @@ func TestTimesAreThinned(t *testing.T) {
 	if _, err := s.Write(make([]byte, 64*limit)); err != nil { // a hole, in which the disk changes its time
 		t.Fatal(err)
 	}
-	time.Sleep(brief + 2*tick)
+	time.Sleep(brief + 2*tick) // a later daemon would take a changed time for lost marks
 	s.Finish()
 	if err := within(t, "end", ended); err != nil || follower.err != nil {
 		t.Error(err, follower.err)

@@ -91,11 +91,11 @@ func TestLogsInTimeWithoutADaemon(t *testing.T) {
 	for range 3 {
 		await(t, "more", func() bool {
 			n := len(follow.stdout())
-			time.Sleep(50 * time.Millisecond)
+			time.Sleep(50 * time.Millisecond) // nothing announces more output
 			return len(follow.stdout()) > n
 		})
 		d.Kill(t)
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond) // the command goes on without a daemon
 		d.Launch(t)
 	}
 	d.Run(t, "exec", "counter", "--", "touch", "/tmp/stop")
@@ -149,7 +149,7 @@ func TestLogsOfMuchInTime(t *testing.T) {
 				}
 				last = text[:stampWidth]
 				if n%2000 == 0 {
-					time.Sleep(tt.pause)
+					time.Sleep(tt.pause) // a slow reader
 				}
 			}
 			if err := cmd.Wait(); err != nil || n != tt.lines {

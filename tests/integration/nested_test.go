@@ -3,6 +3,7 @@ package integration
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,6 +17,19 @@ import (
 type inside struct {
 	daemon *harness.Daemon
 	name   string
+	call   []string // how the daemon's own client reaches it
+}
+
+// insideOf is the client in the workspace of a sandbox.
+func insideOf(d *harness.Daemon, name string) inside {
+	return inside{d, name, []string{"exec", name, "--", "/workspace/caisson"}}
+}
+
+// within is the client in a child, which it copies there.
+func (i inside) within(t *testing.T, child string) inside {
+	t.Helper()
+	i.run(t, "cp", "/workspace/caisson", child+":/tmp/caisson")
+	return inside{i.daemon, child, append(slices.Clone(i.call), "exec", child, "--", "/tmp/caisson")}
 }
 
 // withClient returns a directory that holds the client, as the workspace of a
@@ -40,11 +54,11 @@ func withClient(t *testing.T) string {
 func nestedBox(t *testing.T, d *harness.Daemon, name string, flags ...string) inside {
 	t.Helper()
 	box(t, d, name, append([]string{"--nested", "-m", "256M", "--cpus", "2", "--workspace", withClient(t) + ":ro"}, flags...)...)
-	return inside{d, name}
+	return insideOf(d, name)
 }
 
 func (i inside) try(args ...string) harness.Result {
-	return i.daemon.Try(append([]string{"exec", i.name, "--", "/workspace/caisson"}, args...)...)
+	return i.daemon.Try(append(slices.Clone(i.call), args...)...)
 }
 
 func (i inside) run(t *testing.T, args ...string) string {
@@ -74,7 +88,7 @@ func TestNestedChildren(t *testing.T) {
 	d := harness.StartWith(t, "profiles: {team: {nested: {enter: true}}}\n")
 	in := nestedBox(t, d, "outer", "--profile", "team")
 	box(t, d, "plain", "--workspace", withClient(t)+":ro")
-	inside{d, "plain"}.refused(t, "SBX-802", "ls", "-o", "json") // without --nested there is no socket
+	insideOf(d, "plain").refused(t, "SBX-802", "ls", "-o", "json") // without --nested there is no socket
 	in.run(t, smallBox("child")...)
 	if out := in.run(t, "exec", "child", "--", "sh", "-c", "echo $((6*7)) > /tmp/a; cat /tmp/a; echo $CAISSON_SOCKET"); out != "42\n\n" {
 		t.Errorf("the child said %q", out)

@@ -12,37 +12,6 @@ import (
 // deep is a configuration in which sandboxes may have two generations below them.
 const deep = "profiles: {team: {nested: {enter: true, depth: 2}}}\n"
 
-// within returns a client inside a child, which the outer sandbox copied there.
-func (i inside) within(t *testing.T, child string) within {
-	t.Helper()
-	i.run(t, "cp", "/workspace/caisson", child+":/tmp/caisson")
-	return within{i, child}
-}
-
-// within is the client of a child, whose calls come through the outer sandbox.
-type within struct {
-	inside
-	child string
-}
-
-func (w within) try(args ...string) harness.Result {
-	return w.inside.try(append([]string{"exec", w.child, "--", "/tmp/caisson"}, args...)...)
-}
-
-func (w within) run(t *testing.T, args ...string) string {
-	t.Helper()
-	r := w.try(args...)
-	if r.Code != 0 {
-		t.Fatalf("inside of %s: caisson %q: exit code %d\n%s%s", w.child, args, r.Code, r.Stdout, r.Stderr)
-	}
-	return r.Stdout
-}
-
-func (w within) refused(t *testing.T, code string, args ...string) harness.Failure {
-	t.Helper()
-	return w.try(args...).Refused(t, code)
-}
-
 // tinyBox makes one of which several fit into a child's limits.
 func tinyBox(name string, more ...string) []string {
 	return append([]string{"create", "-o", "json", "--name", name, "-m", "32M", "--cpus", "0.1", "--pids", "20"}, more...)

@@ -46,7 +46,7 @@ func shared(t *testing.T, owner int) string {
 func sharing(t *testing.T, d *harness.Daemon, name, workspace string, flags ...string) inside {
 	t.Helper()
 	box(t, d, name, append([]string{"--nested", "-m", "256M", "--cpus", "2", "--workspace", workspace}, flags...)...)
-	return inside{d, name}
+	return insideOf(d, name)
 }
 
 func smallRun(workspace string, command ...string) []string {
