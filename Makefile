@@ -16,7 +16,10 @@ BIN     := bin
 BUILD   := build
 ASSETS  := rootfs/base/assets
 
-VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+# A version is semver.org's: that of the tag, or of the release to come with the commit.
+NEXT    := 0.1.0
+VERSION := $(shell git describe --tags --dirty --match 'v[0-9]*' 2>/dev/null | sed s/^v// | grep . \
+             || echo $(NEXT)-dev$$(git describe --always --dirty=.dirty --exclude '*' 2>/dev/null | sed s/^/+/))
 COMMIT  := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 
 STRIPPED := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
@@ -24,18 +27,21 @@ SOURCES := $(shell find . \( -path ./.git -o -path ./$(BUILD) -o -path ./$(BIN) 
              -o -type f \( -name '*.go' ! -name '*_test.go' -o -path '*/assets/*' \) -print 2>/dev/null)
 
 ENGINE  := $(addprefix $(BIN)/,containerd containerd-shim-runc-v2 runc)
-OURS    := $(addprefix $(BIN)/,caisson caisson-init caisson-gateway caisson-shim)
+OURS    := $(addprefix $(BIN)/,caisson caisson-whole caisson-init caisson-gateway caisson-images caisson-shim)
 DAEMON  := $(BIN)/caissond
+# LIBEXEC are the programs that no user calls: they are installed apart.
+LIBEXEC := $(filter-out caisson,$(notdir $(OURS) $(ENGINE)))
 OLD     := $(addprefix $(BUILD)/containerd17/,containerd containerd-shim-runc-v2 ctr)
 RUNSC   := $(BUILD)/gvisor/runsc
 TESTREG := $(BUILD)/registry/registry
 BROWSER := $(BUILD)/browser/browser
+TESTSUM := $(BUILD)/gotestsum/gotestsum
 BASE    := $(ASSETS)/busybox $(ASSETS)/applets.txt
 PLUGINS := $(addprefix $(BUILD)/protoc/,protoc-gen-go protoc-gen-connect-go)
 
 # The suites that drive a whole daemon; every other package is a unit.
-ROOT_SUITES := ./tests/fault/... ./tests/integration/... ./tests/network/... ./tests/escape/... ./tests/programs/... ./tests/sdk/... ./tests/agents/... ./tests/page/...
-UNIT        = $$($(GO) list ./... ./api/... | grep -vE '/tests/(integration|escape|network|fault|programs|sdk|agents|page|vm|bench)(/|$$)')
+ROOT_SUITES := ./tests/fault/... ./tests/integration/... ./tests/network/... ./tests/escape/... ./tests/programs/... ./tests/sdk/... ./tests/agents/... ./tests/page/... ./tests/cost/...
+UNIT        = $$($(GO) list ./... ./api/... | grep -vE '/tests/(integration|escape|network|fault|programs|sdk|agents|page|package|vm|bench)(/|$$)')
 
 # The real programs of tests/programs, what pushes and keeps images, the browser of tests/page, and what tests/sdk builds with: nodejs has npm in some
 # distributions, and Debian has a package of its own.
@@ -76,7 +82,7 @@ rewrite = cp $@ $@.whole && mv -f $@.whole $@
 
 $(OURS): $(BIN)/%: $(SOURCES) $(BASE) go.mod go.sum go.work $(BUILD)/version.stamp
 	@mkdir -p $(@D)
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(STRIPPED)' -o $@ ./cmd/$*
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(STRIPPED)' -o $@ ./cmd/$(if $(filter caisson-whole,$*),caisson/)$*
 	@$(rewrite)
 
 # The daemon compiles seccomp filters with libseccomp, to compare those in force with. It
@@ -151,6 +157,21 @@ $(BROWSER): tools/browser/go.sum tools/browser/main.go
 	@mkdir -p $(@D)
 	cd tools/browser && export GOWORK=off CGO_ENABLED=0 && $(GO) build -trimpath -ldflags '-s -w' -o $(CURDIR)/$@ .
 
+# What writes packages, and what lists the modules of programs and their licences.
+NFPM := $(BUILD)/nfpm/nfpm
+SBOM := $(BUILD)/sbom/sbom
+$(NFPM): tools/nfpm/go.sum
+	@mkdir -p $(@D)
+	cd tools/nfpm && export GOWORK=off CGO_ENABLED=0 && $(GO) build -trimpath -ldflags '-s -w' -o $(CURDIR)/$@ github.com/goreleaser/nfpm/v2/cmd/nfpm
+$(SBOM): tools/sbom/go.sum $(wildcard tools/sbom/*.go)
+	@mkdir -p $(@D)
+	cd tools/sbom && export GOWORK=off CGO_ENABLED=0 && $(GO) build -trimpath -ldflags '-s -w' -o $(CURDIR)/$@ .
+
+# What runs a failed test once more, for scripts/gotest.sh.
+$(TESTSUM): tools/gotestsum/go.sum
+	@mkdir -p $(@D)
+	cd tools/gotestsum && export GOWORK=off CGO_ENABLED=0 && $(GO) build -trimpath -ldflags '-s -w' -o $(CURDIR)/$@ gotest.tools/gotestsum
+
 # The base image is a static busybox; the daemon embeds these two files.
 $(ASSETS)/busybox: scripts/busybox.sh
 	scripts/busybox.sh $(BUILD)/busybox $@
@@ -164,7 +185,7 @@ $(PLUGINS): $(BUILD)/protoc/%: go.sum
 	$(GO) build -trimpath -o $@ "$$($(GO) list -f '{{.ImportPath}}' tool | grep '/$*$$')"
 
 .PHONY: generate
-generate: $(PLUGINS) $(BASE) ## write the generated files again (API from the proto, docs/reference/errors.md, Python SDK)
+generate: $(PLUGINS) $(BASE) ## write the generated files again (API and options of the SDKs from the proto, docs/reference/errors.md)
 	@scripts/generate.sh .
 
 # --- check and test ------------------------------------------------------------
@@ -200,23 +221,24 @@ test-touch: build browser ## after a change: tests of the changed packages and s
 	$(STRICT) scripts/touch.sh $(SINCE)
 
 .PHONY: test-strict
-test-strict: build containerd17 registry ## tests of all packages, with those that need root (root)
+test-strict: build containerd17 registry $(TESTSUM) ## tests of all packages, with those that need root (root)
 	@$(root)
-	$(STRICT) $(GO) test -count=1 -vet=off -timeout 10m $(UNIT)
+	$(STRICT) scripts/gotest.sh $(UNIT) -- -count=1 -vet=off -timeout 10m
 
 # Two suites run at a time: each waits more than it computes. The longest goes first.
 .PHONY: test-root
-test-root: build containerd17 gvisor registry browser ## all suites that drive a whole daemon, against the real containerd and runc (root)
+test-root: build containerd17 gvisor registry browser $(TESTSUM) ## all suites that drive a whole daemon, against the real containerd and runc (root)
 	@$(root)
 	scripts/setup.sh $(PROGRAMS)
-	$(STRICT) $(GO) test -count=1 -vet=off -timeout 20m -p 2 -skip "^TestChaos$$" $(ROOT_SUITES)
+	$(STRICT) scripts/gotest.sh $(ROOT_SUITES) -- -count=1 -vet=off -timeout 60m -p 2 -skip '^TestChaos$$'
 
 .PHONY: test
-test: ## every test, in about 25 minutes: packages, suites, virtual machine, two minutes of chaos (root)
+test: ## every test, in about 30 minutes: packages, suites, virtual machine, two minutes of chaos (root)
 	$(MAKE) setup
 	$(MAKE) test-strict
 	$(MAKE) test-root
 	$(MAKE) test-vm
+	$(MAKE) test-package-content
 	$(MAKE) chaos
 
 CAISSON_CHAOS ?= 2m
@@ -250,7 +272,51 @@ bench: build registry ## measure, against ctr and whatever else this host has (r
 install: build ## install below PREFIX (default /usr/local)
 	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/libexec/caisson'
 	install -m 0755 $(BIN)/caisson $(BIN)/caissond '$(DESTDIR)$(PREFIX)/bin/'
-	install -m 0755 $(BIN)/caisson-init $(BIN)/caisson-gateway $(BIN)/caisson-shim $(ENGINE) '$(DESTDIR)$(PREFIX)/libexec/caisson/'
+	install -m 0755 $(addprefix $(BIN)/,$(LIBEXEC)) '$(DESTDIR)$(PREFIX)/libexec/caisson/'
+	find README.md docs -name '*.md' -exec install -D -m 0644 {} '$(DESTDIR)$(PREFIX)/share/doc/caisson/{}' ';'
+
+# --- packages ------------------------------------------------------------------
+
+# ARCHS are the architectures to make packages for. One that is not this host's is built
+# with Debian's cross compiler. SOURCE_DATE_EPOCH is the time of all packaged files: that of the
+# commit, or now where the source is no checkout.
+ARCHS    ?= amd64 arm64
+HOSTARCH := $(shell $(GO) env GOHOSTARCH)
+PACKAGES := $(BUILD)/package
+SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || date +%s)
+
+.PHONY: package
+package: build $(NFPM) $(SBOM) ## packages with the engine, for Debian and rpm, and a tarball, into build/package/ (ARCHS, SIGNING_KEY=ed25519.pem)
+	scripts/setup.sh zstd
+	rm -rf $(PACKAGES) && mkdir -p $(PACKAGES)/work
+	$(GO) build -trimpath -tags man -o $(PACKAGES)/work/man1 ./cmd/caisson/caisson-whole
+	$(GO) build -trimpath -tags man -o $(PACKAGES)/work/man8 ./cmd/caissond
+	cp $(BIN)/caisson-whole $(PACKAGES)/work/caisson
+	$(foreach arch,$(filter-out $(HOSTARCH),$(ARCHS)),scripts/cross.sh $(arch) VERSION='$(VERSION)' COMMIT='$(COMMIT)' &&) true
+	export VERSION='$(VERSION)' LIBEXEC='$(LIBEXEC)' SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH); $(foreach arch,$(ARCHS),scripts/package.sh $(arch) \
+	  $(if $(filter $(HOSTARCH),$(arch)),$(BIN),$(BUILD)/$(arch)/bin) $(PACKAGES) &&) true
+	rm -r $(PACKAGES)/work
+	cd $(PACKAGES) && sha256sum caisson* > SHA256SUMS
+	$(if $(SIGNING_KEY),openssl pkeyutl -sign -rawin -inkey '$(SIGNING_KEY)' -in $(PACKAGES)/SHA256SUMS -out $(PACKAGES)/SHA256SUMS.sig)
+	@ls -l $(PACKAGES)
+
+.PHONY: test-package-content
+test-package-content: ## look into the packages of this architecture, and make them twice
+	$(MAKE) package ARCHS=$(HOSTARCH)
+	CAISSON_BIN_DIR=$(CURDIR)/$(BIN) CAISSON_PACKAGE_DIR=$(CURDIR)/$(PACKAGES) CAISSON_TEST_STRICT=1 $(GO) test -count=1 ./tests/package
+	rm -rf $(BUILD)/first && cp -r $(PACKAGES) $(BUILD)/first
+	$(MAKE) package ARCHS=$(HOSTARCH)
+	diff -r $(BUILD)/first $(PACKAGES)
+	rm -r $(BUILD)/first
+
+# The next version is the same programs under another name, for the test of an upgrade.
+.PHONY: test-package
+test-package: ## install, upgrade, reboot, remove and purge the .deb in a virtual machine with systemd (root)
+	@$(root)
+	$(MAKE) package ARCHS=$(HOSTARCH)
+	mkdir -p $(BUILD)/next/bin && cp -p $(ENGINE) $(BUILD)/next/bin/
+	$(MAKE) package ARCHS=$(HOSTARCH) BIN=$(BUILD)/next/bin PACKAGES=$(BUILD)/next/package VERSION=9.9.9-next
+	tests/package/vm.sh $(PACKAGES)/*.deb $(BUILD)/next/package/*.deb
 
 .PHONY: clean
 clean: ## remove what was built

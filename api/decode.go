@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"syscall"
 
 	"connectrpc.com/connect"
@@ -102,13 +103,22 @@ func daemonOff(dial *dialError) *Error {
 		remedy = "start it again as root: caissond"
 	case errors.Is(dial.err, syscall.EACCES):
 		message = "this user may not use %s"
-		remedy = "run the command as root, or as a member of the socket's group (ls -l shows it)"
+		remedy = reachRemedy(dial.socket)
 	case errors.Is(dial.err, context.DeadlineExceeded):
 		message = "the daemon on %s does not accept connections"
 	}
 	e := Explain(sbxerr.WithRemedy(sbxerr.DaemonOff, "api.dial", fmt.Errorf(message, dial.socket), remedy))
 	e.Cause = dial.err.Error()
 	return e
+}
+
+// reachRemedy says who may connect to a socket that this user may not use.
+func reachRemedy(socket string) string {
+	const groupWrites = 0o020
+	if st, err := os.Stat(socket); err == nil && st.Mode().Perm()&groupWrites == 0 {
+		return fmt.Sprintf("run the command as root, or have root list this user in the daemon's configuration, peers: [{uids: [%d]}], and run caisson config reload", os.Geteuid())
+	}
+	return "run the command as root, or as a member of the socket's group (ls -l shows it)"
 }
 
 // decoder gives every call of a client errors of type *Error.

@@ -55,18 +55,23 @@ func (c *Client) End(ctx context.Context, ref, exec string) error {
 	return err
 }
 
-// Attach connects the caller with a command that runs, or ran, in the sandbox
+// Attach attaches the caller to a command that runs, or ran, in the sandbox
 // ref, and returns how it ended: with the end of ctx, the command runs on. The
 // offsets are the bytes of each stream that the caller has had already. Broken
 // connections are as with Exec, but for input that was on its way: as others may
-// send some too, it is not sent again (SBX-803).
+// send some too, it is not sent again (SBX-803), unless o.OwnInput is set.
 func (c *Client) Attach(ctx context.Context, ref, exec string, o AttachOptions, rio IO) (*caissonv1.Result, error) {
 	f := c.foreground(rio)
-	f.resume, f.shared = true, true
+	f.resume, f.shared = true, !o.OwnInput
 	f.sandbox, f.exec, f.out.offset, f.errs.offset = ref, exec, o.StdoutOffset, o.StderrOffset
-	return f.run(ctx, f.connect)
+	return f.run(ctx, f.attach)
 }
 
 // AttachOptions say where in the streams of a command the caller stands, in
 // bytes.
-type AttachOptions struct{ StdoutOffset, StderrOffset int64 }
+type AttachOptions struct {
+	StdoutOffset, StderrOffset int64
+	// OwnInput says that this caller sends all of the command's input, from its first byte.
+	// Then input that was on its way is sent again, as with Exec.
+	OwnInput bool
+}

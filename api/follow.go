@@ -71,7 +71,7 @@ func (f *foreground) run(ctx context.Context, open func(context.Context) (*event
 			err = errNoResult
 		}
 		if f.resume && f.exec != "" && f.retry.again(ctx, err) {
-			open = f.connect
+			open = f.attach
 			continue
 		}
 		if lost := new(inputError); errors.As(context.Cause(ctx), &lost) {
@@ -81,9 +81,9 @@ func (f *foreground) run(ctx context.Context, open func(context.Context) (*event
 	}
 }
 
-// connect continues the command's events.
-func (f *foreground) connect(ctx context.Context) (*events, error) {
-	return f.client.execs().Connect(ctx, connect.NewRequest(&caissonv1.ConnectExecRequest{
+// attach continues the command's events.
+func (f *foreground) attach(ctx context.Context) (*events, error) {
+	return f.client.execs().Attach(ctx, connect.NewRequest(&caissonv1.AttachExecRequest{
 		Ref: f.sandbox, Id: f.exec, StdoutOffset: f.out.offset, StderrOffset: f.errs.offset,
 	}))
 }
@@ -217,6 +217,10 @@ func (f *foreground) sendInput(ctx context.Context) error {
 		}
 	}
 	for part := range readAhead(ctx, f.rio.Stdin) {
+		if l := (leaver)(nil); errors.As(part.err, &l) {
+			l.Leave()
+			return nil
+		}
 		if part.err != nil && !errors.Is(part.err, io.EOF) {
 			return &inputError{Explain(sbxerr.Wrap(sbxerr.ClientIO, "api.input", fmt.Errorf("read the command's input: %w", part.err)))}
 		}
@@ -228,6 +232,9 @@ func (f *foreground) sendInput(ctx context.Context) error {
 	}
 	return nil
 }
+
+// leaver is an error of a caller's input by which the caller leaves.
+type leaver interface{ Leave() }
 
 // part is what one Read of the caller's input returned.
 type part struct {

@@ -14,7 +14,8 @@ import (
 // connected.
 type IO struct {
 	// Stdin is read until its end, which is the end of the command's input. One that
-	// cannot be read is an error of the call (SBX-804). A Read that is under way when
+	// cannot be read is an error of the call (SBX-804). An error with a method Leave has it
+	// called, once what was read before is sent, and no more is read. A Read that is under way when
 	// the command ends is not waited for.
 	Stdin io.Reader
 	// Stdout and Stderr get every byte of the output, in order, and the command waits

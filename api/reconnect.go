@@ -15,11 +15,15 @@ const (
 	lastPause  = 250 * time.Millisecond
 )
 
+// served is how long an attempt lasts that reached a daemon: one that finds none ends at once.
+const served = time.Second
+
 // retry says whether and when a call that broke is made again.
 type retry struct {
 	window  time.Duration
 	known   bool      // there was a daemon: that none listens now means that it restarts
 	until   time.Time // zero while connected
+	began   time.Time // the last attempt
 	pausing time.Duration
 }
 
@@ -35,7 +39,7 @@ func (r *retry) again(ctx context.Context, err error) bool {
 		return false
 	}
 	now := time.Now()
-	if r.until.IsZero() {
+	if r.until.IsZero() || now.Sub(r.began) > served { // the daemon went away anew
 		r.until, r.pausing = now.Add(r.window), firstPause
 	}
 	if now.After(r.until) {
@@ -48,6 +52,7 @@ func (r *retry) again(ctx context.Context, err error) bool {
 	case <-ctx.Done():
 		return false
 	case <-timer.C:
+		r.began = time.Now()
 		return true
 	}
 }

@@ -49,7 +49,7 @@ func write(t testing.TB, o audit.Options, n int) {
 
 func verify(t testing.TB, dir string) *audit.Report {
 	t.Helper()
-	r, err := audit.Verify(dir, "")
+	r, err := audit.Verify(dir, audit.VerifyOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,11 +217,11 @@ func TestForgedLog(t *testing.T) {
 	if r := verify(t, o.Dir); r.Err() != nil {
 		t.Errorf("the control: %v", r.Err())
 	}
-	r, err := audit.Verify(o.Dir, string(key))
+	r, err := audit.Verify(o.Dir, audit.VerifyOptions{Key: string(key)})
 	if err != nil || r.Err() == nil || !strings.Contains(r.Err().Error(), "not signed with the key") {
 		t.Errorf("%v, %v", r, err)
 	}
-	if _, err := audit.Verify(o.Dir, "nonsense"); sbxerr.Of(err) != sbxerr.APIUsage {
+	if _, err := audit.Verify(o.Dir, audit.VerifyOptions{Key: "nonsense"}); sbxerr.Of(err) != sbxerr.APIUsage {
 		t.Errorf("a key that is none: %v", err)
 	}
 }
@@ -249,6 +249,97 @@ func TestOpenTellsOfACut(t *testing.T) {
 	r := verify(t, o.Dir)
 	if len(r.Problems) != 1 || r.Problems[0].Seq != 8 || !strings.Contains(r.Problems[0].What, "a daemon found") {
 		t.Errorf("%+v", r)
+	}
+}
+
+// A log whose segments were all removed, or that begins after its end, was longer, and says
+// so from then on, whatever is written to it.
+func TestOpenTellsOfARemoval(t *testing.T) {
+	for name, tt := range map[string]struct {
+		damage func(t *testing.T, dir string)
+		want   string
+	}{
+		"all segments": {func(t *testing.T, dir string) { remove(t, files(t, dir, ".jsonl")...) }, "record 10 was signed, and the log has no segment"},
+		"with the key": {func(t *testing.T, dir string) {
+			remove(t, append(files(t, dir, ".jsonl"), filepath.Join(dir, "key"), filepath.Join(dir, "key.pub"))...)
+		}, "not signed with the key"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := audit.Options{Name: "test", Dir: t.TempDir()}
+			write(t, o, 10)
+			tt.damage(t, o.Dir)
+			for range 2 { // also where the first one is killed before it tells
+				l, opened, err := audit.Open(o)
+				if err != nil || sbxerr.Of(opened.Broken) != sbxerr.AuditBroken || !strings.Contains(opened.Broken.Error(), tt.want) {
+					t.Fatalf("%+v, %v", opened, err)
+				}
+				if err := l.Close(); err != nil {
+					t.Fatal(err)
+				}
+				tt.want = "" // the segment is there then
+			}
+			l, _, err := audit.Open(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range [][]byte{[]byte(`{"type":"run.caisson.audit.broken"}`), object(1), object(2)} {
+				if err := l.Record(r, false); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if r := verify(t, o.Dir); r.Err() == nil || !strings.Contains(r.Err().Error(), "a daemon found") {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
+}
+
+// An older copy of the log is whole by itself, and lacks the head that somebody kept.
+func TestVerifyAgainst(t *testing.T) {
+	o := audit.Options{Name: "test", Dir: t.TempDir()}
+	write(t, o, 10)
+	old := t.TempDir()
+	if err := os.CopyFS(old, os.DirFS(o.Dir)); err != nil {
+		t.Fatal(err)
+	}
+	oldLast := verify(t, old).Last
+	write(t, o, 10)
+	last := verify(t, o.Dir).Last
+	head := filepath.Join(t.TempDir(), "head")
+	text, err := os.ReadFile(filepath.Join(o.Dir, "head"))
+	if err == nil {
+		err = os.WriteFile(head, text, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	place := func(h audit.Head) string { return fmt.Sprintf("%d:%s", h.Seq, h.Hash) }
+	for _, tt := range []struct{ dir, against, want string }{
+		{o.Dir, "", ""},
+		{o.Dir, place(last), ""},
+		{o.Dir, place(oldLast), ""},
+		{o.Dir, head, ""},
+		{old, "", ""}, // the control: nothing in it tells that it is old
+		{old, place(oldLast), ""},
+		{old, place(last), "the log was longer"},
+		{old, head, "the log was longer"},
+		{o.Dir, place(audit.Head{Seq: oldLast.Seq, Hash: last.Hash}), "not the record that is known"},
+	} {
+		r, err := audit.Verify(tt.dir, audit.VerifyOptions{Against: tt.against})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Err(); (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s against %q: %v, want %q", tt.dir, tt.against, err, tt.want)
+		}
+	}
+	for _, bad := range []string{"12", "12:ab", "x:" + last.Hash.String(), place(last) + "00", "/nonexistent"} {
+		if _, err := audit.Verify(o.Dir, audit.VerifyOptions{Against: bad}); sbxerr.Of(err) != sbxerr.APIUsage {
+			t.Errorf("%q: %v", bad, err)
+		}
 	}
 }
 
@@ -297,7 +388,7 @@ func TestRetention(t *testing.T) {
 func TestNoLog(t *testing.T) {
 	none := filepath.Join(t.TempDir(), "none")
 	_, lastErr := audit.Last(none)
-	_, verifyErr := audit.Verify(none, "")
+	_, verifyErr := audit.Verify(none, audit.VerifyOptions{})
 	for _, err := range []error{lastErr, verifyErr} {
 		if sbxerr.Of(err) != sbxerr.ClientIO || !strings.Contains(sbxerr.RemedyOf(err), "ROOT/audit") {
 			t.Errorf("%v", err)

@@ -78,6 +78,26 @@ func readNote(path, title string, key note.Verifier) (Head, error) {
 	return h, nil
 }
 
+// knownHead reads a head that is not of the log itself: NUMBER:HASH, or a copy of its file.
+func knownHead(text string, key note.Verifier) (h Head, err error) {
+	const op = "audit.verify"
+	if text == "" {
+		return h, nil
+	}
+	number, hash, _ := strings.Cut(text, ":")
+	seq, err := strconv.ParseUint(number, 10, 64)
+	n, hashErr := hex.Decode(h.Hash[:], []byte(hash[:min(len(hash), hex.EncodedLen(len(h.Hash)))]))
+	if err == nil && hashErr == nil && n == len(h.Hash) && len(hash) == hex.EncodedLen(n) {
+		h.Seq = seq
+		return h, nil
+	}
+	if h, err = readNote(text, latestTitle, key); err != nil {
+		return h, sbxerr.WithRemedy(sbxerr.APIUsage, op, fmt.Errorf("%q is neither NUMBER:HASH nor a copy of a head: %w", sbxerr.Clip(text), err),
+			"give what verify printed of the last record, such as 123:9f86d0…, or the path of a copy of the file head")
+	}
+	return h, nil
+}
+
 // loadKey returns the key in dir, which is made if the log has no record yet.
 func loadKey(dir, name string, fresh bool) (note.Signer, note.Verifier, error) {
 	secret, err := owndir.ReadFile(keyPath(dir), maxNote)

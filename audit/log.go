@@ -114,16 +114,40 @@ func (l *Log) open() (Opened, error) {
 	}
 	opened := Opened{PublicKey: string(text[:max(0, len(text)-1)])}
 	if len(firsts) == 0 {
-		if l.last, err = l.before(nil); err == nil {
-			err = l.newSegment()
-		}
-		if err == nil {
-			err = l.signHead(l.last) // a log without one was tampered with
-		}
+		err = l.begin(&opened)
 	} else {
 		err = l.goOn(firsts, &opened)
 	}
 	return opened, err
+}
+
+// begin makes the first segment. Where a head is there already, records were.
+func (l *Log) begin(opened *Opened) (err error) {
+	if l.last, err = l.before(nil); err != nil {
+		return err
+	}
+	head, err := readNote(latestPath(l.o.Dir), latestTitle, l.public)
+	absent := errors.Is(err, fs.ErrNotExist)
+	switch {
+	case absent:
+	case err != nil:
+		err = fmt.Errorf("the log has no segment, and its head: %w", err)
+	case head.Seq > l.last.Seq:
+		err = fmt.Errorf("record %d was signed, and the log has no segment", head.Seq)
+	}
+	if made := l.newSegment(); made != nil {
+		return made
+	}
+	if err == nil || absent {
+		return l.signHead(l.last) // a log without one was tampered with
+	}
+	l.broken(opened, err)
+	return nil
+}
+
+// broken has the daemon write a record of the break. It stays when the head is signed anew.
+func (l *Log) broken(opened *Opened, err error) {
+	opened.Broken, l.signed = sbxerr.Wrap(sbxerr.AuditBroken, "audit.open", err), Head{}
 }
 
 // openLate opens a log for which there was no room before.
@@ -183,8 +207,12 @@ func (l *Log) goOn(firsts []uint64, opened *Opened) error {
 	case last.Seq == l.signed.Seq && last.Hash != l.signed.Hash:
 		err = fmt.Errorf("record %d is not the one that was signed", last.Seq)
 	}
-	if err != nil { // which the next record tells, so a new head does not hide it
-		opened.Broken, l.signed = sbxerr.Wrap(sbxerr.AuditBroken, "audit.open", err), Head{}
+	start, startErr := readNote(startPath(l.o.Dir), startTitle, l.public)
+	if err == nil && startErr == nil && last.Seq < start.Seq {
+		err = fmt.Errorf("the records up to %d were removed by retention, and the last that is there is %d", start.Seq, last.Seq)
+	}
+	if err != nil {
+		l.broken(opened, err)
 	}
 	return nil
 }

@@ -73,20 +73,35 @@ type verifier struct {
 	known  bool // next.Hash is known
 	latest Head // of the log, as signed
 	found  bool // and it is there
+
+	against Head // that was known before; zero is none
+	seen    bool // and it is there
 }
 
-// Verify compares all of the log in dir with its chain and its signed heads. An empty key
-// is the one in dir. It decodes no record. A daemon may write to the log meanwhile.
-func Verify(dir, key string) (*Report, error) {
+// VerifyOptions say what somebody knows who does not trust the directory of the log.
+type VerifyOptions struct {
+	Key string // the public key; empty is the one in the directory
+	// Against is a head that was written down or copied: NUMBER:HASH, as Verify reports the
+	// last record, or the path of a copy of the file head. An older copy of the log lacks it.
+	Against string
+}
+
+// Verify compares all of the log in dir with its chain and its signed heads. It decodes no
+// record. A daemon may write to the log meanwhile.
+func Verify(dir string, o VerifyOptions) (*Report, error) {
 	if _, err := segments(dir); err != nil {
 		return nil, forbidden(err)
 	}
-	public, err := publicKey(dir, key)
+	public, err := publicKey(dir, o.Key)
+	if err != nil {
+		return nil, err
+	}
+	against, err := knownHead(o.Against, public)
 	if err != nil {
 		return nil, err
 	}
 	for try := 1; ; try++ {
-		r, err := verify(dir, public)
+		r, err := verify(dir, public, against)
 		if err == nil || try == verifyTries || !errors.Is(err, fs.ErrNotExist) { // retention was faster
 			return r, err
 		}
@@ -96,8 +111,8 @@ func Verify(dir, key string) (*Report, error) {
 // verifyTries is how often it is begun again when segments go meanwhile.
 const verifyTries = 3
 
-func verify(dir string, public note.Verifier) (*Report, error) {
-	v := &verifier{dir: dir, key: public, known: true}
+func verify(dir string, public note.Verifier, against Head) (*Report, error) {
+	v := &verifier{dir: dir, key: public, known: true, against: against}
 	latest, latestErr := readNote(latestPath(dir), latestTitle, public) // before the records, which may become more
 	v.latest = latest
 	firsts, err := segments(dir)
@@ -111,6 +126,7 @@ func verify(dir string, public note.Verifier) (*Report, error) {
 		}
 	}
 	v.report.Last, v.report.Signed = v.next, latest.Seq
+	v.compare()
 	switch {
 	case len(firsts) == 0:
 		v.problem(dir, 0, 0, "there is no segment")
@@ -122,6 +138,18 @@ func verify(dir string, public note.Verifier) (*Report, error) {
 		v.problem(segmentPath(dir, firsts[len(firsts)-1]), 0, latest.Seq, "it is not the record that was signed")
 	}
 	return &v.report, nil
+}
+
+// compare looks for what somebody knew before, and for what retention signed.
+func (v *verifier) compare() {
+	switch {
+	case v.report.Removed > v.next.Seq:
+		v.problem(startPath(v.dir), 0, v.report.Removed, "retention removed the records up to this one, and the last that is there is %d", v.next.Seq)
+	case v.against.Seq > v.next.Seq:
+		v.problem(v.dir, 0, v.against.Seq, "the log was longer: this record is known, and the last that is there is %d", v.next.Seq)
+	case v.against.Seq > v.report.Removed && !v.seen:
+		v.problem(v.dir, 0, v.against.Seq, "it is not the record that is known, whose hash is %s", v.against.Hash)
+	}
 }
 
 func (v *verifier) problem(path string, line int, seq uint64, format string, args ...any) {
@@ -205,7 +233,7 @@ func (v *verifier) records(path string) error {
 			return err
 		}
 		v.record(path, n, line[:len(line)-1])
-		v.found = v.found || v.next == v.latest
+		v.found, v.seen = v.found || v.next == v.latest, v.seen || v.next == v.against
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/api/settings"
 )
 
 // write is one limit file that changes.
@@ -63,7 +64,7 @@ func (g *Group) Set(l Limits) error {
 }
 
 func (g *Group) change(old map[string]string, to Limits) error {
-	if err := g.host.CheckIO(to.IO); err != nil {
+	if err := g.host.CheckIO(to); err != nil {
 		return err
 	}
 	writes, err := g.writes(old, to)
@@ -142,7 +143,7 @@ func (g *Group) lowerQuotas(planned []write, to Limits) ([]write, error) {
 		case gone(err):
 		case err != nil:
 			return nil, err
-		case live > to.MilliCPU && live <= MaxMilliCPU: // above it, there is no quota
+		case live > to.MilliCPU && live <= settings.MaxMilliCPU: // above it, there is no quota
 			out = append(out, write{dir, file, strconv.FormatInt(live*(cpuPeriod/1000), 10), strconv.FormatInt(to.quota(), 10)})
 		}
 	}

@@ -185,7 +185,7 @@ func TestLiveChange(t *testing.T) {
 		}
 		matches(t, g, less)
 	}
-	if err := g.Set(Limits{PIDs: 64, MemoryBytes: 64 << 20, MilliCPU: MaxMilliCPU}); err != nil {
+	if err := g.Set(Limits{PIDs: 64, MemoryBytes: 64 << 20, MilliCPU: most.MilliCPU}); err != nil {
 		t.Error(err) // quotas this long are the kernel's to take
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
@@ -39,7 +41,7 @@ func (g *Group) Child(name string) (*Child, error) {
 }
 
 // Children returns the names of the children that there are, sorted. PID 1's leaf
-// is none of them.
+// and tags are none of them.
 func (g *Group) Children() ([]string, error) {
 	var names []string
 	var errs []error
@@ -49,7 +51,9 @@ func (g *Group) Children() ([]string, error) {
 		errs = append(errs, err)
 	}
 	slices.Sort(names)
-	names = slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == InitChild })
+	names = slices.DeleteFunc(slices.Compact(names), func(name string) bool {
+		return name == InitChild || strings.HasPrefix(name, tagPrefix)
+	})
 	return names, sbxerr.Wrap(sbxerr.Cgroup, "cgroups.children", errors.Join(errs...))
 }
 
@@ -185,6 +189,13 @@ func undoMove(pid int, from []string) error {
 // Procs returns the ids of all processes in the child, sorted.
 func (c *Child) Procs() ([]int, error) { return c.own.Procs() }
 
+// Signal sends sig to every process of the child, and returns how many got it. One that is
+// born meanwhile may not get it.
+func (c *Child) Signal(sig unix.Signal) (int, error) {
+	n, err := c.own.signalAll(sig, 0)
+	return n, sbxerr.Wrap(sbxerr.Cgroup, "cgroups.signal", err)
+}
+
 // Kill ends every process of the child, as Group.Kill does, and returns when none
 // is left. On v1 a frozen sandbox keeps its killed processes until it is thawed. Kill
 // then does not wait and returns sbxerr.State.
@@ -196,7 +207,7 @@ func (c *Child) Kill(ctx context.Context) error {
 	if err != nil || len(pids) == 0 {
 		return err
 	}
-	if err := c.own.signalAll(0); err != nil {
+	if err := c.own.killAll(0); err != nil {
 		return sbxerr.Wrap(sbxerr.Cgroup, "cgroups.kill", err)
 	}
 	return sbxerr.New(sbxerr.State, "cgroups.kill", "end %v of %q: the sandbox is frozen; they end when it is thawed", pids, c.own.path)
@@ -217,16 +228,13 @@ func (c *Child) Remove(ctx context.Context) error { return c.own.Remove(ctx) }
 func (g *Group) admits(l ChildLimits) error {
 	const op = "cgroups.child"
 	var errs []error
-	for _, f := range l.bounds() {
-		if f.value == nil {
-			continue
-		}
-		live, err := g.limit(f.name)
+	for _, f := range l.list() {
+		live, err := g.limit(f.Name)
 		if err != nil {
 			return sbxerr.Wrap(sbxerr.Cgroup, op, err)
 		}
-		if *f.value > live {
-			errs = append(errs, fmt.Errorf("limit %q of a command is %d, above the sandbox's own of %d", f.name, *f.value, live))
+		if f.value > live {
+			errs = append(errs, fmt.Errorf("limit %q of a command is %d, above the sandbox's own of %d", f.Name, f.value, live))
 		}
 	}
 	return sbxerr.Wrap(sbxerr.Limits, op, errors.Join(errs...))

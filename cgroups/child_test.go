@@ -37,7 +37,7 @@ func TestChildLimitsValidate(t *testing.T) {
 	}{
 		{"none", ChildLimits{}, nil},
 		{"all", ChildLimits{ptr(int64(1 << 20)), ptr(int64(10)), ptr(int64(8))}, nil},
-		{"zero", ChildLimits{ptr(int64(0)), ptr(int64(0)), ptr(int64(0))}, []string{`"memory" is absent or zero`, `"cpu" is absent or zero`, `"pids" is absent or zero`}},
+		{"zero", ChildLimits{ptr(int64(0)), ptr(int64(0)), ptr(int64(0))}, []string{`"memory" is absent or zero`, `"cpus" is absent or zero`, `"pids" is absent or zero`}},
 		{"negative", ChildLimits{PIDs: ptr(int64(-1))}, []string{"negative"}},
 		{"little", ChildLimits{MemoryBytes: ptr(int64(4096)), MilliCPU: ptr(int64(9)), PIDs: ptr(int64(7))}, []string{"below the minimum of 1048576", "below the minimum of 10", "below the minimum of 8"}},
 		{"much", ChildLimits{MemoryBytes: ptr(int64(1 << 50))}, []string{"above the maximum"}},

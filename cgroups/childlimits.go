@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/api/settings"
 )
 
 // The lowest limits of a command. Below these it cannot even be executed; it may need more
@@ -24,31 +25,34 @@ type ChildLimits struct {
 	PIDs        *int64 // tasks, that is processes and threads
 }
 
-// childBound is one check of ChildLimits.Validate; the names are those of Limits.
-type childBound struct {
-	name     string
-	value    *int64
-	min, max int64
-	why      string
-	example  string
+// childLimit is one limit that a command has.
+type childLimit struct {
+	settings.Limit
+	value int64
 }
 
-func (l ChildLimits) bounds() []childBound {
-	return []childBound{
-		{"memory", l.MemoryBytes, MinChildMemoryBytes, MaxMemoryBytes, "bytes (1 MiB), below which nothing can be executed", "64M"},
-		{"cpu", l.MilliCPU, MinMilliCPU, MaxMilliCPU, "thousandths of a CPU, the least that the kernel can grant", "1 or 0.5"},
-		{"pids", l.PIDs, MinChildPIDs, MaxPIDs, "tasks, because the threads that start the command count", "16"},
+// list returns the limits that l names, as the table of settings has them but for the lowest
+// values.
+func (l ChildLimits) list() (list []childLimit) {
+	memory, cpus, pids := *settings.Row("memory_bytes"), *settings.Row("milli_cpu"), *settings.Row("pids")
+	memory.Min, memory.Why, memory.Example = MinChildMemoryBytes, "bytes (1 MiB), below which nothing can be executed", "64M"
+	pids.Min, pids.Why, pids.Example = MinChildPIDs, "tasks, because the threads that start the command count", "16"
+	for _, f := range []struct {
+		value *int64
+		row   settings.Limit
+	}{{l.MemoryBytes, memory}, {l.MilliCPU, cpus}, {l.PIDs, pids}} {
+		if f.value != nil {
+			list = append(list, childLimit{f.row, *f.value})
+		}
 	}
+	return list
 }
 
 // Validate reports every reason why l is refused, with code sbxerr.Limits.
 func (l ChildLimits) Validate() error {
 	var errs []error
-	for _, b := range l.bounds() {
-		if b.value == nil {
-			continue
-		}
-		if err := (bound{b.name, *b.value, b.min, b.max, b.why, b.example}).check(); err != nil {
+	for _, f := range l.list() {
+		if err := f.Check(f.value); err != nil {
 			errs = append(errs, fmt.Errorf("of a command: %w", err))
 		}
 	}
@@ -72,7 +76,7 @@ func (l ChildLimits) files(h Host) []File {
 		add("memory", "memory.memsw.limit_in_bytes", pages(*n))
 	}
 	if !v2 { // without one of its own the kernel charges sockets to nobody, not to the sandbox either
-		most := int64(MaxMemoryBytes)
+		most := int64(settings.MaxMemoryBytes)
 		if l.MemoryBytes != nil {
 			most = *l.MemoryBytes
 		}

@@ -66,6 +66,9 @@ func TestLiveHostPID(t *testing.T) {
 		name, err := os.ReadFile("/proc/" + strconv.Itoa(got) + "/comm")
 		return err == nil && string(name) == "sleep\n"
 	})
+	if n, err := g.Processes(); n != 2 || err != nil {
+		t.Errorf("Processes = %d, %v; want the shell and the sleep", n, err)
+	}
 	for inside, code := range map[int]sbxerr.Code{inside + 1000: sbxerr.NotFound, os.Getpid() + 1<<20: sbxerr.NotFound, 0: sbxerr.Internal, -1: sbxerr.Internal} {
 		if got, err := HostPID(g, inside); sbxerr.Of(err) != code {
 			t.Errorf("HostPID(%d) = %d, %v; want %s", inside, got, err, code)

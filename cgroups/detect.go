@@ -70,7 +70,7 @@ func (d detector) detect() (Host, error) {
 }
 
 func (d detector) detectV2(h *Host) error {
-	h.Mode, h.Unified = V2, d.root
+	h.Mode, h.Unified, h.Tags = V2, d.root, finding.Yes // threads are of 4.14, cgroup.freeze of 5.2
 	list, err := readString(d.root, "cgroup.controllers")
 	if err != nil {
 		return err
@@ -132,7 +132,7 @@ func (d detector) detectV1(h *Host) error {
 	if magic, err := d.magic(unified); err == nil && magic == unix.CGROUP2_SUPER_MAGIC {
 		h.Mode, h.Unified = Hybrid, unified
 	}
-	h.IOLimit = finding.Of(h.throttles())
+	h.IOLimit, h.Tags = finding.Of(h.throttles()), finding.Of(h.canTag())
 	if memory, ok := h.Hierarchies["memory"]; ok {
 		_, err := os.Stat(filepath.Join(memory, "memory.memsw.limit_in_bytes"))
 		switch {

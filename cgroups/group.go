@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
@@ -93,11 +95,46 @@ func (g *Group) Procs() ([]int, error) {
 	var errs []error
 	for _, dir := range g.dirs() {
 		found, err := procs(dir, maxDepth)
+		if errors.Is(err, unix.EOPNOTSUPP) {
+			found, err = threadedProcs(dir)
+		}
 		pids = append(pids, found...)
 		errs = append(errs, err)
 	}
 	slices.Sort(pids)
 	return slices.Compact(pids), sbxerr.Wrap(sbxerr.Cgroup, "cgroups.procs", errors.Join(errs...))
+}
+
+// Processes counts the processes of the group and below it, as Procs of the hierarchy in
+// which every process of a sandbox is. Usage.PIDs counts their threads too.
+func (g *Group) Processes() (int64, error) {
+	pids, err := g.mainProcs()
+	return int64(len(slices.Compact(pids))), sbxerr.Wrap(sbxerr.Cgroup, "cgroups.processes", err)
+}
+
+// threadedProcs returns the processes of a threaded group, which names their threads only.
+func threadedProcs(dir string) ([]int, error) {
+	s, err := readString(dir, "cgroup.threads")
+	if gone(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var pids []int
+	for _, tid := range strings.Fields(s) {
+		status, err := os.ReadFile("/proc/" + tid + "/status")
+		if err != nil { // it has ended
+			continue
+		}
+		_, rest, _ := strings.Cut(string(status), "\nTgid:\t")
+		pid, _, _ := strings.Cut(rest, "\n")
+		if n, err := strconv.Atoi(pid); err == nil && n > 0 {
+			pids = append(pids, n)
+		}
+	}
+	slices.Sort(pids)
+	return slices.Compact(pids), nil
 }
 
 func procs(dir string, depth int) ([]int, error) {
@@ -124,6 +161,9 @@ func procs(dir string, depth int) ([]int, error) {
 	}
 	for _, child := range children {
 		below, err := procs(filepath.Join(dir, child), depth-1)
+		if errors.Is(err, unix.EOPNOTSUPP) { // a tag, whose processes the group above it has named
+			continue
+		}
 		if err != nil {
 			return pids, err
 		}

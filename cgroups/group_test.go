@@ -59,8 +59,8 @@ func TestStatsV1(t *testing.T) {
 	})
 	s, err := g.Stats()
 	want := Stats{
-		CPU: 1500 * time.Millisecond, UserCPU: time.Second, SystemCPU: 400 * time.Millisecond,
-		Periods: 10, ThrottledPeriods: 3, Throttled: 5 * time.Millisecond,
+		CPUUse:  CPUUse{CPU: 1500 * time.Millisecond, Periods: 10, ThrottledPeriods: 3, Throttled: 5 * time.Millisecond},
+		UserCPU: time.Second, SystemCPU: 400 * time.Millisecond,
 		MemoryBytes: 4096, MemoryPeakBytes: known(8192), TCPBytes: known(0), PIDs: 5, PIDsMax: 256,
 		IOReadBytes: known(101), IOWriteBytes: known(20),
 	}
@@ -88,8 +88,8 @@ func TestStatsV2(t *testing.T) {
 	g := f.group(f.detect(), files)
 	s, err := g.Stats()
 	want := Stats{
-		CPU: 1500 * time.Millisecond, UserCPU: time.Second, SystemCPU: 500 * time.Millisecond,
-		Periods: 10, ThrottledPeriods: 3, Throttled: 5 * time.Millisecond,
+		CPUUse:  CPUUse{CPU: 1500 * time.Millisecond, Periods: 10, ThrottledPeriods: 3, Throttled: 5 * time.Millisecond},
+		UserCPU: time.Second, SystemCPU: 500 * time.Millisecond,
 		MemoryBytes: 4096, MemoryPeakBytes: known(8192), PIDs: 5, PIDsMax: math.MaxInt64,
 		IOReadBytes: known(101), IOWriteBytes: known(20),
 	}

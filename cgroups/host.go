@@ -38,6 +38,9 @@ type Host struct {
 	// IOLimit says whether the traffic of a sandbox with disks can be bounded. On v2 it is
 	// unknown while no group shows the file; there Verify has the last word.
 	IOLimit finding.Answer
+	// Tags says whether a command without limits can have a cgroup; see [Group.NewTag]. v1
+	// needs a freezer whose hierarchy has no other controller.
+	Tags finding.Answer
 	// NoSwap is set when the kernel was built without swap: there is nothing
 	// to bound, and no file to do it with.
 	NoSwap bool

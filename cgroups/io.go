@@ -16,54 +16,28 @@ import (
 	"github.com/caisson-run/caisson/finding"
 )
 
-// Bounds of the rates of IO, in bytes per second. Below the minimum a single readahead of
-// the kernel takes seconds. The maximum only catches mistakes of unit.
-const (
-	MinIOBPS = 64 << 10
-	MaxIOBPS = 1 << 40
-)
-
-// IO bounds the traffic of one sandbox with disks. Each disk has the rates to itself. Pages
-// that the kernel has cached already are read at full speed.
-type IO struct {
-	ReadBPS  int64  // bytes per second; 0 is unbounded
-	WriteBPS int64  // bytes per second; 0 is unbounded; cgroup v2 only
-	Disks    string // what [Disks] returned; needed with a rate
-}
-
 // The files of the rates, on v1 and on v2.
 const (
 	readBPSFile = "blkio.throttle.read_bps_device"
 	ioMaxFile   = "io.max"
 )
 
-func (io IO) bounded() bool { return io.ReadBPS != 0 || io.WriteBPS != 0 }
+// ratesIO reports whether l bounds the traffic with disks.
+func (l Limits) ratesIO() bool { return l.IOReadBPS != 0 || l.IOWriteBPS != 0 }
 
-func (io IO) bounds() (list []bound) {
-	for _, b := range []bound{
-		{"io read bps", io.ReadBPS, MinIOBPS, MaxIOBPS, "bytes per second (64K)", "10M"},
-		{"io write bps", io.WriteBPS, MinIOBPS, MaxIOBPS, "bytes per second (64K)", "10M"},
-	} {
-		if b.value != 0 {
-			list = append(list, b)
-		}
-	}
-	return list
-}
-
-// CheckIO returns nil if h can enforce the rates of io. Otherwise the code is
+// CheckIO returns nil if h can enforce the rates of l. Otherwise the code is
 // sbxerr.CgroupController. On v1 the kernel's own threads write cached pages, so a rate
 // would bound direct writes only.
-func (h Host) CheckIO(io IO) error {
+func (h Host) CheckIO(l Limits) error {
 	const op = "cgroups.check"
 	switch {
-	case !io.bounded():
+	case !l.ratesIO():
 		return nil
 	case h.IOLimit == finding.No || h.IOLimit == finding.Unknown && h.Controllers["io"] != finding.Yes:
 		return sbxerr.WithRemedy(sbxerr.CgroupController, op,
 			errors.New("bound I/O: the cgroup controller of I/O is missing, or cannot throttle a sandbox as a whole"),
 			"use a kernel with CONFIG_BLK_DEV_THROTTLING and the cgroup controller io (blkio on cgroup v1, in a hierarchy of its own), or set no I/O rate")
-	case io.WriteBPS != 0 && h.Mode != V2:
+	case l.IOWriteBPS != 0 && h.Mode != V2:
 		return sbxerr.WithRemedy(sbxerr.CgroupController, op,
 			fmt.Errorf("bound writes on cgroup %s: the kernel throttles only direct writes there", h.Mode),
 			"boot with cgroup v2 (systemd.unified_cgroup_hierarchy=1), or set no io_write_bps; io_read_bps is enforced")
@@ -71,45 +45,45 @@ func (h Host) CheckIO(io IO) error {
 	return nil
 }
 
-// blockIO renders io for the OCI runtime.
-func (io IO) blockIO() (*specs.LinuxBlockIO, error) {
-	if !io.bounded() {
+// blockIO renders the rates of l for the OCI runtime.
+func (l Limits) blockIO() (*specs.LinuxBlockIO, error) {
+	if !l.ratesIO() {
 		return nil, nil
 	}
-	if io.Disks == "" {
+	if l.Disks == "" {
 		return nil, sbxerr.New(sbxerr.Internal, "cgroups.resources", "bound I/O: no disk is named")
 	}
 	out := &specs.LinuxBlockIO{}
-	for _, disk := range strings.Fields(io.Disks) {
+	for _, disk := range strings.Fields(l.Disks) {
 		var d specs.LinuxThrottleDevice
 		if _, err := fmt.Sscanf(disk, "%d:%d", &d.Major, &d.Minor); err != nil {
 			return nil, sbxerr.New(sbxerr.Internal, "cgroups.resources", "parse disk %q: %w", disk, err)
 		}
-		if d.Rate = uint64(io.ReadBPS); d.Rate != 0 {
+		if d.Rate = uint64(l.IOReadBPS); d.Rate != 0 {
 			out.ThrottleReadBpsDevice = append(out.ThrottleReadBpsDevice, d)
 		}
-		if d.Rate = uint64(io.WriteBPS); d.Rate != 0 {
+		if d.Rate = uint64(l.IOWriteBPS); d.Rate != 0 {
 			out.ThrottleWriteBpsDevice = append(out.ThrottleWriteBpsDevice, d)
 		}
 	}
 	return out, nil
 }
 
-// file is the limit file of io, whose value is empty without a rate.
-func (io IO) file(h Host) File {
+// rateFile is the limit file of the rates, whose value is empty without a rate.
+func (l Limits) rateFile(h Host) File {
 	if h.Mode == V2 {
-		return File{"io", ioMaxFile, io.lines(func(disk string) string { return v2Rates(disk, io.ReadBPS, io.WriteBPS) })}
+		return File{"io", ioMaxFile, l.rateLines(func(disk string) string { return v2Rates(disk, l.IOReadBPS, l.IOWriteBPS) })}
 	}
-	return File{"blkio", readBPSFile, io.lines(func(disk string) string { return fmt.Sprintf("%s %d", disk, io.ReadBPS) })}
+	return File{"blkio", readBPSFile, l.rateLines(func(disk string) string { return fmt.Sprintf("%s %d", disk, l.IOReadBPS) })}
 }
 
 // ofIO reports whether f has one line for each disk.
 func (f File) ofIO() bool { return f.Name == readBPSFile || f.Name == ioMaxFile }
 
-func (io IO) lines(line func(disk string) string) string {
+func (l Limits) rateLines(line func(disk string) string) string {
 	var lines []string
-	for _, disk := range strings.Fields(io.Disks) {
-		if io.bounded() {
+	for _, disk := range strings.Fields(l.Disks) {
+		if l.ratesIO() {
 			lines = append(lines, line(disk))
 		}
 	}
@@ -172,7 +146,7 @@ func (g *Group) FlushIO() error {
 }
 
 func (g *Group) liftIO() (done []write, err error) {
-	f := IO{}.file(g.host)
+	f := Limits{}.rateFile(g.host)
 	live, err := g.live(f)
 	if err != nil && !gone(err) {
 		return nil, err
@@ -186,7 +160,7 @@ func (g *Group) liftIO() (done []write, err error) {
 	return writes, nil
 }
 
-// byDisk takes the value of a limit file of IO apart.
+// byDisk takes the value of a limit file of I/O apart.
 func byDisk(value string) map[string]string {
 	lines := map[string]string{}
 	for line := range strings.SplitSeq(value, lineSeparator) {

@@ -21,9 +21,9 @@ func throttling(f *fakeHost) *fakeHost {
 	return f
 }
 
-func withIO(io IO) Limits {
+func withIO(io Limits) Limits {
 	l := sane
-	l.IO = io
+	l.IOReadBPS, l.IOWriteBPS, l.Disks = io.IOReadBPS, io.IOWriteBPS, io.Disks
 	return l
 }
 
@@ -31,20 +31,20 @@ func TestIOOfTheRuntime(t *testing.T) {
 	v1, v2 := throttling(newFakeHost(t).v1(usual...)).detect(), throttling(newFakeHost(t).v2("cpu memory pids io")).detect()
 	for name, tc := range map[string]struct {
 		h         Host
-		io        IO
+		io        Limits
 		want      string
 		wantValue string
 	}{
-		"v1": {v1, IO{ReadBPS: 2 << 20, Disks: "254:0 8:16"},
+		"v1": {v1, Limits{IOReadBPS: 2 << 20, Disks: "254:0 8:16"},
 			`{"throttleReadBpsDevice":[{"major":254,"minor":0,"rate":2097152},{"major":8,"minor":16,"rate":2097152}]}`,
 			"254:0 2097152; 8:16 2097152"},
-		"v2": {v2, IO{ReadBPS: 2 << 20, WriteBPS: 1 << 20, Disks: "254:0"},
+		"v2": {v2, Limits{IOReadBPS: 2 << 20, IOWriteBPS: 1 << 20, Disks: "254:0"},
 			`{"throttleReadBpsDevice":[{"major":254,"minor":0,"rate":2097152}],"throttleWriteBpsDevice":[{"major":254,"minor":0,"rate":1048576}]}`,
 			"254:0 rbps=2097152 wbps=1048576 riops=max wiops=max"},
-		"writes": {v2, IO{WriteBPS: 1 << 20, Disks: "254:0"},
+		"writes": {v2, Limits{IOWriteBPS: 1 << 20, Disks: "254:0"},
 			`{"throttleWriteBpsDevice":[{"major":254,"minor":0,"rate":1048576}]}`,
 			"254:0 rbps=max wbps=1048576 riops=max wiops=max"},
-		"none": {v1, IO{Disks: "254:0"}, "null", ""},
+		"none": {v1, Limits{Disks: "254:0"}, "null", ""},
 	} {
 		l := withIO(tc.io)
 		r, err := l.Resources(tc.h)
@@ -64,18 +64,18 @@ func TestIOOfTheRuntime(t *testing.T) {
 			t.Errorf("%s: the kernel is to show %q; want %q", name, value, tc.wantValue)
 		}
 	}
-	if _, err := withIO(IO{ReadBPS: 1 << 20}).Resources(v1); sbxerr.Of(err) != sbxerr.Internal {
+	if _, err := withIO(Limits{IOReadBPS: 1 << 20}).Resources(v1); sbxerr.Of(err) != sbxerr.Internal {
 		t.Errorf("a rate without a disk: %v", err)
 	}
 }
 
 func TestIOThatCannotBeBounded(t *testing.T) {
-	read, write := IO{ReadBPS: 1 << 20, Disks: "254:0"}, IO{WriteBPS: 1 << 20, Disks: "254:0"}
+	read, write := Limits{IOReadBPS: 1 << 20, Disks: "254:0"}, Limits{IOWriteBPS: 1 << 20, Disks: "254:0"}
 	shared := throttling(newFakeHost(t).v1("cpu,cpuacct,blkio:cpu,cpuacct,blkio", "memory", "devices", "pids"))
 	shared.write("cgroup/cpu,cpuacct,blkio/"+readBPSFile, "")
 	for name, tc := range map[string]struct {
 		f    *fakeHost
-		io   IO
+		io   Limits
 		want string // "" is enforced
 	}{
 		"v1":                   {throttling(newFakeHost(t).v1(usual...)), read, ""},
@@ -118,9 +118,9 @@ func TestLiveIO(t *testing.T) {
 	g := liveGroup(t, h, sane)
 	handDownIO(t, h, filepath.Dir(g.UnifiedDir()))
 	disks := blockDevices(t)
-	steps := []Limits{withIO(IO{ReadBPS: 2 << 20, Disks: disks[0]}), withIO(IO{ReadBPS: 1 << 20, Disks: strings.Join(disks, " ")}), sane}
+	steps := []Limits{withIO(Limits{IOReadBPS: 2 << 20, Disks: disks[0]}), withIO(Limits{IOReadBPS: 1 << 20, Disks: strings.Join(disks, " ")}), sane}
 	if h.Mode == V2 {
-		steps = append(steps, withIO(IO{ReadBPS: 1 << 20, WriteBPS: 3 << 20, Disks: disks[0]}), withIO(IO{WriteBPS: 4 << 20, Disks: disks[0]}))
+		steps = append(steps, withIO(Limits{IOReadBPS: 1 << 20, IOWriteBPS: 3 << 20, Disks: disks[0]}), withIO(Limits{IOWriteBPS: 4 << 20, Disks: disks[0]}))
 	}
 	from := sane
 	for _, to := range steps {
@@ -155,10 +155,10 @@ func TestLiveIO(t *testing.T) {
 		t.Errorf("a group that is not there: %v", err)
 	}
 	// A later write fails, and the earlier ones are undone.
-	if err := g.Change(from, withIO(IO{ReadBPS: 1 << 20, Disks: disks[0] + " 4095:1"})); sbxerr.Of(err) != sbxerr.Cgroup {
+	if err := g.Change(from, withIO(Limits{IOReadBPS: 1 << 20, Disks: disks[0] + " 4095:1"})); sbxerr.Of(err) != sbxerr.Cgroup {
 		t.Errorf("a disk that is not there: %v", err)
 	}
-	rates(t, g, withIO(IO{ReadBPS: 1 << 20, Disks: disks[0]}), from)
+	rates(t, g, withIO(Limits{IOReadBPS: 1 << 20, Disks: disks[0]}), from)
 }
 
 // handDownIO gives groups below dir the controller on v2, as a runtime does.
@@ -184,16 +184,16 @@ func handDownIO(t *testing.T, h Host, dir string) {
 
 func rates(t *testing.T, g *Group, before, now Limits) {
 	t.Helper()
-	live, err := g.live(now.IO.file(g.host))
-	if want := now.IO.file(g.host).Value; err != nil || live != want {
+	live, err := g.live(now.rateFile(g.host))
+	if want := now.rateFile(g.host).Value; err != nil || live != want {
 		t.Errorf("the kernel has %q, %v; want %q", live, err, want)
 	}
 	differs := slices.ContainsFunc(g.Verify(before), Mismatch.ofIO)
-	if before.IO.bounded() && before.IO != now.IO && !differs {
-		t.Errorf("Verify of %+v finds no difference to %q", before.IO, live)
+	if before.ratesIO() && before != now && !differs {
+		t.Errorf("Verify of %+v finds no difference to %q", before, live)
 	}
 	if slices.ContainsFunc(g.Verify(now), Mismatch.ofIO) {
-		t.Errorf("Verify of %+v finds a difference to %q", now.IO, live)
+		t.Errorf("Verify of %+v finds a difference to %q", now, live)
 	}
 }
 

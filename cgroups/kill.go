@@ -68,7 +68,7 @@ func (g *Group) KillOthers(ctx context.Context, but int) (found int, err error) 
 		}
 		thaw, err := g.freeze()
 		if err == nil {
-			err = errors.Join(g.signalAll(but), thaw(), g.FlushIO())
+			err = errors.Join(g.killAll(but), thaw(), g.FlushIO())
 		}
 		if err == nil {
 			err = wait.next(ctx)
@@ -86,7 +86,7 @@ func (g *Group) KillOthers(ctx context.Context, but int) (found int, err error) 
 func (g *Group) killOnce(first bool) error {
 	if g.host.Unified != "" {
 		err := writeFile(g.unified(), "cgroup.kill", "1")
-		if err != nil && !gone(err) {
+		if err != nil && !gone(err) && !errors.Is(err, unix.EOPNOTSUPP) { // which a tag says
 			return err
 		}
 		if err == nil && first {
@@ -97,7 +97,7 @@ func (g *Group) killOnce(first bool) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(g.signalAll(0), thaw(), g.LiftIO())
+	return errors.Join(g.killAll(0), thaw(), g.LiftIO())
 }
 
 // freeze stops the group where it can be stopped and returns how to undo it.
@@ -113,13 +113,19 @@ func (g *Group) freeze() (thaw func() error, err error) {
 	return func() error { return set(false) }, set(true)
 }
 
-// signalAll sends SIGKILL through pidfds. A pid could have been reused
+// killAll sends SIGKILL to all processes but one.
+func (g *Group) killAll(but int) error {
+	_, err := g.signalAll(unix.SIGKILL, but)
+	return err
+}
+
+// signalAll sends sig through pidfds, and returns how many processes got it. A pid could have been reused
 // between reading it and opening its pidfd, so only those are signalled that
 // are in the group after the pidfd was opened. The process but is left out.
-func (g *Group) signalAll(but int) error {
+func (g *Group) signalAll(sig unix.Signal, but int) (n int, err error) {
 	before, err := g.Procs()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	fds := map[int]int{}
 	defer func() {
@@ -143,11 +149,14 @@ func (g *Group) signalAll(but int) error {
 		if pid == but || !slices.Contains(after, pid) {
 			continue
 		}
-		if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+		switch err := unix.PidfdSendSignal(fd, sig, nil, 0); {
+		case err == nil:
+			n++
+		case !errors.Is(err, unix.ESRCH):
 			errs = append(errs, fmt.Errorf("signal %d: %w", pid, err))
 		}
 	}
-	return errors.Join(errs...)
+	return n, errors.Join(errs...)
 }
 
 // pauses is a growing wait.

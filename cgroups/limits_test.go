@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/api/settings"
 	"github.com/caisson-run/caisson/finding"
 )
 
@@ -19,11 +20,31 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 // sane are the limits of the default profile.
 var sane = Limits{PIDs: 256, MemoryBytes: 512 << 20, MilliCPU: 1000}
 
+// least and most are the bounds of all limits.
+var (
+	least = bounds(func(row settings.Limit) int64 { return row.Min })
+	most  = bounds(func(row settings.Limit) int64 { return row.Max })
+)
+
+func bounds(of func(settings.Limit) int64) (l Limits) {
+	for _, row := range settings.Table {
+		if row.Zero != settings.Unbounded {
+			*row.Of((*settings.Limits)(&l)) = of(row)
+		}
+	}
+	return l
+}
+
+// all sets each limit of a cgroup to n.
+func all(n int64) Limits {
+	return Limits{PIDs: n, MemoryBytes: n, MilliCPU: n, CPUShares: n, IOReadBPS: n, IOWriteBPS: n}
+}
+
 func TestValidate(t *testing.T) {
 	for name, l := range map[string]Limits{
 		"default": sane,
-		"least":   {MinPIDs, MinMemoryBytes, MinMilliCPU, MinCPUShares, IO{}},
-		"most":    {MaxPIDs, MaxMemoryBytes, MaxMilliCPU, MaxCPUShares, IO{}},
+		"least":   least,
+		"most":    most,
 	} {
 		if err := l.Validate(); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -33,12 +54,12 @@ func TestValidate(t *testing.T) {
 		l    Limits
 		want []string // all must be in the one error
 	}{
-		"nothing":   {Limits{}, []string{`"memory" is absent`, `"cpu" is absent`, `"pids" is absent`, "512M", "256"}},
-		"negative":  {Limits{-1, -1, -1, -1, IO{-1, -1, ""}}, []string{`"io read bps" is negative`, `"io write bps" is negative`, `"cpu shares" is negative`, `"memory" is negative`, `"cpu" is negative`, `"pids" is negative`}},
-		"too small": {Limits{1, 1, 1, 1, IO{1, 1, ""}}, []string{"io read bps", "minimum of 65536", "cpu shares", "8388608", "minimum of 10", "minimum of 16", "PID 1"}},
-		"too large": {Limits{math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64, IO{WriteBPS: math.MaxInt64}}, []string{"maximum of 1099511627776", "maximum of 262144", "maximum of 4194304", "maximum of 70368744177664", "maximum of 8192000"}},
-		"one":       {Limits{PIDs: 256, MemoryBytes: MinMemoryBytes - 1, MilliCPU: 1000}, []string{"8388607", "8388608"}},
-		"another":   {Limits{PIDs: MaxPIDs + 1, MemoryBytes: 512 << 20, MilliCPU: 1000}, []string{"4194305"}},
+		"nothing":   {Limits{}, []string{`"memory" is absent`, `"cpus" is absent`, `"pids" is absent`, "512M", "256"}},
+		"negative":  {all(-1), []string{`"io read bps" is negative`, `"io write bps" is negative`, `"cpu shares" is negative`, `"memory" is negative`, `"cpus" is negative`, `"pids" is negative`}},
+		"too small": {all(1), []string{"io read bps", "minimum of 65536", "cpu shares", "8388608", "minimum of 10", "minimum of 16", "PID 1"}},
+		"too large": {all(math.MaxInt64), []string{"maximum of 1099511627776", "maximum of 262144", "maximum of 4194304", "maximum of 70368744177664", "maximum of 8192000"}},
+		"one":       {Limits{PIDs: 256, MemoryBytes: least.MemoryBytes - 1, MilliCPU: 1000}, []string{"8388607", "8388608"}},
+		"another":   {Limits{PIDs: most.PIDs + 1, MemoryBytes: 512 << 20, MilliCPU: 1000}, []string{"4194305"}},
 	} {
 		err := tc.l.Validate()
 		if !errors.Is(err, sbxerr.Limits) {
@@ -103,7 +124,7 @@ func TestResourcesInvariants(t *testing.T) {
 		newFakeHost(t).v1(usual...).hybrid().detect(),
 		newFakeHost(t).v2("cpu memory pids io hugetlb").detect(),
 	} {
-		for _, l := range []Limits{sane, {MinPIDs, MinMemoryBytes, MinMilliCPU, MinCPUShares, IO{}}, {MaxPIDs, MaxMemoryBytes, MaxMilliCPU, MaxCPUShares, IO{}}} {
+		for _, l := range []Limits{sane, least, most} {
 			r, err := l.Resources(h)
 			if err != nil {
 				t.Fatal(err)

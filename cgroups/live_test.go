@@ -90,7 +90,7 @@ func TestLiveMemoryLimit(t *testing.T) {
 
 func TestLivePIDsLimit(t *testing.T) {
 	h := liveHost(t)
-	g := liveGroup(t, h, Limits{PIDs: MinPIDs, MemoryBytes: 128 << 20, MilliCPU: 1000})
+	g := liveGroup(t, h, Limits{PIDs: least.PIDs, MemoryBytes: 128 << 20, MilliCPU: 1000})
 	forks := exec.Command("/bin/sh", "-c", "read _; i=0; while [ $i -lt 40 ]; do sleep 100 & i=$((i+1)); done; wait")
 	stdin := inGroup(t, g, forks)
 	defer stdin.Close()
@@ -99,8 +99,8 @@ func TestLivePIDsLimit(t *testing.T) {
 		return err == nil && e.PIDsMaxHits > 0
 	})
 	s, err := g.Stats()
-	if err != nil || s.PIDs > MinPIDs || s.PIDs < 2 {
-		t.Errorf("Stats = %+v, %v; want up to %d tasks", s, err, MinPIDs)
+	if err != nil || s.PIDs > least.PIDs || s.PIDs < 2 {
+		t.Errorf("Stats = %+v, %v; want up to %d tasks", s, err, least.PIDs)
 	}
 	killAndRemove(t, g)
 	_ = forks.Wait() // killed

@@ -11,11 +11,12 @@ import (
 	"strings"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/api/settings"
 	"github.com/caisson-run/caisson/finding"
 )
 
 // probeLimits are the limits that Probe writes into its group.
-var probeLimits = Limits{PIDs: MinPIDs, MemoryBytes: MinMemoryBytes, MilliCPU: MinMilliCPU}
+var probeLimits = Limits{PIDs: settings.Row("pids").Min, MemoryBytes: settings.Row("memory_bytes").Min, MilliCPU: settings.Row("milli_cpu").Min}
 
 // Probe finds out which limits this host can enforce. It makes a group in parent, writes
 // limits into it, reads them back and removes it. It also removes parent if it made it. It

@@ -131,3 +131,17 @@ func describeBusy(dirs []string) error {
 	}
 	return errors.Join(errs...)
 }
+
+// RemoveTag removes a tag that no process is in, and reports whether it is gone. It does
+// not wait.
+func (c *Child) RemoveTag() (bool, error) {
+	dir, _ := c.own.tagDir()
+	err := unix.Rmdir(dir)
+	switch {
+	case err == nil || gone(err):
+		return true, nil
+	case errors.Is(err, unix.EBUSY):
+		return false, nil
+	}
+	return false, sbxerr.Wrap(sbxerr.Cgroup, "cgroups.remove_tag", fmt.Errorf("remove %q: %w", dir, err))
+}

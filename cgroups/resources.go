@@ -10,6 +10,7 @@ import (
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/caisson-run/caisson/api/settings"
 	"github.com/caisson-run/caisson/finding"
 )
 
@@ -54,10 +55,10 @@ func (l Limits) Resources(h Host) (*specs.LinuxResources, error) {
 	if err := h.Check(); err != nil {
 		return nil, err
 	}
-	if err := h.CheckIO(l.IO); err != nil {
+	if err := h.CheckIO(l); err != nil {
 		return nil, err
 	}
-	blockIO, err := l.IO.blockIO()
+	blockIO, err := l.blockIO()
 	if err != nil {
 		return nil, err
 	}
@@ -103,15 +104,15 @@ func deviceRules() []specs.LinuxDeviceCgroup {
 func (l Limits) quota() int64 { return l.MilliCPU * (cpuPeriod / 1000) }
 
 // shares is the CPU weight in the measure of v1.
-func (l Limits) shares() int64 { return cmp.Or(l.CPUShares, DefaultCPUShares) }
+func (l Limits) shares() int64 { return cmp.Or(l.CPUShares, settings.DefaultCPUShares) }
 
 // weight is that of v2: 1 for the least shares, 100 for the default and 10000 for the most,
 // by the formula of runc 1.3. It is set directly, as older runtimes have another formula.
 func (l Limits) weight() int64 {
 	switch shares := l.shares(); {
-	case shares <= MinCPUShares:
+	case shares <= settings.MinCPUShares:
 		return 1
-	case shares >= MaxCPUShares:
+	case shares >= settings.MaxCPUShares:
 		return 10000
 	default:
 		n := math.Log2(float64(shares))
@@ -144,7 +145,7 @@ func (l Limits) files(h Host) []File {
 	if h.IOLimit == finding.No {
 		return files(h)
 	}
-	return append(files(h), l.IO.file(h))
+	return append(files(h), l.rateFile(h))
 }
 
 func (l Limits) filesV1(h Host) []File {

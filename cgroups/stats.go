@@ -14,15 +14,25 @@ import (
 
 const errNoDevice = unix.ENODEV
 
-// Stats is the usage of a group so far.
-type Stats struct {
-	CPU time.Duration // exact
-	// UserCPU and SystemCPU are sampled on v1 and need not add up to CPU.
-	UserCPU          time.Duration
-	SystemCPU        time.Duration
+// CPUUse is the time of CPU that a group had so far, and did not get for its limit.
+type CPUUse struct {
+	CPU              time.Duration // of all CPUs; exact
 	Periods          int64         // scheduler periods in which the group wanted to run
 	ThrottledPeriods int64         // of these, how many ended with the quota used up
 	Throttled        time.Duration // summed over CPUs
+}
+
+// Since returns what was used between b, which is earlier, and c.
+func (c CPUUse) Since(b CPUUse) CPUUse {
+	return CPUUse{c.CPU - b.CPU, c.Periods - b.Periods, c.ThrottledPeriods - b.ThrottledPeriods, c.Throttled - b.Throttled}
+}
+
+// Stats is the usage of a group so far.
+type Stats struct {
+	CPUUse
+	// UserCPU and SystemCPU are sampled on v1 and need not add up to CPU.
+	UserCPU   time.Duration
+	SystemCPU time.Duration
 
 	MemoryBytes     int64
 	MemoryPeakBytes Reading // v2: kernel 5.19 and later
@@ -71,6 +81,20 @@ func (g *Group) Events() (Events, error) {
 	}
 	e, err := read()
 	return e, sbxerr.Wrap(sbxerr.Cgroup, "cgroups.events", err)
+}
+
+// OwnEvents is Events without those of children on v1, where a child counts its own. On v2
+// a group's counts hold those of its children.
+func (g *Group) OwnEvents() (Events, error) {
+	if g.host.Mode == V2 {
+		return g.Events()
+	}
+	r := reader{g: g}
+	e := Events{
+		OOMKills:    r.flat("memory", "memory.oom_control")["oom_kill"],
+		PIDsMaxHits: r.flat("pids", "pids.events")["max"],
+	}
+	return e, sbxerr.Wrap(sbxerr.Cgroup, "cgroups.own_events", r.err())
 }
 
 // SocketsPastLimit returns by how many bytes the buffers of the group's sockets pass
@@ -143,21 +167,42 @@ func (r *reader) optional(controller, file string) Reading {
 	return known(n)
 }
 
+// CPUUse reads the use of CPU alone. If the group is absent the error matches
+// fs.ErrNotExist.
+func (g *Group) CPUUse() (CPUUse, error) {
+	r := reader{g: g}
+	use, _ := r.cpu()
+	return use, sbxerr.Wrap(sbxerr.Cgroup, "cgroups.cpu", r.err())
+}
+
+// cpu reads the use of CPU, and the file that most of it is in.
+func (r *reader) cpu() (use CPUUse, stat map[string]int64) {
+	stat = r.flat("cpu", "cpu.stat")
+	use = CPUUse{Periods: stat["nr_periods"], ThrottledPeriods: stat["nr_throttled"]}
+	if r.g.host.Mode == V2 {
+		use.CPU = time.Duration(stat["usage_usec"]) * time.Microsecond
+		use.Throttled = time.Duration(stat["throttled_usec"]) * time.Microsecond
+		return use, stat
+	}
+	use.Throttled = time.Duration(stat["throttled_time"])
+	if r.g.host.Controllers["cpuacct"] == finding.Yes {
+		use.CPU = time.Duration(r.int("cpuacct", "cpuacct.usage"))
+	}
+	return use, stat
+}
+
 func (g *Group) statsV1() (Stats, error) {
 	r := reader{g: g}
-	cpu := r.flat("cpu", "cpu.stat")
+	use, _ := r.cpu()
 	s := Stats{
-		Periods:          cpu["nr_periods"],
-		ThrottledPeriods: cpu["nr_throttled"],
-		Throttled:        time.Duration(cpu["throttled_time"]),
-		MemoryBytes:      r.int("memory", "memory.usage_in_bytes"),
-		MemoryPeakBytes:  r.optional("memory", "memory.max_usage_in_bytes"),
-		TCPBytes:         r.optional("memory", "memory.kmem.tcp.usage_in_bytes"),
-		PIDs:             r.int("pids", "pids.current"),
-		PIDsMax:          r.int("pids", "pids.max"),
+		CPUUse:          use,
+		MemoryBytes:     r.int("memory", "memory.usage_in_bytes"),
+		MemoryPeakBytes: r.optional("memory", "memory.max_usage_in_bytes"),
+		TCPBytes:        r.optional("memory", "memory.kmem.tcp.usage_in_bytes"),
+		PIDs:            r.int("pids", "pids.current"),
+		PIDsMax:         r.int("pids", "pids.max"),
 	}
 	if g.host.Controllers["cpuacct"] == finding.Yes {
-		s.CPU = time.Duration(r.int("cpuacct", "cpuacct.usage"))
 		s.UserCPU = time.Duration(r.int("cpuacct", "cpuacct.usage_user"))
 		s.SystemCPU = time.Duration(r.int("cpuacct", "cpuacct.usage_sys"))
 	}
@@ -167,18 +212,15 @@ func (g *Group) statsV1() (Stats, error) {
 
 func (g *Group) statsV2() (Stats, error) {
 	r := reader{g: g}
-	cpu := r.flat("cpu", "cpu.stat")
+	use, cpu := r.cpu()
 	s := Stats{
-		CPU:              time.Duration(cpu["usage_usec"]) * time.Microsecond,
-		UserCPU:          time.Duration(cpu["user_usec"]) * time.Microsecond,
-		SystemCPU:        time.Duration(cpu["system_usec"]) * time.Microsecond,
-		Periods:          cpu["nr_periods"],
-		ThrottledPeriods: cpu["nr_throttled"],
-		Throttled:        time.Duration(cpu["throttled_usec"]) * time.Microsecond,
-		MemoryBytes:      r.int("memory", "memory.current"),
-		MemoryPeakBytes:  r.optional("memory", "memory.peak"),
-		PIDs:             r.int("pids", "pids.current"),
-		PIDsMax:          r.int("pids", "pids.max"),
+		CPUUse:          use,
+		UserCPU:         time.Duration(cpu["user_usec"]) * time.Microsecond,
+		SystemCPU:       time.Duration(cpu["system_usec"]) * time.Microsecond,
+		MemoryBytes:     r.int("memory", "memory.current"),
+		MemoryPeakBytes: r.optional("memory", "memory.peak"),
+		PIDs:            r.int("pids", "pids.current"),
+		PIDsMax:         r.int("pids", "pids.max"),
 	}
 	s.IOReadBytes, s.IOWriteBytes = ioV2(g.dir("io"))
 	return s, r.err()

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -18,11 +20,12 @@ const fakePressure = "some avg10=12.50 avg60=1.00 avg300=0.10 total=5\nfull avg1
 func TestUsageV1(t *testing.T) {
 	f := newFakeHost(t).v1(usual...).hybrid()
 	g := f.group(f.detect(), map[string]string{
-		"cpuacct.usage": "1500000000\n", "memory.usage_in_bytes": "4096\n", "memory.max_usage_in_bytes": "8192\n", "pids.current": "5\n",
+		"cpu.stat": "nr_periods 10\nnr_throttled 3\nthrottled_time 5000000\n", "cpuacct.usage": "1500000000\n", "memory.usage_in_bytes": "4096\n", "memory.max_usage_in_bytes": "8192\n", "pids.current": "5\n",
 		"blkio.throttle.io_service_bytes": "8:0 Read 100\n8:0 Write 20\nTotal 120\n",
 	})
 	u, err := g.Usage()
-	want := Usage{CPU: 1500 * time.Millisecond, MemoryBytes: 4096, MemoryPeakBytes: known(8192), PIDs: 5, IOReadBytes: known(100)}
+	use := CPUUse{CPU: 1500 * time.Millisecond, Periods: 10, ThrottledPeriods: 3, Throttled: 5 * time.Millisecond}
+	want := Usage{CPUUse: use, MemoryBytes: 4096, MemoryPeakBytes: known(8192), PIDs: 5, IOReadBytes: known(100)}
 	if err != nil || u != want {
 		t.Errorf("%+v, %v; want %+v", u, err, want)
 	}
@@ -39,11 +42,12 @@ func TestUsageV1(t *testing.T) {
 func TestUsageV2(t *testing.T) {
 	f := newFakeHost(t).v2("cpu memory pids io")
 	g := f.group(f.detect(), map[string]string{
-		"cpu.stat": "usage_usec 1500000\nuser_usec 1000000\n", "memory.current": "4096\n", "memory.peak": "8192\n", "pids.current": "5\n",
+		"cpu.stat": "usage_usec 1500000\nuser_usec 1000000\nnr_periods 10\nnr_throttled 3\nthrottled_usec 5000\n", "memory.current": "4096\n", "memory.peak": "8192\n", "pids.current": "5\n",
 		"io.stat": "8:0 rbytes=100 wbytes=20 rios=1\n8:16 rbytes=1 wbytes=0\n", "memory.pressure": fakePressure,
 	})
 	u, err := g.Usage()
-	want := Usage{CPU: 1500 * time.Millisecond, MemoryBytes: 4096, MemoryPeakBytes: known(8192), PIDs: 5, IOReadBytes: known(101), IOWriteBytes: known(20)}
+	use := CPUUse{CPU: 1500 * time.Millisecond, Periods: 10, ThrottledPeriods: 3, Throttled: 5 * time.Millisecond}
+	want := Usage{CPUUse: use, MemoryBytes: 4096, MemoryPeakBytes: known(8192), PIDs: 5, IOReadBytes: known(101), IOWriteBytes: known(20)}
 	if err != nil || u != want {
 		t.Errorf("%+v, %v; want %+v", u, err, want)
 	}
@@ -116,6 +120,26 @@ func BenchmarkUsage(b *testing.B) {
 			}
 		}
 	}
+	b.Run("processes", func(b *testing.B) { // of one each, as there is at least
+		for _, g := range groups {
+			cmd := exec.CommandContext(b.Context(), "sleep", "1000")
+			if err := cmd.Start(); err != nil {
+				b.Fatal(err)
+			}
+			defer func() { _ = cmd.Wait() }() // killed
+			defer func() { _ = cmd.Process.Kill() }()
+			if err := os.WriteFile(filepath.Join(g.dir("memory"), "cgroup.procs"), []byte(strconv.Itoa(cmd.Process.Pid)), 0); err != nil {
+				b.Fatal(err)
+			}
+		}
+		for b.Loop() {
+			for _, g := range groups {
+				if n, err := g.Processes(); n != 1 || err != nil {
+					b.Fatal(n, err)
+				}
+			}
+		}
+	})
 	for name, stall := range map[string]bool{"usage": false, "usage and stall": true} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {

@@ -40,6 +40,14 @@ func TestLoad(t *testing.T) {
 
 func TestLoadRefuses(t *testing.T) {
 	for text, want := range map[string]string{
+		"peers: [": "line 1: no YAML",
+		"warm: 1\npeers:\n  - uids: [7\nwarm: 3\n":        "line 3: no YAML: did not find expected ',' or ']'",
+		"warm: 1\nids: {blocks: 3\nwarm: 3\n":             "line 2: no YAML: did not find expected ',' or '}'",
+		"warm: 1\nids:\n  blocks: 3\n c: 4\n":             "line 4: no YAML: did not find expected key",
+		"warm: 1\n- a\n":                                  "line 2: no YAML: did not find expected key",
+		"warm: 1\nids:\n\tblocks: 3\n":                    "line 3: no YAML: found character that cannot start any token",
+		"@a: 1\n":                                         "line 1: no YAML: found character that cannot start any token",
+		"warm: 1\nlog: level: info\n":                     "line 2: no YAML: mapping values are not allowed in this context",
 		"rooot: /x":                                       `did you mean "root"?`,
 		"containerd: {adress: /x}":                        `did you mean "address"?`,
 		"profiles: {a: {memroy: 1G}}":                     `did you mean "memory"?`,
@@ -101,6 +109,8 @@ func TestValidate(t *testing.T) {
 		"upstream_proxy.url: is empty":      func(c *Config) { c.Network.Proxy.Except = []string{"a.example"} },
 		"is no reference to a file":         func(c *Config) { c.Network.Proxy = UpstreamProxy{URL: "http://p:1", Credentials: "agent:s3cret"} },
 		"credentials: \"secret\"":           func(c *Config) { c.Network.Proxy = UpstreamProxy{URL: "http://p:1", Credentials: "file:secret"} },
+		`"https://docker.io" is no HOST or HOST:PORT: without https:// and without a path it is "docker.io"`: func(c *Config) { c.Registries.Allowed = []string{"https://docker.io"} },
+		`"docker.io:70000" has no port from 1 to 65535`:                                                      func(c *Config) { c.Registries.Allowed = []string{"docker.io:70000"} },
 		"give one of the two": func(c *Config) {
 			c.Network.Proxy.URL, c.Network.Bridge.Subnet = "http://p:1", "10.87.0.0/16"
 		},
@@ -152,7 +162,7 @@ func TestSchema(t *testing.T) {
 	if err := json.Unmarshal(data, &s); err != nil {
 		t.Fatal(err)
 	}
-	if len(s.Properties) != 28 || s.AdditionalProperties {
+	if len(s.Properties) != 29 || s.AdditionalProperties {
 		t.Errorf("the schema has %d properties, additional ones allowed: %v", len(s.Properties), s.AdditionalProperties)
 	}
 }

@@ -31,6 +31,8 @@ type PeerLimits struct {
 	PIDs      int64    `yaml:"pids" json:"pids" jsonschema:"description=Processes of one sandbox"`
 	Tmpfs     Size     `yaml:"tmpfs" json:"tmpfs" jsonschema:"description=Each tmpfs of one sandbox"`
 	Files     int64    `yaml:"open_files" json:"open_files" jsonschema:"description=Open files of one process; 4096 or more\\, which each process may raise its limit to"`
+	Disk      Size     `yaml:"disk" json:"disk" jsonschema:"description=Disk of one sandbox"`
+	Inodes    int64    `yaml:"disk_inodes" json:"disk_inodes" jsonschema:"description=Files and directories on the disk of one sandbox\\, where it names them"`
 	TTL       Duration `yaml:"ttl" json:"ttl" jsonschema:"description=Longest life of one sandbox; also what one gets that asks for none"`
 }
 

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -101,10 +102,13 @@ func (r Registries) validate() error {
 	return errors.Join(errs...)
 }
 
+// hostIn is what of a URL without its scheme may be a HOST or HOST:PORT.
+var hostIn = regexp.MustCompile(`^[A-Za-z0-9.-]+(:[0-9]+)?`)
+
 // checkHost takes HOST and HOST:PORT.
 func checkHost(key, host string) error {
 	name := host
-	if h, port, err := net.SplitHostPort(host); err == nil {
+	if h, port, err := net.SplitHostPort(host); err == nil && !strings.Contains(port, "/") {
 		n, err := strconv.ParseUint(port, 10, 16)
 		if err != nil || n == 0 || strconv.FormatUint(n, 10) != port {
 			return fmt.Errorf("%s: %q has no port from 1 to 65535", key, host)
@@ -112,7 +116,8 @@ func checkHost(key, host string) error {
 		name = h
 	}
 	if _, err := netip.ParseAddr(strings.Trim(name, "[]")); err != nil && !hostName.MatchString(name) {
-		return fmt.Errorf("%s: %q is no HOST or HOST:PORT: give one such as registry.example.com, without https:// and without a path", key, host)
+		meant := cmp.Or(hostIn.FindString(strings.TrimPrefix(strings.TrimPrefix(host, "https://"), "http://")), "registry.example.com")
+		return fmt.Errorf("%s: %q is no HOST or HOST:PORT: without https:// and without a path it is %q", key, host, meant)
 	}
 	return nil
 }

@@ -1,12 +1,14 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"maps"
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/invopop/jsonschema"
@@ -32,12 +34,34 @@ func explain(err error, data []byte) error {
 	}
 	var file yaml.Node
 	if yaml.Unmarshal(data, &file) != nil || len(file.Content) == 0 { // it is no YAML
-		return err
+		return explainSyntax(err, data)
 	}
 	if wrong := misshapen(file.Content[0], reflect.TypeFor[Config](), "", ""); len(wrong) > 0 {
 		return errors.Join(wrong...)
 	}
 	return err
+}
+
+// syntax is how the YAML library reports text that is no YAML. Those of its reports that begin
+// like this one count lines from 0, all others from 1, and neither names the first line.
+var syntax = regexp.MustCompile(`^yaml: (?:line (\d+): )?(did not find expected (?:',' or|'-' indicator|<document start>|key$|node content))?`)
+
+// explainSyntax corrects the line in the report about data. The end of data is in its last line.
+func explainSyntax(err error, data []byte) error {
+	m := syntax.FindStringSubmatch(err.Error())
+	if m == nil {
+		return err
+	}
+	line, _ := strconv.Atoi(m[1]) // 0 where there is none
+	if m[2] != "" || line == 0 {
+		line++
+	}
+	line = min(line, bytes.Count(bytes.TrimRight(data, "\n"), []byte("\n"))+1)
+	what, found := strings.CutPrefix(err.Error(), "yaml: line "+m[1]+": ")
+	if !found {
+		what = strings.TrimPrefix(what, "yaml: ")
+	}
+	return fmt.Errorf("line %d: no YAML: %s", line, what)
 }
 
 // explainUnknown adds the nearest right key to the YAML library's report.

@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"slices"
 	"time"
+
+	"github.com/caisson-run/caisson/api/settings"
 )
 
 // Unisolated names the profiles whose commands may run without isolation from the host. Such
@@ -82,16 +84,26 @@ func (p Profile) validateIsolation(name string, u Unisolated) (errs []error) {
 	if p.Timeout == 0 {
 		errs = append(errs, errors.New("timeout: isolation none needs one"))
 	}
+	for i := range settings.Table {
+		row := &settings.Table[i]
+		if f := limitKey(p, row); !row.Unisolated && f.IsValid() && !f.IsZero() {
+			errs = append(errs, notEnforced(row.Key))
+		}
+	}
 	for _, f := range []struct {
 		key   string
 		given bool
 	}{
-		{"image", p.Image != ""}, {"user", p.User != ""}, {"tmpfs", p.Tmpfs != ""}, {"shm_size", p.ShmSize != ""}, {"io_read_bps", p.IORead != ""}, {"io_write_bps", p.IOWrite != ""}, {"mounts", len(p.Mounts) > 0}, {"nested", p.Nested != Nested{}},
-		{"network", !reflect.ValueOf(p.Network).IsZero()}, {"alerts.tmpfs", p.Alerts.Tmpfs != Threshold{}}, {"alerts.refusals", p.Alerts.Refusals != 0},
+		{"image", p.Image != ""}, {"user", p.User != ""}, {"rootfs", p.Rootfs != ""}, {"root_user", p.RootUser != ""}, {"mounts", len(p.Mounts) > 0}, {"nested", p.Nested != Nested{}},
+		{"routes", len(p.Routes) > 0}, {"network", !reflect.ValueOf(p.Network).IsZero()}, {"alerts.tmpfs", p.Alerts.Tmpfs != Threshold{}}, {"alerts.refusals", p.Alerts.Refusals != 0},
 	} {
 		if f.given {
-			errs = append(errs, fmt.Errorf("%s: it cannot be enforced with isolation none", f.key))
+			errs = append(errs, notEnforced(f.key))
 		}
 	}
 	return errs
+}
+
+func notEnforced(key string) error {
+	return fmt.Errorf("%s: it cannot be enforced with isolation none", key)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/invopop/jsonschema"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/caisson-run/caisson/cgroups/units"
+	"github.com/caisson-run/caisson/api/units"
 )
 
 // Duration is a time.Duration that reads and writes as "30s".

@@ -21,6 +21,7 @@ var messages = []Message{
 	Start{Exec: 1<<32 - 1, Stdio: Stdin | Stdout | Stderr, Held: allStdio, Place: true},
 	Start{Exec: 1, Stdio: Stdin, Held: Stdin | Staging},
 	Start{Exec: 1, Place: true, Inputs: true},
+	Start{Exec: 1, Stdio: Stdout, Tag: true},
 	Held{Exec: 7, PID: 2, Stdio: allHeld},
 	Start{Exec: 1, Stdio: Stdin | Stdout, Held: Stdin, Terminal: true, Rows: 24, Cols: 1<<16 - 1},
 	Placed{Exec: 7, PID: 2},
@@ -67,6 +68,7 @@ func TestWireFormatIsFixed(t *testing.T) {
 		{Welcome{OrphanGraceMillis: 258, Ends: true}, "\x03\x02\x01\x00\x00\x01"},
 		{Adopt{}, "\x04"},
 		{Start{Exec: 258, Stdio: Stdout | Stderr, Held: Stdout, Place: true}, "\x01\x02\x01\x00\x00\x06\x02\x01\x00\x00\x00\x00"},
+		{Start{Exec: 1, Tag: true}, "\x01\x01\x00\x00\x00\x00\x00\x08\x00\x00\x00\x00"},
 		{Start{Exec: 1, Terminal: true, Rows: 2, Cols: 259}, "\x01\x01\x00\x00\x00\x00\x00\x02\x02\x00\x03\x01"},
 		{Signal{Exec: 1, Signal: 15, Scope: ScopeAll}, "\x02\x01\x00\x00\x00\x0f\x01"},
 		{Release{Exec: 1}, "\x05\x01\x00\x00\x00"},
@@ -318,9 +320,9 @@ func TestOtherVersion(t *testing.T) {
 		"":                        0,
 		"\x40\x01\x00\x00":        0,
 		"\x41\x01\x00\x00\x00":    0,
-		"\x40\x05\x00\x00\x00":    0, // ours
+		"\x40\x06\x00\x00\x00":    0, // ours
 		"\x40\x01\x00\x00\x00":    1,
-		"\x40\x06\x00\x00\x00etc": 6,
+		"\x40\x07\x00\x00\x00etc": 7,
 	} {
 		if got, other := OtherVersion([]byte(b)); other != (want != 0) || other && got != want {
 			t.Errorf("OtherVersion(%q) = %d, %v", b, got, other)

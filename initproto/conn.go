@@ -142,7 +142,7 @@ func (c *Conn) check(n, flags, fds int, rights bool) (Message, error) {
 func wantFDs(m Message) int {
 	switch m := m.(type) {
 	case Start:
-		return 1 + int(one(m.Inputs)) + m.Stdio.Count() + m.Held.Count()
+		return 1 + int(one(m.Inputs)) + 2*int(one(m.Tag)) + m.Stdio.Count() + m.Held.Count()
 	case Held:
 		return m.Stdio.Count()
 	case Welcome:

@@ -18,13 +18,15 @@ type Welcome struct {
 type Adopt struct{}
 
 // Start asks for a command. Its descriptors are the payload, the content of the
-// input files, the streams that Stdio names and the outside ends that Held names.
+// input files, the two files of Tag, the streams that Stdio names and the outside ends
+// that Held names.
 type Start struct {
 	Exec     uint32 // chosen by the daemon, never 0, never twice in PID 1's life
 	Stdio    Stdio
 	Held     Stdio // PID 1 keeps the other ends of these until Release; all but Staging are in Stdio too
 	Place    bool  // the command waits for a Proceed
 	Inputs   bool  // the payload names input files, whose content comes along
+	Tag      bool  // the command begins in a cgroup: the files by which a thread enters and leaves it come along
 	Terminal bool  // the command gets a terminal, which PID 1 copies to and from the streams
 	Rows     uint16
 	Cols     uint16
@@ -83,7 +85,8 @@ const (
 	flagPlace = 1 << iota
 	flagTerminal
 	flagInputs
-	allFlags = flagPlace | flagTerminal | flagInputs
+	flagTag
+	allFlags = flagPlace | flagTerminal | flagInputs | flagTag
 )
 
 func (m Start) encode(e *encoder) {
@@ -100,6 +103,9 @@ func (m Start) encode(e *encoder) {
 	if m.Inputs {
 		flags |= flagInputs
 	}
+	if m.Tag {
+		flags |= flagTag
+	}
 	e.u8(flags)
 	e.u16(m.Rows)
 	e.u16(m.Cols)
@@ -108,7 +114,8 @@ func (m Start) encode(e *encoder) {
 func decodeStart(d *decoder) (Start, bool) {
 	m := Start{Exec: d.u32(), Stdio: Stdio(d.u8()), Held: Stdio(d.u8())}
 	flags := d.u8()
-	m.Place, m.Terminal, m.Inputs = flags&flagPlace != 0, flags&flagTerminal != 0, flags&flagInputs != 0
+	m.Place, m.Terminal = flags&flagPlace != 0, flags&flagTerminal != 0
+	m.Inputs, m.Tag = flags&flagInputs != 0, flags&flagTag != 0
 	m.Rows, m.Cols = d.u16(), d.u16()
 	switch {
 	case m.Exec == 0, m.Stdio&^allStdio != 0, !m.Held.holdsWith(m.Stdio), flags&^allFlags != 0:

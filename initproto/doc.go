@@ -12,7 +12,7 @@
 //
 // and from then on
 //
-//	daemon → PID 1   Start  + descriptors      payload, inputs, the passed stdio, the held ends
+//	daemon → PID 1   Start  + descriptors      payload, inputs, tag, the passed stdio, the held ends
 //	PID 1 → daemon   Placed                    once per Start that asks for it
 //	daemon → PID 1   Proceed | Abandon         once per Placed
 //	PID 1 → daemon   Started | Failed          once per Start
@@ -50,6 +50,14 @@
 // other. PID 1 writes them before the command starts. It removes them before it reports
 // the end of the command, whether a daemon is there or not.
 //
+// # Tags
+//
+// A Start with Tag brings two files of cgroups, each open for writing. The thread that
+// forks the command writes "0" to the first one, which moves that thread into the command's
+// cgroup, where the command begins. After the fork it writes "0" to the second one and is
+// back. These files can move nothing but a thread that writes to them, and it stays in the
+// sandbox's cgroup.
+//
 // # Terminals
 //
 // PID 1 opens a pseudo terminal for a Start with Terminal, and copies between
@@ -84,7 +92,7 @@
 package initproto
 
 // Version is the protocol of this build.
-const Version = 5
+const Version = 6
 
 // Where PID 1 finds its binary and its socket inside the sandbox. The folder
 // is a read-only bind of one in the daemon's state directory.
@@ -115,7 +123,7 @@ const NothingMode = "nothing"
 const (
 	MaxPacket  = 128     // bytes of any packet of this Version, of any ever 64 KiB
 	MaxPayload = 1 << 20 // bytes of a Payload
-	MaxFDs     = 9       // descriptors of one packet: payload, inputs, stdio, held ends
+	MaxFDs     = 11      // descriptors of one packet: payload, inputs, tag, stdio, held ends
 	MaxHeld    = 4096    // commands that PID 1 keeps in mind at a time
 	MaxInputs  = 16      // input files of one command
 	MaxRlimits = 16      // the kernel's RLIM_NLIMITS

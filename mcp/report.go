@@ -80,6 +80,9 @@ func ending(c *command, notes []string) bashOutput {
 	if r.GetPidsLimitHit() {
 		out.Notes = append(out.Notes, "the sandbox's limit of processes was hit")
 	}
+	for _, limit := range r.GetSandboxLimitsHit() {
+		out.Notes = append(out.Notes, "the sandbox's limit of "+limit+" was hit while the command ran, by it or by another one")
+	}
 	if full := r.GetFullTmpfs(); len(full) > 0 {
 		out.Notes = append(out.Notes, "no space was left in "+strings.Join(full, ", "))
 	}

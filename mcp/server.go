@@ -10,6 +10,7 @@ import (
 	"context"
 	"log/slog"
 
+	"github.com/google/jsonschema-go/jsonschema"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/caisson-run/caisson/api"
@@ -37,6 +38,7 @@ type Server struct {
 	workspace string
 	spec      *caissonv1.SandboxSpec
 	mcp       *sdk.Server
+	inputs    map[string]*jsonschema.Schema // of the tools, by name
 	commands  commands
 	shells    shells
 }
@@ -55,11 +57,12 @@ var networks = map[string]string{
 
 // New returns a server. Close ends what its clients started.
 func New(o Options) *Server {
-	s := &Server{client: o.Client, sandbox: o.Sandbox, spec: o.Spec, workspace: cmp.Or(o.Workspace, "/workspace")}
+	s := &Server{client: o.Client, sandbox: o.Sandbox, spec: o.Spec, workspace: cmp.Or(o.Workspace, "/workspace"), inputs: map[string]*jsonschema.Schema{}}
 	s.commands.end, s.commands.endAll = context.WithCancel(context.Background())
 	s.mcp = sdk.NewServer(&sdk.Implementation{Name: "caisson", Title: "caisson sandboxes", Version: o.Version}, &sdk.ServerOptions{
 		Instructions: instructions + networks[o.Network], Logger: o.Log, Capabilities: &sdk.ServerCapabilities{},
 	})
+	s.mcp.AddReceivingMiddleware(s.checkArguments)
 	s.addCommandTools()
 	s.addFileTools()
 	if o.Sandbox == "" {

@@ -10,7 +10,9 @@ import (
 // tool adds a tool with the schemas of its types. A field that may be absent has one type
 // there, without null: some providers of models take no other schemas.
 func tool[In, Out any](s *Server, t *sdk.Tool, h sdk.ToolHandlerFor[In, Out]) {
-	t.InputSchema, t.OutputSchema = schema[In](), schema[Out]()
+	input := schema[In]()
+	t.InputSchema, t.OutputSchema = input, schema[Out]()
+	s.inputs[t.Name] = input
 	sdk.AddTool(s.mcp, t, h)
 }
 

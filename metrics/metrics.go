@@ -67,7 +67,7 @@ func New(b Build, state func(context.Context) State) *Metrics {
 		m.events, m.creates, m.stages, m.removals, m.execs, m.output, m.limits, m.refusals, m.attempts, m.network, m.files, m.calls,
 		build, &stateCollector{state: state}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
-	for _, limit := range []string{"memory", "pids", "kernel_memory", "time", "output"} {
+	for _, limit := range []string{"memory", "pids", "cpu", "kernel_memory", "time", "output"} {
 		m.limits.WithLabelValues(limit) // an alert needs the zero before the first
 	}
 	return m

@@ -27,7 +27,9 @@ var (
 	sandboxesDesc = desc("sandboxes", "Sandboxes by state; pooled ones wait for their request.", "state")
 	commandsDesc  = desc("execs_running", "Commands that run.")
 	queuedDesc    = desc("create_queue_length", "Requests that wait for their turn to make a sandbox.")
-	orphanedDesc  = desc("orphaned_sandboxes", "Leftovers that could not be removed.")
+	orphanedDesc  = desc("orphaned_sandboxes", "Sandboxes that the daemon does not know, by the last look for them.")
+	skippedDesc   = desc("quarantined", "Leftovers that could not be removed, and files that the daemon did not make.")
+	throttledDesc = desc("cpu_throttled_seconds_total", "Time that limits of CPU held sandboxes back, summed over CPUs.")
 	engineDesc    = desc("engine_up", "1 if containerd serves.")
 	auditDesc     = desc("audit_records_total", "Audit records that were written.")
 	auditLostDesc = desc("audit_failures_total", "Audit records that could not be written.")
@@ -51,7 +53,7 @@ type stateCollector struct {
 // Describe implements [prometheus.Collector].
 func (*stateCollector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		sandboxesDesc, commandsDesc, queuedDesc, orphanedDesc, engineDesc, auditDesc, auditLostDesc, auditLagDesc,
+		sandboxesDesc, commandsDesc, queuedDesc, orphanedDesc, skippedDesc, throttledDesc, engineDesc, auditDesc, auditLostDesc, auditLagDesc,
 		readyDesc, targetDesc, hitsDesc, missesDesc, failuresDesc,
 	} {
 		to <- d
@@ -76,6 +78,8 @@ func (c *stateCollector) Collect(to chan<- prometheus.Metric) {
 	gauge(commandsDesc, float64(s.Execs))
 	gauge(queuedDesc, float64(s.Queued))
 	gauge(orphanedDesc, float64(s.Orphaned))
+	gauge(skippedDesc, float64(s.Skipped))
+	count(throttledDesc, s.Throttled.Seconds())
 	up := 1.0
 	if s.Engine != nil {
 		up = 0

@@ -191,7 +191,7 @@ func (c BridgeConfig) Describe(number uint32) []string {
 		return nil
 	}
 	lines := []string{
-		"links lo and " + innerLink + ", up: no others, with 127.0.0.1/8, ::1/128 and " + w.address.String() + "/32",
+		"links lo and " + innerLink + ", up: no others, with 127.0.0.1/8, 127.0.0.2/8, ::1/128 and " + w.address.String() + "/32",
 		"the other end of " + innerLink + " is " + w.outer + " on the host: a link of two ends, with nobody else on it",
 		"one route, which leads through " + innerLink + ", and for IPv6 one to lo, to be logged and refused",
 		"owned by the host's user namespace: root inside cannot change it",

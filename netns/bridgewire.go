@@ -120,6 +120,9 @@ func (k *kernel) configure(w wire) error {
 	if err := k.AddrAdd(link, &netlink.Addr{IPNet: hostNet(w)}); err != nil {
 		return fmt.Errorf("add address %s: %w", w.address, err)
 	}
+	if err := removeCountedV6(k.Handle); err != nil {
+		return err
+	}
 	if err := k.Do(func() error { return writeSysctls(innerSysctls()) }); err != nil {
 		return err
 	}

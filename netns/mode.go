@@ -57,14 +57,14 @@ func (m Mode) Describe() []string {
 	switch m {
 	case ModeNone:
 		lines = []string{
-			"link lo, up: the only one, with 127.0.0.1/8 and ::1/128",
+			"link lo, up: the only one, with " + strings.Join(loAddresses, ", "),
 			"no route but to these addresses, in any table",
 			"owned by the host's user namespace: root inside cannot change it",
 			"no rules: there is no way out that a rule would have to close",
 		}
 	case ModeAllow, ModeOpen:
 		lines = []string{
-			"link lo, up: the only one, with 127.0.0.1/8 and ::1/128",
+			"link lo, up: the only one, with " + strings.Join(loAddresses, ", "),
 			"no route but to these addresses, local ones for what leads to the gateway (the names' pool, and addresses that the policy names), and to lo for the rest, to be logged and refused",
 			"owned by the host's user namespace: root inside cannot change it",
 			fmt.Sprintf("the gateway listens on %s, TCP port %d, and serves DNS on port %d; nothing inside may take these ports", gateAddress, GatePort, DNSPort),

@@ -31,6 +31,8 @@ const (
 // loIndex is the loopback device: it is the first of every namespace.
 const loIndex = 1
 
+var loDevice = &netlink.Device{LinkAttrs: netlink.LinkAttrs{Name: "lo", Index: loIndex}}
+
 // Create makes a network namespace with the declared sysctls and only lo, up,
 // and binds it to a new file at path. On failure nothing is left. A path that
 // exists is an error that matches fs.ErrExist and is not touched.
@@ -87,11 +89,10 @@ func configure() error {
 		return fmt.Errorf("open netlink socket: %w", err)
 	}
 	defer h.Close()
-	lo := &netlink.Device{LinkAttrs: netlink.LinkAttrs{Name: "lo", Index: loIndex}}
-	if err := h.LinkSetUp(lo); err != nil {
+	if err := h.LinkSetUp(loDevice); err != nil {
 		return fmt.Errorf("set link %q up: %w", "lo", err)
 	}
-	return nil
+	return addCounted(h)
 }
 
 // Remove unbinds the namespace from path and removes the file. The kernel

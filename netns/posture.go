@@ -154,7 +154,7 @@ func links(h *netlink.Handle, veths ...string) ([]Difference, error) {
 	return compareSets("link", declared, live), nil
 }
 
-// addresses expects the loopback ones, if there are any, and those that are given.
+// addresses expects those of lo, if there are any, and those that are given.
 func addresses(h *netlink.Handle, others ...string) ([]Difference, error) {
 	all, err := h.AddrList(nil, netlink.FAMILY_ALL)
 	if err != nil {
@@ -162,7 +162,8 @@ func addresses(h *netlink.Handle, others ...string) ([]Difference, error) {
 	}
 	var live []string
 	for _, a := range all {
-		if text := a.IPNet.String(); text != "127.0.0.1/8" && text != "::1/128" {
+		text := a.IPNet.String()
+		if a.LinkIndex != loIndex || !slices.Contains(loAddresses, text) {
 			live = append(live, text)
 		}
 	}

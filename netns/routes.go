@@ -54,7 +54,7 @@ func everything(length int) *net.IPNet {
 }
 
 // otherRoutes lists the routes of all tables that lead elsewhere than to the
-// loopback addresses.
+// addresses of lo.
 func otherRoutes(h *netlink.Handle) ([]netlink.Route, error) {
 	var found []netlink.Route
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
@@ -85,12 +85,12 @@ func without(routes, others []netlink.Route) []netlink.Route {
 	return slices.DeleteFunc(slices.Clone(routes), func(r netlink.Route) bool { return slices.ContainsFunc(others, r.Equal) })
 }
 
-// harmless reports whether r refuses, or leads to lo and a loopback address.
+// harmless reports whether r refuses, or leads to lo and an address of lo.
 func harmless(r netlink.Route) bool {
 	switch r.Type {
 	case unix.RTN_UNREACHABLE, unix.RTN_PROHIBIT, unix.RTN_BLACKHOLE:
 		return true
 	}
 	direct := r.LinkIndex == loIndex && r.Gw == nil && r.Via == nil && len(r.MultiPath) == 0
-	return direct && r.Dst != nil && r.Dst.IP.IsLoopback()
+	return direct && r.Dst != nil && (r.Dst.IP.IsLoopback() || r.Type == unix.RTN_LOCAL && r.Dst.String() == countedV6.IPNet.String())
 }

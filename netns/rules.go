@@ -68,7 +68,7 @@ func (c chain) lines() []string {
 // leads anywhere until both are in force.
 func declaredTables(f family) []table {
 	if f == familyV6 {
-		return []table{filterTable("::1/128")}
+		return []table{filterTable("::1/128", countedV6.IPNet.String())}
 	}
 	return []table{
 		{"nat", []chain{{"OUTPUT", []rule{{
@@ -84,16 +84,20 @@ func declaredTables(f family) []table {
 //
 // What it drops is told to the gateway, for the record. A connection is reset, as
 // a dropped one would wait for its timeout; other sockets get EPERM at once.
-func filterTable(loopback string) table {
+func filterTable(loopback ...string) table {
+	var in, out []rule
+	for _, addr := range loopback {
+		in = append(in, rule{"-d " + addr + " -i lo -j ACCEPT", "programs inside talk to each other, and to the gateway"})
+		out = append(out, rule{"-d " + addr + " -o lo -j ACCEPT", "programs inside talk to each other, and to the gateway"})
+	}
 	return table{"filter", []chain{
-		{"INPUT", []rule{{"-d " + loopback + " -i lo -j ACCEPT", "programs inside talk to each other, and to the gateway"}, dropRest}},
+		{"INPUT", append(in, dropRest)},
 		{"FORWARD", []rule{dropRest}},
-		{"OUTPUT", []rule{
-			{"-d " + loopback + " -o lo -j ACCEPT", "programs inside talk to each other, and to the gateway"},
-			{logged(nflog.Refused), "the gateway hears of what goes nowhere, and records it"},
-			{"-p tcp -j REJECT --reject-with tcp-reset", "a connection that goes nowhere fails at once"},
+		{"OUTPUT", append(out,
+			rule{logged(nflog.Refused), "the gateway hears of what goes nowhere, and records it"},
+			rule{"-p tcp -j REJECT --reject-with tcp-reset", "a connection that goes nowhere fails at once"},
 			dropRest,
-		}},
+		)},
 	}}
 }
 

@@ -25,11 +25,13 @@ var wantLines = map[family][]string{
 	familyV6: {
 		"filter -P INPUT ACCEPT",
 		"filter -A INPUT -d ::1/128 -i lo -j ACCEPT",
+		"filter -A INPUT -d fe80::2/128 -i lo -j ACCEPT",
 		"filter -A INPUT -j DROP",
 		"filter -P FORWARD ACCEPT",
 		"filter -A FORWARD -j DROP",
 		"filter -P OUTPUT ACCEPT",
 		"filter -A OUTPUT -d ::1/128 -o lo -j ACCEPT",
+		"filter -A OUTPUT -d fe80::2/128 -o lo -j ACCEPT",
 		"filter -A OUTPUT -m owner --uid-owner 1-4294967294 -j NFLOG --nflog-group 1",
 		"filter -A OUTPUT -p tcp -j REJECT --reject-with tcp-reset",
 		"filter -A OUTPUT -j DROP",

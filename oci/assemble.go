@@ -95,22 +95,22 @@ func assemble(c Config) *specs.Spec {
 			NoNewPrivileges: true,
 			OOMScoreAdj:     &oom,
 		},
-		Root:        &specs.Root{Path: c.RootPath, Readonly: !c.Build},
+		Root:        &specs.Root{Path: c.RootPath, Readonly: !c.Allowed.WritableRoot},
 		Mounts:      mounts(c),
 		Annotations: maps.Clone(c.Annotations),
 		Linux:       linux(c),
 	}
 }
 
-// capabilities are present, and empty in all but the sandbox of root's build step: an
+// capabilities are present, and empty in all but a sandbox of root with Allowed.Setup: an
 // absent object would leave the runtime's own. A program that root starts has those that
 // are permitted and bounding; none are inherited by programs of other users.
 func capabilities(c Config) *specs.LinuxCapabilities {
 	out := &specs.LinuxCapabilities{
 		Bounding: []string{}, Effective: []string{}, Inheritable: []string{}, Permitted: []string{}, Ambient: []string{},
 	}
-	if c.Build && c.Process.UID == 0 {
-		out.Bounding, out.Effective, out.Permitted = slices.Clone(BuildCapabilities), slices.Clone(BuildCapabilities), slices.Clone(BuildCapabilities)
+	if c.Allowed.Setup && c.Process.UID == 0 {
+		out.Bounding, out.Effective, out.Permitted = slices.Clone(SetupCapabilities), slices.Clone(SetupCapabilities), slices.Clone(SetupCapabilities)
 	}
 	return out
 }

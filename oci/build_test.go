@@ -8,11 +8,14 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
+// ofBuild allows all that a step of a build may have.
+var ofBuild = Allowed{WritableRoot: true, RootUser: true, Setup: true}
+
 // buildSpec is the specification of a build step of a user.
 func buildSpec(t *testing.T, uid uint32) *specs.Spec {
 	t.Helper()
 	c := good()
-	c.Build, c.Process.UID, c.Process.GID = true, uid, uid
+	c.Allowed, c.Process.UID, c.Process.GID = ofBuild, uid, uid
 	spec, err := Build(c)
 	if err != nil {
 		t.Fatal(err)
@@ -25,7 +28,7 @@ func buildSpec(t *testing.T, uid uint32) *specs.Spec {
 func TestBuildStepIsNoSandbox(t *testing.T) {
 	root, user := buildSpec(t, 0), buildSpec(t, 33)
 	for name, s := range map[string]*specs.Spec{"root": root, "user": user} {
-		if err := VerifyBuild(s); err != nil {
+		if err := VerifyAllowed(s, ofBuild); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		err := Verify(s)
@@ -42,7 +45,7 @@ func TestBuildStepIsNoSandbox(t *testing.T) {
 		t.Errorf("capabilities of a user: %+v", c)
 	}
 	sandbox := goodSpec(t)
-	if err := VerifyBuild(sandbox); err == nil || !strings.Contains(err.Error(), "root cannot be written") {
+	if err := VerifyAllowed(sandbox, ofBuild); err == nil || !strings.Contains(err.Error(), "root cannot be written") {
 		t.Errorf("a sandbox as a build step: %v", err)
 	}
 }
@@ -64,7 +67,7 @@ func TestVerifyBuildRefuses(t *testing.T) {
 	} {
 		s := buildSpec(t, 0)
 		tt.change(s)
-		if err := VerifyBuild(s); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if err := VerifyAllowed(s, ofBuild); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %q", name, err, tt.want)
 		}
 	}

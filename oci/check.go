@@ -107,7 +107,7 @@ func checkIDs(c Config) error {
 		errs = append(errs, fmt.Errorf("id block begins at host id %d, outside %d to %d", m.HostBase, minHostBase, maxHostID-IDBlockSize+1))
 	}
 	for name, id := range map[string]uint32{"uid": p.UID, "gid": p.GID} {
-		if !validUser(id) && (id != 0 || !c.Build) {
+		if !validUser(id) && (id != 0 || !c.Allowed.RootUser) {
 			errs = append(errs, fmt.Errorf("%s %d is outside 1 to %d", name, id, maxID))
 		}
 	}
@@ -129,18 +129,21 @@ func checkPaths(c Config) error {
 	if !cleanPath(c.StateDir) || filepath.Base(c.StateDir) != c.ID {
 		return fmt.Errorf("state directory %q is not a clean absolute path that ends with the id", c.StateDir)
 	}
-	var errs []error
-	for _, p := range []struct{ name, path string }{
+	paths := []struct{ name, path string }{
 		{"root", c.RootPath}, {"init directory", c.InitDir}, {"device directory", c.DevDir}, {"network namespace", c.NetNSPath}, {"user namespace", c.UserNSPath},
-	} {
+	}
+	if c.HomeDir != "" {
+		paths = append(paths, struct{ name, path string }{"home directory", c.HomeDir})
+	}
+	var errs []error
+	for _, p := range paths {
 		if !cleanPath(p.path) || !below(p.path, c.StateDir) {
 			errs = append(errs, fmt.Errorf("%s %q is not a clean path below the state directory", p.name, p.path))
 		}
 	}
-	own := []string{c.RootPath, c.InitDir, c.DevDir, c.NetNSPath, c.UserNSPath}
-	for i, p := range own {
-		if slices.ContainsFunc(own[i+1:], func(other string) bool { return overlap(p, other) }) {
-			errs = append(errs, errors.New("root, init and device directory and namespaces contain one another"))
+	for i, p := range paths {
+		if slices.ContainsFunc(paths[i+1:], func(other struct{ name, path string }) bool { return overlap(p.path, other.path) }) {
+			errs = append(errs, errors.New("root, init, device and home directory and namespaces contain one another"))
 			break
 		}
 	}

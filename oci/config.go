@@ -25,10 +25,7 @@ type Config struct {
 	// Hostname, optional, is a label of RFC 1123. Empty is ID.
 	Hostname string
 	Process  Process
-	// Build, optional, makes a sandbox in which one step of an image is built: its root
-	// can be written, there is no tmpfs on /home, and PID 1 may be root inside. Root then
-	// has BuildCapabilities in the sandbox's user namespace.
-	Build bool
+	Allowed  Allowed // optional
 	// StateDir is the directory of this sandbox on the host, absolute and
 	// clean. RootPath, NetNSPath, UserNSPath, InitDir, DevDir and the source of every mount are
 	// below it, so a specification can name nothing else of the host.
@@ -41,6 +38,9 @@ type Config struct {
 	// DevDir is bound read-only to /dev: a mount with the device nodes of this
 	// sandbox alone, made by the caller without nodev. The name is dev.
 	DevDir string
+	// HomeDir, optional, is bound to /home: the home directories of the image, made
+	// writable by the caller. Without it an empty tmpfs is there.
+	HomeDir string
 	// NetNSPath is a network namespace made by the caller and owned by the
 	// host's user namespace, so nobody inside has power over it.
 	NetNSPath string
@@ -71,10 +71,18 @@ type Config struct {
 	Annotations map[string]string
 }
 
-// BuildCapabilities are those of root in a sandbox with Config.Build: package managers
+// Allowed lists the rights that a sandbox may have and that others lack. A step of a build
+// has all of them.
+type Allowed struct {
+	WritableRoot bool // its root can be written, and nothing is mounted on /home
+	RootUser     bool // PID 1 may be root inside
+	Setup        bool // that root has SetupCapabilities in the sandbox's user namespace
+}
+
+// SetupCapabilities are those of root in a sandbox with Allowed.Setup: package managers
 // give files away, replace those of others, and become other users. All other sandboxes,
 // and users other than root, have none.
-var BuildCapabilities = []string{"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_SETGID", "CAP_SETUID"}
+var SetupCapabilities = []string{"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_SETGID", "CAP_SETUID"}
 
 // Process is PID 1 of the sandbox. There is no terminal and no capability to
 // ask for.
@@ -83,7 +91,7 @@ type Process struct {
 	Env  []string // K=V, each key once; HOME and PATH are required
 	Cwd  string
 	// UID and GID are ids inside the sandbox, 1 to 65534. Zero is refused, so that a
-	// missing value never means root, except with Config.Build.
+	// missing value never means root, except with Allowed.RootUser.
 	UID, GID       uint32
 	AdditionalGIDs []uint32 // optional
 }

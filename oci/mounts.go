@@ -20,10 +20,10 @@ type baseMount struct {
 	why                 string
 }
 
-const (
-	homeMount = "/home" // holds the home directories of users
-	shmMount  = "/dev/shm"
-)
+// HomeMount holds the home directories of users.
+const HomeMount = "/home"
+
+const shmMount = "/dev/shm"
 
 // baseMounts in the order in which they are made. There is no /sys and no
 // cgroup mount. /proc has neither subset=pid, which would hide meminfo and
@@ -48,8 +48,8 @@ var baseMounts = []baseMount{
 		why: "scratch; executable, as /tmp"},
 	{destination: "/run", fstype: "tmpfs", options: []string{"nosuid", "noexec", "nodev", "mode=0755"}, sized: true,
 		why: "holds the directory of pid 1"},
-	{destination: homeMount, fstype: "tmpfs", options: []string{"nosuid", "nodev", "mode=0755"}, sized: true, owned: true,
-		why: "home of the user; executable, since tools install themselves here"},
+	{destination: HomeMount, fstype: "tmpfs", options: []string{"nosuid", "nodev", "mode=0755"}, sized: true, owned: true,
+		why: "home of the user; executable, since tools install themselves here; a bind is the image's own, what is written stays in memory"},
 }
 
 // bindOptions are the options of every bind, whatever the caller asks for.
@@ -64,10 +64,15 @@ var callerOptions = append([]string{"ro", "rro", "rw", "exec", "noexec"}, bindOp
 func mounts(c Config) []specs.Mount {
 	var out []specs.Mount
 	for _, b := range baseMounts {
-		if c.Build && b.destination == homeMount {
-			continue // what a step writes there belongs to the image
+		switch {
+		case b.destination != HomeMount:
+			out = append(out, b.mount(c))
+		case c.Allowed.WritableRoot: // it is part of the root
+		case c.HomeDir != "":
+			out = append(out, specs.Mount{Destination: HomeMount, Type: "bind", Source: c.HomeDir, Options: callerBind([]string{"rw", "exec"})})
+		default:
+			out = append(out, b.mount(c))
 		}
-		out = append(out, b.mount(c))
 	}
 	// Executable: pid 1 is in it.
 	out = append(out, specs.Mount{Destination: InitMount, Type: "bind", Source: c.InitDir, Options: append(slices.Clone(bindOptions), "ro")})

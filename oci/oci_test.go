@@ -375,7 +375,7 @@ func TestAnnotationKeysAreOurs(t *testing.T) {
 func TestConfigFieldsAreChecked(t *testing.T) {
 	// A field that is added later must be looked at here: each zero value but
 	// the optional ones has to be refused.
-	optional := []string{"Hostname", "Build", "ShmBytes", "Mounts", "Annotations"}
+	optional := []string{"Hostname", "Allowed", "ShmBytes", "HomeDir", "Mounts", "Annotations"}
 	for i := range reflect.TypeFor[Config]().NumField() {
 		name := reflect.TypeFor[Config]().Field(i).Name
 		c := good()
@@ -421,5 +421,34 @@ func TestRuntimeMounts(t *testing.T) {
 	}
 	if !slices.Equal(missing, []string{"/workspace/.git", "/workspace/build"}) {
 		t.Errorf("left to the daemon: %q", missing)
+	}
+}
+
+func TestHomeDir(t *testing.T) {
+	c := good()
+	c.HomeDir = c.StateDir + "/homes/0"
+	c.Mounts = append(c.Mounts, specs.Mount{Destination: "/home/a/.cache", Source: c.StateDir + "/mounts/0", Options: []string{"rw"}})
+	spec, err := Build(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Verify(spec); err != nil {
+		t.Error(err)
+	}
+	i := slices.IndexFunc(spec.Mounts, func(m specs.Mount) bool { return m.Destination == HomeMount })
+	if m := spec.Mounts[i]; m.Type != "bind" || m.Source != c.HomeDir || !slices.Contains(m.Options, "rw") || slices.Contains(m.Options, "noexec") {
+		t.Errorf("%+v", m)
+	}
+	// The runtime makes no mount among the image's files.
+	if made := RuntimeMounts(spec); slices.ContainsFunc(made, func(m specs.Mount) bool { return m.Destination == "/home/a/.cache" }) {
+		t.Errorf("%+v", made)
+	}
+	spec.Mounts[i].Source = c.StateDir + "/workspace"
+	if err := Verify(spec); err == nil || !strings.Contains(err.Error(), "home directories") {
+		t.Errorf("another directory on /home: %v", err)
+	}
+	c.HomeDir = "/home"
+	if _, err := Build(c); err == nil {
+		t.Error("the host's /home was taken")
 	}
 }

@@ -15,7 +15,7 @@ import (
 // commands run as a user of the host, in the host's user, network and UTS namespace. All
 // else confines them as it does in any sandbox.
 type Unisolated struct {
-	// Config has the ids of the host in Process, and no Build, Hostname, NetNSPath, UserNSPath, IDMap
+	// Config has the ids of the host in Process, and no Allowed, Hostname, NetNSPath, UserNSPath, IDMap
 	// or Mounts. TmpfsBytes or ShmBytes, and TmpfsInodes, bound /dev/shm, the only tmpfs. RootPath is the
 	// host's tree, mounted nosuid and nodev.
 	Config
@@ -90,8 +90,8 @@ func checkHostIDs(c Unisolated) error {
 
 // checkUnused refuses fields that would not be enforced.
 func checkUnused(c Unisolated) error {
-	if c.Build || c.Hostname != "" || c.NetNSPath != "" || c.UserNSPath != "" || c.IDMap != (IDMap{}) || len(c.Mounts) > 0 {
-		return errors.New("a build, a host name, namespaces, an id map or mounts cannot be had without isolation")
+	if c.Allowed != (Allowed{}) || c.Hostname != "" || c.NetNSPath != "" || c.UserNSPath != "" || c.IDMap != (IDMap{}) || len(c.Mounts) > 0 || c.HomeDir != "" {
+		return errors.New("a writable root, root inside, a host name, namespaces, an id map, mounts or homes cannot be had without isolation")
 	}
 	return nil
 }

@@ -52,7 +52,7 @@ func TestBuildUnisolatedRefuses(t *testing.T) {
 		"nobody":              {func(c *Unisolated) { c.Process.UID = 65534 }, "no user's"},
 		"no id":               {func(c *Unisolated) { c.Process.UID = 1<<32 - 1 }, "no user's"},
 		"groups":              {func(c *Unisolated) { c.Process.AdditionalGIDs = []uint32{4} }, "additional groups"},
-		"build":               {func(c *Unisolated) { c.Build = true }, "without isolation"},
+		"build":               {func(c *Unisolated) { c.Allowed.WritableRoot = true }, "without isolation"},
 		"network":             {func(c *Unisolated) { c.NetNSPath = testState + "/netns" }, "without isolation"},
 		"user namespace":      {func(c *Unisolated) { c.UserNSPath = testState + "/userns" }, "without isolation"},
 		"id map":              {func(c *Unisolated) { c.IDMap.Size = 1 }, "without isolation"},
@@ -246,7 +246,7 @@ func TestUnisolatedFieldsAreDecided(t *testing.T) {
 	for i := range reflect.TypeFor[Config]().NumField() {
 		name := reflect.TypeFor[Config]().Field(i).Name
 		c, whole := goodUnisolated(), good()
-		whole.Build, whole.Hostname = true, "box"
+		whole.Allowed.WritableRoot, whole.Hostname, whole.HomeDir = true, "box", filepath.Join(whole.StateDir, "homes/0")
 		reflect.ValueOf(&c.Config).Elem().Field(i).Set(reflect.ValueOf(whole).Field(i))
 		_, err := BuildUnisolated(c)
 		if want := !slices.Contains(strings.Fields(used), name); (err != nil) != want && name != "Process" {

@@ -18,7 +18,7 @@ import (
 // alone, and must use nothing of Build or of its tables. It refuses fields that it does
 // not know. So a field of a later OCI specification is an error until it has a rule.
 func Verify(spec *specs.Spec) error {
-	return verifyImage(spec, ruleUser, ruleNoCapabilities, ruleReadOnlyRoot, ruleHome)
+	return VerifyAllowed(spec, Allowed{})
 }
 
 // verifyImage checks the rules of every sandbox that has an image, and further ones.
@@ -112,7 +112,7 @@ func ruleUser(s *specs.Spec) error {
 	if s.Process.User.UID == 0 || s.Process.User.GID == 0 {
 		return errors.New("the user is root, or in its group")
 	}
-	return ruleBuildUser(s)
+	return ruleRootUser(s)
 }
 
 func ruleNoCapabilities(s *specs.Spec) error {

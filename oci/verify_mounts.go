@@ -152,6 +152,9 @@ func ruleBind(s *specs.Spec, m specs.Mount) error {
 	if (m.Destination == "/dev") != (m.Source == sandboxDir(s)+"/own/dev") {
 		errs = append(errs, errors.New("the directory of devices is for /dev, and nothing else is"))
 	}
+	if onHome(m) && !strings.HasPrefix(m.Source, sandboxDir(s)+"/homes/") {
+		errs = append(errs, errors.New("the home directories are not those that the daemon made"))
+	}
 	for _, dir := range []string{"/proc", "/sys", "/dev"} {
 		if m.Destination != "/dev" && strings.HasPrefix(m.Destination+"/", dir+"/") {
 			errs = append(errs, fmt.Errorf("it covers %s", dir))

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/caisson-run/caisson/api/settings"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime/plan"
 )
@@ -50,13 +51,13 @@ func (m *Manager) beginPool(k kind, p *plan.Sandbox) []*pool {
 	a := &m.adaptive
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.max == 0 || a.filling == nil || p.Image.Owner != 0 || p.Network == netns.ModeBridge || k.mountPoint != "" || k.hostname != "" || k.build || p.Profile.Unisolated != nil {
+	if a.max == 0 || a.filling == nil || p.Image.Owner != 0 || p.Network == netns.ModeBridge || k.mountPoint != "" || k.hostname != "" || k.build || hidden(k, p) || p.Profile.Unisolated != nil {
 		return nil
 	}
 	r := p.Request
 	like := &plan.CreateRequest{
-		Profile: p.ProfileName, Image: p.Image.Name, User: r.User, Network: string(p.Network),
-		Limits: plan.LimitsRequest{PIDs: r.Limits.PIDs, OpenFiles: r.Limits.OpenFiles},
+		Profile: p.ProfileName, Image: p.Image.Name, Rootfs: r.Rootfs, User: r.User, Network: string(p.Network),
+		Limits: settings.KindOf(r.Limits),
 	}
 	q := &pool{
 		cfg: PoolConfig{Profile: p.ProfileName, Image: p.Image.Name, Max: a.max}, like: like, key: k, kind: k,

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/plan"
 )
@@ -32,7 +33,7 @@ func (f *fixture) planOf(t *testing.T, r plan.CreateRequest) *plan.Sandbox {
 // askFor asks for pids and returns the pool that the request began or found.
 func (f *fixture) askFor(t *testing.T, pids int64) *pool {
 	t.Helper()
-	pools := f.poolsFor(f.planOf(t, plan.CreateRequest{Limits: plan.LimitsRequest{PIDs: &pids}}))
+	pools := f.poolsFor(f.planOf(t, plan.CreateRequest{Limits: &caissonv1.Limits{Pids: &pids}}))
 	f.fillers.Wait()
 	if len(pools) != 1 {
 		t.Fatalf("%d pools", len(pools))

@@ -3,48 +3,48 @@ package runtime
 import (
 	"context"
 	"errors"
-	"slices"
+	"fmt"
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/runtime/failpoint"
 	"github.com/caisson-run/caisson/runtime/idblock"
-	"github.com/caisson-run/caisson/runtime/pid1"
 	"github.com/caisson-run/caisson/runtime/posture"
 )
 
 // know makes a sandbox of an earlier daemon known again, and opens what needs no
 // word of its PID 1. On an error it is unknown, and so left to Cleanup.
-func (m *Manager) know(ctx context.Context, r record, known *filters) (*sandbox, error) {
+func (r *recovery) know(ctx context.Context, kept record) (*sandbox, error) {
 	switch {
-	case r.Pooled:
+	case kept.Pooled:
 		return nil, sbxerr.New(sbxerr.State, "runtime.adopt", "it waited in a pool")
-	case r.Settings.Build:
+	case kept.Settings.Build:
 		return nil, sbxerr.New(sbxerr.State, "runtime.adopt", "it was for a step of an image's build")
-	case !r.Ready:
+	case !kept.Ready:
 		return nil, sbxerr.New(sbxerr.State, "runtime.adopt", "it was not finished")
-	case r.Removing:
+	case kept.Removing:
 		return nil, sbxerr.New(sbxerr.State, "runtime.adopt", "it was being removed")
 	}
-	s := m.newSandbox(nil, r)
-	s.stages, s.warnings, s.block = r.Stages, r.Warnings, idblock.Block{Base: r.HostIDBase}
+	s := r.newSandbox(nil, kept)
+	s.stages, s.warnings, s.block = kept.Stages, kept.Warnings, idblock.Block{Base: kept.HostIDBase}
 	s.unheard, s.following = true, true
-	if err := m.admit(s); err != nil {
+	if err := r.admit(s); err != nil {
 		return nil, err
 	}
 	var err error
-	if r.ExitedAt.IsZero() {
-		err = m.reopen(ctx, s, known)
+	if kept.ExitedAt.IsZero() {
+		err = r.reopen(ctx, s)
 	} else {
-		err = m.adoptExited(ctx, s)
+		err = r.adoptExited(ctx, s)
 	}
-	if errors.Is(err, errProcessEnded) && r.outlives() {
-		err = m.adoptEnded(ctx, s)
+	if errors.Is(err, errProcessEnded) && kept.outlives() {
+		err = r.adoptEnded(ctx, s)
 	}
 	if err != nil {
-		m.disregard(s)
+		r.disregard(s)
 		return nil, err
 	}
-	m.regainTurn(s)
+	r.regainTurn(s)
 	return s, nil
 }
 
@@ -93,54 +93,56 @@ func (h *host) adoptEnded(ctx context.Context, s *sandbox) error {
 }
 
 // adoptLive goes on with a sandbox whose PID 1 has the time to come back.
-func (m *Manager) adoptLive(ctx context.Context, s *sandbox, atOnce slots) error {
-	m.republish(ctx, s)
-	held, err := m.connect(ctx, s, adoptTimeout)
+func (r *recovery) adoptLive(ctx context.Context, s *sandbox) error {
+	if err := r.adoptStages(ctx, s, true); err != nil {
+		return err
+	}
+	held, err := r.connect(ctx, s, adoptTimeout)
 	if err != nil && s.process.ended() {
 		return errors.Join(errProcessEnded, err)
 	}
 	if err != nil {
 		return err
 	}
-	running, err := m.loadExecs(ctx, s, held, ends{})
+	running, err := r.loadExecs(ctx, s, held, ends{})
 	if err != nil {
 		return err
 	}
-	err = m.compare(ctx, s, running, atOnce)
+	err = r.compare(ctx, s, running, r.atOnce)
 	s.init.SetFrozen(s.kept().Paused)
 	if err == nil {
-		err = m.freezeAgain(ctx, s)
+		err = r.freezeAgain(ctx, s)
 	}
 	if err != nil && !s.process.ended() { // else it ends as it would a moment later
 		return err
 	}
 	s.update(func() {
-		s.moveLocked(s.record.adopted())
+		r.moveLocked(s, s.record.adopted())
 		s.idleAgainLocked()
 	})
-	m.emitAdopted(ctx, s)
-	go m.supervise(context.WithoutCancel(ctx), s)
+	r.emitAdopted(ctx, s)
+	go r.supervise(context.WithoutCancel(ctx), s)
 	for _, e := range s.executions() {
 		if e.isDone() && e.process() != nil {
-			m.letGo(e)
+			r.letGo(e)
 		}
 	}
 	for _, e := range running {
 		if !e.record.Detached && !s.isMain(e) {
 			e.mu.Lock()
-			e.orphanLocked(m.opts.AttachGrace)
+			e.orphanLocked(r.opts.AttachGrace)
 			e.mu.Unlock()
 		}
-		go m.watch(context.WithoutCancel(ctx), e)
+		go r.watch(context.WithoutCancel(ctx), e)
 	}
 	if over := s.overBefore(); over != nil {
 		s.end(over)
 	}
 	if lost := checkLayers(s.kept().Layers); lost != nil { // before anybody can run something in it
-		m.log.Warn("end a sandbox of an earlier daemon", "sandbox", s.id, "reason", lost)
+		r.log.Warn("end a sandbox of an earlier daemon", "sandbox", s.id, "reason", lost)
 		s.end(lost)
 	}
-	m.stopAgain(ctx, s)
+	r.stopAgain(ctx, s)
 	s.rearm()
 	return nil
 }
@@ -201,35 +203,6 @@ func (h *host) freezeAgain(ctx context.Context, s *sandbox) error {
 	return h.withGroup(s, func(g freezer) error { return g.Freeze(ctx) })
 }
 
-// loadGroups goes on with the cgroups of the running commands, and ends and
-// removes those of commands that are over.
-func (h *host) loadGroups(ctx context.Context, s *sandbox, running []*execution) error {
-	ctx, cancel := context.WithTimeout(ctx, h.opts.Timeouts.Start)
-	defer cancel()
-	group, err := h.group(s.id)
-	if err != nil {
-		return err
-	}
-	names, err := group.Children()
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, name := range names {
-		child, err := group.Child(name)
-		if err != nil {
-			return err
-		}
-		at := slices.IndexFunc(running, func(e *execution) bool { return e.record.Cgroup == name })
-		if at >= 0 {
-			running[at].setGroup(child)
-			continue
-		}
-		errs = append(errs, child.Kill(ctx), child.Remove(ctx))
-	}
-	return errors.Join(errs...)
-}
-
 type freezer interface {
 	Freeze(context.Context) error
 	Thaw(context.Context) error
@@ -243,31 +216,33 @@ func (h *host) withGroup(s *sandbox, do func(freezer) error) error {
 	return do(group)
 }
 
-// reopen opens what a live sandbox has on the host, and lets its PID 1 come back. A
+// reopen adopts what a live sandbox has on the host, and then lets its PID 1 come back. A
 // frozen one is let go on for it.
-func (m *Manager) reopen(ctx context.Context, s *sandbox, known *filters) error {
-	r := s.kept()
-	process, err := openKnown(r.PID, r.PIDBegan)
+func (r *recovery) reopen(ctx context.Context, s *sandbox) error {
+	have := s.kept()
+	process, err := openKnown(have.PID, have.PIDBegan)
 	if err != nil {
 		return err
 	}
 	s.update(func() { s.process = process })
-	spec, err := readSpec(m.paths.spec(s.id), known)
-	if err != nil {
+	if err := r.adoptStages(ctx, s, false); err != nil {
 		return err
 	}
-	s.update(func() { s.spec = spec })
-	s.listener, err = pid1.Listen(m.paths.init(s.id), int(r.HostIDBase+r.User.UID), int(r.HostIDBase+r.User.GID))
-	if err != nil {
-		return err
+	if have.Paused {
+		return r.withGroup(s, func(g freezer) error { return g.Thaw(ctx) })
 	}
-	if r.Paused {
-		if err := m.withGroup(s, func(g freezer) error { return g.Thaw(ctx) }); err != nil {
-			return err
+	return nil
+}
+
+// adoptStages does the part of the stages' adoption that is late, or the part that is not.
+func (r *recovery) adoptStages(ctx context.Context, s *sandbox, late bool) error {
+	for _, st := range r.stages {
+		if st.adopt == nil || st.late != late {
+			continue
+		}
+		if err := errors.Join(st.adopt(r, ctx, s), failpoint.At("adopt/"+st.name)); err != nil {
+			return fmt.Errorf("adopt %s: %w", st.name, err)
 		}
 	}
-	if err := m.adoptEgress(ctx, s); err != nil {
-		return err
-	}
-	return m.createNested(ctx, s) // last: a child is made by the policy of now
+	return nil
 }

@@ -2,7 +2,6 @@ package runtime
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"os"
 	"reflect"
@@ -11,39 +10,16 @@ import (
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/api/sbxerr/errtest"
-	"github.com/caisson-run/caisson/rootfs/mount"
-	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/runtime/pid1"
 	"github.com/caisson-run/caisson/runtime/plan"
-	"github.com/caisson-run/caisson/runtime/volumes"
 )
 
 // next is the daemon that comes after f.
 func (f *fixture) next(t testing.TB) *fixture {
 	t.Helper()
 	n := &fixture{dir: f.dir, images: f.images, engine: f.engine}
-	n.Manager = &Manager{
-		host: host{
-			engine:  f.engine,
-			images:  f.images,
-			log:     f.log,
-			paths:   f.paths,
-			blocks:  f.blocks,
-			groups:  f.groups,
-			opts:    f.opts,
-			userns:  map[idblock.Block]*mount.UserNS{},
-			boot:    f.boot,
-			owners:  f.owners,
-			volumes: volumes.New(f.paths.volumes()),
-		},
-		sandboxes: map[string]*sandbox{},
-		lastUse:   time.Now(),
-		making:    newGate(0, 0),
-		running:   newGate(0, 0),
-		shims:     newShims(1),
-	}
-	n.leaving, n.handOver = context.WithCancel(context.Background())
-	n.Manager.stages = n.allStages()
+	n.Manager = assemble(f.engine, f.images, f.log, f.opts)
+	n.blocks, n.groups, n.boot, n.owners = f.blocks, f.groups, f.boot, f.owners
 	n.withoutRoot()
 	t.Cleanup(func() { n.end(t) })
 	return n

@@ -196,3 +196,61 @@ func (h *host) disown(held pid1.Held) error {
 	}
 	return errors.Join(err, closeAll(held.Stdin, held.Stdout, held.Stderr, held.Staging), held.Exec.Release())
 }
+
+func closeHeld(held []pid1.Held) error {
+	var errs []error
+	for _, h := range held {
+		errs = append(errs, closeAll(h.Stdin, h.Stdout, h.Stderr, h.Staging))
+	}
+	return errors.Join(errs...)
+}
+
+// loseExecs tells those who wait for a command of s, all of which have ended, that
+// nobody knows how: callers find the commands before it is known what becomes of s.
+func (h *host) loseExecs(ctx context.Context, s *sandbox) {
+	for _, e := range s.executions() {
+		if e.isDone() {
+			continue
+		}
+		h.settle(ctx, e)
+		e.stopFilling() // a writer may live on: do not wait for it
+		result := lostResult(e, "the daemon that came after the one which started the command could not go on with its sandbox")
+		e.mu.Lock()
+		e.record.Result, e.record.EndedAt, e.state = result, time.Now().Round(0), ExecExited
+		e.mu.Unlock()
+		s.update(func() { s.running-- })
+		close(e.settled)
+		close(e.done)
+		close(e.kept)
+	}
+}
+
+// loadGroups goes on with the cgroups of the running commands, and ends and
+// removes those of commands with limits of their own that are over.
+func (h *host) loadGroups(ctx context.Context, s *sandbox, running []*execution) error {
+	ctx, cancel := context.WithTimeout(ctx, h.opts.Timeouts.Start)
+	defer cancel()
+	group, err := h.group(s.id)
+	if err != nil {
+		return err
+	}
+	names, err := group.Children()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, name := range names {
+		child, err := group.Child(name)
+		if err != nil {
+			return err
+		}
+		at := slices.IndexFunc(running, func(e *execution) bool { return e.record.Cgroup == name })
+		if at >= 0 {
+			running[at].setGroup(child)
+			continue
+		}
+		errs = append(errs, child.Kill(ctx), child.Remove(ctx))
+	}
+	errs = append(errs, h.loadTags(s, group, running), h.lookAtLimits(ctx, s))
+	return errors.Join(errs...)
+}

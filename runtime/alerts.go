@@ -32,12 +32,12 @@ func (h *host) alert(ctx context.Context, s *sandbox) {
 			}
 		}
 	}
-	for _, d := range s.meter.alerts(a, r.Limits, fullest, refused) {
-		h.emit(ctx, r, events.AlertRaised, d)
+	for _, e := range s.meter.alerts(a, r.Limits, fullest, refused) {
+		h.emit(ctx, r, e.Type, e.Data)
 	}
 }
 
-func (t *meter) alerts(a plan.Alerts, l plan.Limits, fullest mount.TmpfsUse, refused int64) (list []events.Data) {
+func (t *meter) alerts(a plan.Alerts, l plan.Limits, fullest mount.TmpfsUse, refused int64) (list []events.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	cpu := t.point.Since(t.series.Last(t.point.At, cpuSpan)).CPUPercent
@@ -53,12 +53,20 @@ func (t *meter) alerts(a plan.Alerts, l plan.Limits, fullest mount.TmpfsUse, ref
 		{"pids", &t.watches.pids, a.PIDs, share(float64(t.point.PIDs), l.PIDs), "the limit"},
 		{"tmpfs", &t.watches.tmpfs, a.Tmpfs, fullest.Percent, "the size of " + fullest.Point},
 	} {
-		if c.than.Percent > 0 && c.watch.Raise(t.point.At, c.share > float64(c.than.Percent), c.than.For) {
-			list = append(list, events.Data{Limit: c.limit, Reason: passed(c.share, c.of, c.than)})
+		if c.than.Percent == 0 {
+			continue
+		}
+		switch c.watch.Step(t.point.At, c.share > float64(c.than.Percent), c.than.For) {
+		case usage.Raised:
+			list = append(list, events.Event{Type: events.AlertRaised, Data: events.Data{Limit: c.limit, Reason: passed(c.share, c.of, c.than)}})
+		case usage.Cleared:
+			list = append(list, events.Event{Type: events.AlertCleared, Data: events.Data{Limit: c.limit}})
 		}
 	}
-	if a.Refusals > 0 && t.watches.refusals.Raise(t.point.At, refused > a.Refusals, 0) {
-		list = append(list, events.Data{Limit: "refusals", Reason: fmt.Sprintf("%d connections and lookups refused, the alert is above %d", refused, a.Refusals)})
+	if a.Refusals > 0 && t.watches.refusals.Step(t.point.At, refused > a.Refusals, 0) == usage.Raised { // never less again
+		list = append(list, events.Event{Type: events.AlertRaised, Data: events.Data{
+			Limit: "refusals", Reason: fmt.Sprintf("%d connections and lookups refused, the alert is above %d", refused, a.Refusals),
+		}})
 	}
 	return list
 }

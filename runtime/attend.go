@@ -123,3 +123,20 @@ func (e *execution) deliver(ctx context.Context, place *output.Hold, w io.Writer
 	}
 	return place.Follow(ctx, w, false)
 }
+
+// attendMain returns when the command of a sandbox that is for it has ended, which it does
+// when ctx ends.
+func (h *host) attendMain(ctx context.Context, s *sandbox, e *execution, streams IO) (*Result, error) {
+	stop := context.AfterFunc(ctx, func() { s.end(errCallerLeft) })
+	defer stop()
+	if streams.Stdin != nil {
+		go h.sendGiven(ctx, e, streams.Stdin)
+	}
+	if streams.Started != nil {
+		streams.Started(s.info(), e.info())
+	}
+	p := e.unpark()
+	result, _, err := h.attend(context.WithoutCancel(ctx), e, p, streams)
+	e.detach(p, nil, 0)
+	return result, err
+}

@@ -46,14 +46,9 @@ func bridged(t *testing.T) (*Manager, *memoryBridge, *bytes.Buffer) {
 		t.Fatal(err)
 	}
 	b, log := &memoryBridge{links: map[uint32]string{}}, new(bytes.Buffer)
-	return &Manager{
-		host: host{
-			blocks: blocks,
-			paths:  paths{state: "/state"},
-			log:    slog.New(slog.NewTextHandler(log, nil)),
-			opts:   Options{Bridge: b},
-		},
-	}, b, log
+	m := newTestManager(func(o *Options) { o.State, o.Bridge = "/state", b })
+	m.blocks, m.log = blocks, slog.New(slog.NewTextHandler(log, nil))
+	return m, b, log
 }
 
 // The number of a link is that of the block of ids, so it is found again by the ID

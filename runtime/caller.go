@@ -36,15 +36,6 @@ func (m *Manager) permit(ctx context.Context, check func(peer.Grant) error) erro
 	return check(g)
 }
 
-// budget bounds all descendants of a sandbox with limits l together.
-func budget(n plan.NestedRequest, l plan.Limits) peer.Usage {
-	b := peer.DefaultBudget(l.Peer())
-	plan.Override(&b.Sandboxes, n.Sandboxes)
-	plan.Override(&b.MemoryBytes, n.MemoryBytes)
-	plan.Override(&b.MilliCPU, n.MilliCPU)
-	return b
-}
-
 // parents describes the sandbox from inside of which a call comes, and its ancestors, the
 // nearest first.
 func (m *Manager) parents(id string) (parent peer.Parent, ancestors []peer.Parent, err error) {
@@ -79,14 +70,6 @@ func (h *host) asParent(r record) peer.Parent {
 	return p
 }
 
-// above are the IDs of the parent of a sandbox and its ancestors, the nearest first.
-func (r record) above() []string {
-	if r.Parent == "" {
-		return nil
-	}
-	return append([]string{r.Parent}, r.Ancestors...)
-}
-
 // owner is the user to whom a sandbox belongs, as the kernel said when it was
 // asked for.
 func (r record) owner() peer.Caller {
@@ -94,15 +77,6 @@ func (r record) owner() peer.Caller {
 		return peer.System
 	}
 	return peer.User(r.OwnerUID, r.OwnerGID, r.OwnerGroups, 0)
-}
-
-// belong notes to whom a sandbox belongs that is made under g.
-func (r *record) belong(g peer.Grant) {
-	o := g.Owner()
-	r.OwnerUID, r.OwnerGID, r.OwnerGroups, r.OwnerSystem = o.UID, o.GID, o.Groups, o.IsSystem()
-	if above := g.Above(); len(above) > 0 {
-		r.Parent, r.Ancestors = above[0], above[1:]
-	}
 }
 
 // usage is what a sandbox adds to a quota: while its limits change, the higher ones.
@@ -223,7 +197,7 @@ func (m *Manager) planFor(ctx context.Context, r plan.CreateRequest) (*plan.Sand
 	}
 	limits := p.Limits.Peer()
 	limits.TmpfsBytes = p.LargestTmpfs()
-	if err := errors.Join(g.CheckLimits(limits, r.TTL), g.CheckNetwork(string(p.Network), r.Network != "" || len(r.Allow)+len(r.Links)+len(r.DNS) > 0 || r.AllowECH), checkPublish(g, p.Ports), m.groups.CheckIO(p.Limits.Cgroup().IO)); err != nil {
+	if err := errors.Join(g.CheckLimits(limits, r.TTL), g.CheckNetwork(string(p.Network), r.Network != "" || len(r.Allow)+len(r.Links)+len(r.DNS) > 0 || r.AllowECH), checkPublish(g, p.Ports), m.groups.CheckIO(p.Limits.Cgroup())); err != nil {
 		return nil, err
 	}
 	if r.Nested != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/netns"
+	"github.com/caisson-run/caisson/runtime/failpoint"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/plan"
 )
@@ -129,7 +130,7 @@ func (m *Manager) follow(ctx context.Context, s *sandbox) (changed bool, err err
 	if err != nil || reflect.DeepEqual(spec, r.Policy) {
 		return false, err
 	}
-	if err := failpoint("child/policy"); err != nil {
+	if err := failpoint.At("child/policy"); err != nil {
 		return false, err
 	}
 	if err := m.setPolicy(ctx, s, r.Policy, spec); err != nil {

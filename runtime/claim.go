@@ -3,12 +3,11 @@ package runtime
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
-	"github.com/caisson-run/caisson/rootfs/mount"
+	"github.com/caisson-run/caisson/runtime/failpoint"
 	"github.com/caisson-run/caisson/runtime/plan"
 )
 
@@ -121,92 +120,20 @@ func (m *Manager) outfit(ctx context.Context, s *sandbox, have record, p *plan.S
 	r.HostIDBase, r.Stages, r.Warnings = have.HostIDBase, nil, slices.Concat(p.Notes, have.Warnings)
 	r.PID, r.PIDBegan, r.Layers, r.FilterDigest = have.PID, have.PIDBegan, have.Layers, have.FilterDigest
 	begin := time.Now()
-	if err := failpoint("assign/renamed"); err != nil {
+	if err := failpoint.At("assign/renamed"); err != nil {
 		return err
 	}
-	if err := errors.Join(m.attachMounts(ctx, s, p), failpoint("assign/mounts")); err != nil {
+	c := change{plan: p, from: have, to: r}
+	if err := m.updateStages(ctx, s, m.stages, &c); err != nil {
 		return err
 	}
-	disks, err := m.disksOf(r)
-	if err != nil {
-		return err
-	}
-	p.Limits.Disks, r.Limits.Disks = disks, disks
-	if err := errors.Join(m.setLimits(s, have.Limits, p.Limits), failpoint("assign/limits")); err != nil {
-		return err
-	}
-	sizes := plan.TmpfsSizes(s.spec)
-	if err := m.declare(s, p, have); err != nil {
-		return err
-	}
-	if err := errors.Join(resizeTmpfs(s, sizes), failpoint("assign/tmpfs")); err != nil {
-		return err
-	}
-	if err := m.openPorts(s, p); err != nil {
-		return err
-	}
-	made := s.kept()
-	r.Ports, r.Held = made.Ports, made.Held
-	if r.follows() { // its parent's may be another since it was planned
-		if r.Policy, _, err = m.narrowed(r); err != nil {
-			return err
-		}
-	}
-	if err := errors.Join(m.setPolicy(ctx, s, have.Policy, r.Policy), failpoint("assign/policy")); err != nil {
-		return err
-	}
+	r = c.to
 	r.Stages = []Stage{{Name: "pool", Duration: time.Since(begin)}}
-	r.Expires = in(p.Request.TTL)
+	r.Born, r.Expires = now(), in(p.Request.TTL)
 	s.update(func() { s.record = r })
-	if err := errors.Join(m.createNested(ctx, s), m.servePorts(ctx, s)); err != nil {
-		return err
-	}
-	if err := errors.Join(m.complete(s), failpoint("assign/record")); err != nil {
+	if err := errors.Join(m.complete(s), failpoint.At("assign/record")); err != nil {
 		return err
 	}
 	s.rearm()
 	return nil
-}
-
-// attachMounts gives a live sandbox the mounts of p.
-func (h *host) attachMounts(ctx context.Context, s *sandbox, p *plan.Sandbox) error {
-	attach := h.attachPoint(s)
-	err := h.eachBind(ctx, s, p, func(b plan.Mount, ws *mount.Workspace, ids *mount.UserNS) error {
-		if err := attach(b, ws, ids); err != nil || b.Nested {
-			return err
-		}
-		return ws.AttachInto(s.process.file, b.Target, b.ReadOnly, ids)
-	})
-	if err != nil {
-		return err
-	}
-	return h.attachLate(ctx, s, p, func(b plan.Mount) bool { return b.Nested || b.Source == "" })
-}
-
-// declare makes the spec of s that of p, against which another daemon checks it,
-// where it is another than it was made with.
-func (h *host) declare(s *sandbox, p *plan.Sandbox, have record) error {
-	if len(p.Mounts) == 0 && p.Limits == have.Limits {
-		return nil
-	}
-	spec, _, err := h.buildSpec(p, s.block) // what it warns of was said when s was made
-	if err != nil {
-		return err
-	}
-	s.update(func() { s.spec, s.stale = spec, true })
-	return writeRecord(h.paths.spec(s.id), spec)
-}
-
-// resizeTmpfs gives every tmpfs of s the size that its spec declares, where the spec had
-// another. No command has run there, so there is room for what they hold.
-func resizeTmpfs(s *sandbox, had map[string]int64) error {
-	sizes := plan.TmpfsSizes(s.spec)
-	maps.DeleteFunc(sizes, func(point string, size int64) bool {
-		old, there := had[point]
-		return !there || old == size // those of the request are not there yet
-	})
-	if len(sizes) == 0 {
-		return nil
-	}
-	return mount.ResizeTmpfs(s.process.file, sizes)
 }

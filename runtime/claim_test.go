@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/api/sbxerr/errtest"
 	"github.com/caisson-run/caisson/runtime/peer"
@@ -143,7 +144,7 @@ func TestSpoiltSandboxIsNoHit(t *testing.T) {
 	p := f.pooled(t, 2)
 	spoilt := p.ready[0]
 	// its cgroup is without the file of the limit that is to change
-	info := f.session(t, plan.CreateRequest{Name: "s", Limits: plan.LimitsRequest{MemoryBytes: new(int64(64 << 20))}})
+	info := f.session(t, plan.CreateRequest{Name: "s", Limits: &caissonv1.Limits{MemoryBytes: new(int64(64 << 20))}})
 	if st := p.stats(); info.ID == spoilt.id || st.Hits != 0 || st.Misses != 1 {
 		t.Errorf("made %s, the pool %+v", info.ID, st)
 	}

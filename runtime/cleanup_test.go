@@ -51,7 +51,7 @@ func (f *fixture) leave(t *testing.T) (foreign []string) {
 			t.Fatal(err)
 		}
 	}
-	f.images.views = append(f.images.views, "chain-gone")
+	f.images.Kept = append(f.images.Kept, "chain-gone")
 	return foreign
 }
 
@@ -100,7 +100,7 @@ func TestCleanup(t *testing.T) {
 	if info := f.mustFind(t, live.ID).info(); info.State != StateRunning {
 		t.Errorf("the live sandbox: %+v", info)
 	}
-	if !slices.Contains(f.images.views, "chain-base") {
+	if !slices.Contains(f.images.Kept, "chain-base") {
 		t.Error("the view of an image is gone")
 	}
 }
@@ -218,7 +218,7 @@ func TestCleanupTwiceAtOnce(t *testing.T) {
 func TestCleanupWithoutAllItsSources(t *testing.T) {
 	f := newFixture(t)
 	f.engine.fail = map[string]error{"containers": errInjected}
-	f.images.fail = map[string]error{"views": errInjected}
+	f.images.Fail = map[string]error{"views": errInjected}
 	if err := os.Mkdir(f.paths.sandbox(idA1), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +226,7 @@ func TestCleanupWithoutAllItsSources(t *testing.T) {
 	if !errors.Is(err, errInjected) || len(got) != 1 || !got[0].Removed {
 		t.Errorf("cleanup: %+v, %v", got, err)
 	}
-	f.images.fail = map[string]error{"list": errInjected}
+	f.images.Fail = map[string]error{"list": errInjected}
 	if _, err := f.Cleanup(callerContext(t), true); !errors.Is(err, errInjected) {
 		t.Errorf("without the list of images: %v", err)
 	}

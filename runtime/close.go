@@ -7,6 +7,7 @@ import (
 
 	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/rootfs/mount"
+	"github.com/caisson-run/caisson/runtime/memwatch"
 )
 
 // Close refuses new sandboxes, and ends and removes those there are, unless they
@@ -14,7 +15,7 @@ import (
 // them.
 func (m *Manager) Close(ctx context.Context) error {
 	errs := []error{m.drain(ctx)}
-	m.stopMemoryWatch()
+	m.memory.Stop()
 	m.usernsMu.Lock()
 	defer m.usernsMu.Unlock()
 	for _, ns := range m.userns {
@@ -31,7 +32,7 @@ func (m *Manager) Close(ctx context.Context) error {
 		m.log.Info("left sandboxes to the next daemon; without one they end", "sandboxes", len(left), "after", m.opts.OrphanGrace)
 		return errors.Join(append(errs, err)...)
 	}
-	errs = append(errs, m.removeMemoryWatch(), cgroups.RemoveParent(ctx, m.groups, m.opts.CgroupParent), mount.DetachStage(m.paths.sandboxes()))
+	errs = append(errs, memwatch.Remove(m.paths.bpf()), cgroups.RemoveParent(ctx, m.groups, m.opts.CgroupParent), mount.DetachStage(m.paths.sandboxes()))
 	return errors.Join(errs...)
 }
 

@@ -111,8 +111,11 @@ func TestNothingPrecedesTheMainCommand(t *testing.T) {
 // A run tells the same of a sandbox that was ready as of one that was made for it.
 func TestRunsAreToldAlike(t *testing.T) {
 	coldAndPooled(t, func(t *testing.T, f *fixture) {
-		r, err := f.Run(callerContext(t), request("out:x", "exit:4"), IO{})
-		if err != nil || r.ExitCode != 4 || r.PeakMemoryBytes != 4096 || r.CPU != 1500*time.Microsecond || r.ThrottledPeriods != 3 {
+		r, err := f.Run(callerContext(t), request("await:10", "out:x", "exit:4"), IO{Started: func(i Info, _ ExecInfo) {
+			f.engine.count(t, i.ID, "cpu.stat", "usage_usec 3000\nnr_throttled 7\n")
+			f.engine.poke(t, i.ID)
+		}})
+		if err != nil || r.ExitCode != 4 || r.PeakMemoryBytes != 4096 || r.CPU != 1500*time.Microsecond || r.ThrottledPeriods != 4 {
 			t.Errorf("%+v, %v", r, err)
 		}
 		if n := len(r.Stages); n < 2 || r.Stages[n-1].Name != "exec" {
@@ -136,14 +139,14 @@ func TestClaimedSandboxTakesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.wantNothingTaken(t, s)
-	f.images.mu.Lock() // a command whose user is looked for would come after the assignment
+	letGo := f.images.Hold() // a command whose user is looked for would come after the assignment
 	early := make(chan error, 1)
 	go func() {
 		_, err := f.StartExec(ctx, "s", plan.ExecRequest{Args: []string{"exit:0"}, User: "nobody"})
 		early <- err
 	}()
 	err = within(t, "a refusal before that", early)
-	f.images.mu.Unlock()
+	letGo()
 	errtest.Want(t, err, sbxerr.State, "is creating")
 	if err := f.assign(ctx, s, was, p, nil); err != nil {
 		t.Fatal(err)

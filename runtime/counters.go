@@ -15,7 +15,8 @@ import (
 // Refused counts packets that the namespace's rules refused, the bytes are those that
 // crossed the sandbox's link, headers included, and nothing else counts but Lost. In the
 // mode none Refused counts attempts to leave, and LookupsRefused datagrams to closed ports
-// inside, as lookups are; nothing else counts.
+// inside, as lookups are; nothing else counts. In every mode the bytes hold those of
+// connections through published ports that are over.
 type EgressCounters struct {
 	Open            int64 `json:"open"` // connections now
 	Allowed         int64 `json:"allowed"`
@@ -65,7 +66,7 @@ func (h *host) egressOf(r record) *EgressCounters {
 }
 
 func (h *host) countersOf(r record) (*EgressCounters, error) {
-	if !counts(r.Network) || h.opts.Egress == nil {
+	if !h.isSeen(r) {
 		return nil, nil
 	}
 	v, ok := h.opts.Egress.View(r.ID)
@@ -73,7 +74,15 @@ func (h *host) countersOf(r record) (*EgressCounters, error) {
 		return nil, nil
 	}
 	c := countersOf(v.Counters)
+	if !counts(r.Network) {
+		c = &EgressCounters{SentBytes: c.SentBytes, ReceivedBytes: c.ReceivedBytes, Lost: c.Lost}
+	}
 	return c, h.addLink(c, r)
+}
+
+// isSeen reports whether the gateway counts something for a sandbox.
+func (h *host) isSeen(r record) bool {
+	return h.opts.Egress != nil && (counts(r.Network) || len(r.Ports) > 0)
 }
 
 // addLink adds the bytes of the link of a sandbox of the mode bridge, which the kernel
@@ -83,23 +92,38 @@ func (h *host) addLink(c *EgressCounters, r record) error {
 		return nil
 	}
 	sent, received, err := h.opts.Bridge.Bytes(h.numberOf(r))
-	c.SentBytes, c.ReceivedBytes = count(sent), count(received)
+	c.SentBytes, c.ReceivedBytes = c.SentBytes+count(sent), c.ReceivedBytes+count(received)
 	return err
 }
 
 // egressNow is egressOf when all was told that happened until now. In the mode none, in
-// which nothing leads anywhere, the kernel counts what was tried: it is nil if nothing was.
-// An error is why not all was told; it is logged.
+// which nothing leads anywhere, the kernel counts what was tried: it is nil if nothing was,
+// and nothing came in. An error is why not all was told; it is logged.
 func (h *host) egressNow(ctx context.Context, r record) (*EgressCounters, error) {
-	if counts(r.Network) {
-		silent := h.refreshEgress(ctx, r.ID)
-		c, err := h.countersOf(r)
-		return c, cmp.Or(silent, err)
+	var c *EgressCounters
+	var silent, err error
+	if h.isSeen(r) {
+		silent = h.refreshEgress(ctx, r.ID)
+		c, err = h.countersOf(r)
 	}
-	if isHosts(r.Network) {
-		return nil, nil
+	if !counts(r.Network) && !isHosts(r.Network) {
+		c = c.withUnrouted(h.unrouted(r.ID)[r.ID])
 	}
-	return h.unrouted(r.ID)[r.ID], nil
+	return c, cmp.Or(silent, err)
+}
+
+// withUnrouted is c, of a sandbox in the mode none, with what the kernel counted. It is nil
+// where there is nothing of either.
+func (c *EgressCounters) withUnrouted(tried *EgressCounters) *EgressCounters {
+	switch {
+	case c == nil || *c == EgressCounters{}:
+		return tried
+	case tried == nil:
+		return c
+	}
+	sum := *c
+	sum.Refused, sum.LookupsRefused = tried.Refused, tried.LookupsRefused
+	return &sum
 }
 
 // unrouted is for sandboxes in the mode none. Those that tried nothing have no counters.
@@ -140,12 +164,15 @@ func (h *host) networkFailure(s *sandbox) error {
 func (h *host) networkStats(ctx context.Context, sandboxes []*sandbox) []NetworkStats {
 	list := []NetworkStats{}
 	var none []string
+	seen := false
 	for _, s := range sandboxes {
-		if r := s.kept(); !counts(r.Network) && !isHosts(r.Network) {
+		r := s.kept()
+		if !counts(r.Network) && !isHosts(r.Network) {
 			none = append(none, r.ID)
 		}
+		seen = seen || h.isSeen(r)
 	}
-	if len(none) < len(sandboxes) {
+	if seen {
 		_ = h.refreshEgress(ctx, "") // it is logged
 	}
 	unrouted := h.unrouted(none...)
@@ -153,7 +180,7 @@ func (h *host) networkStats(ctx context.Context, sandboxes []*sandbox) []Network
 		r := s.kept()
 		c := h.egressOf(r)
 		if !counts(r.Network) {
-			c = unrouted[r.ID]
+			c = c.withUnrouted(unrouted[r.ID])
 		}
 		if c != nil {
 			list = append(list, NetworkStats{SandboxID: r.ID, Name: r.Name, Network: string(r.Network), Egress: *c})

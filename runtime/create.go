@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
-	"github.com/caisson-run/caisson/runtime/pid1"
+	"github.com/caisson-run/caisson/runtime/failpoint"
 	"github.com/caisson-run/caisson/runtime/plan"
 )
 
@@ -23,7 +23,7 @@ func (m *Manager) make(ctx context.Context, p *plan.Sandbox, prepare func(*recor
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	s.endBy(end)
-	place, err := m.making.enter() // first: what is refused here is not to count as a sandbox
+	place, err := m.making.enter(holderOf(p.Grant)) // first: what is refused here is not to count as a sandbox
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func (m *Manager) runStages(ctx context.Context, s *sandbox) error {
 	defer cancel()
 	for _, st := range m.stagesOf(s.plan) {
 		err := s.timed(st.name, func() error { return st.create(ctx, s) })
-		if err = errors.Join(err, failpoint("create/"+st.name)); err != nil {
+		if err = errors.Join(err, failpoint.At("create/"+st.name)); err != nil {
 			return stageError(ctx, st.name, s, err)
 		}
 	}
@@ -69,7 +69,7 @@ func (m *Manager) runStages(ctx context.Context, s *sandbox) error {
 func (m *Manager) begin(ctx context.Context, s *sandbox) error {
 	s.mu.Lock()
 	s.record.Stages, s.record.Warnings = s.stages, slices.Concat(s.plan.Notes, s.warnings)
-	s.record.Expires = in(s.plan.Request.TTL)
+	s.record.Born, s.record.Expires = now(), in(s.plan.Request.TTL)
 	s.cancel = nil
 	err := interrupted(s.ending, m.completeLocked(s))
 	stages := s.record.Stages
@@ -83,109 +83,9 @@ func (m *Manager) begin(ctx context.Context, s *sandbox) error {
 	return nil
 }
 
-// complete is completeLocked.
-func (h *host) complete(s *sandbox) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return h.completeLocked(s)
-}
-
-// completeLocked makes s live where it is all that was asked for: it takes commands
-// from here on, and a later daemon goes on with it. What waits in a pool is for nobody
-// yet, and what is for one command lacks that until it is admitted.
-func (h *host) completeLocked(s *sandbox) error {
-	if s.ending != nil {
-		return s.ending
-	}
-	if s.record.Pooled || s.record.Main == mainToCome {
-		return nil
-	}
-	s.record.Ready = true
-	s.idleLocked()
-	if err := errors.Join(h.writeLocked(s), failpoint("create/record")); err != nil {
-		return err
-	}
-	s.moveLocked(StateRunning)
-	close(s.made)
-	return nil
-}
-
 // stageError names the stage and keeps the reason for which ctx ended.
 func stageError(ctx context.Context, name string, s *sandbox, err error) error {
 	return fmt.Errorf("create %s of sandbox %s: %w", name, s.id, interrupted(context.Cause(ctx), err))
-}
-
-// interrupted is err of a creation that was to end for cause, if it was: that is what
-// the caller wants to know, not which call was in the way.
-func interrupted(cause, err error) error {
-	if cause == nil {
-		return err
-	}
-	if !errors.Is(err, cause) {
-		err = errors.Join(cause, err)
-	}
-	code := sbxerr.Of(cause)
-	if code == sbxerr.Unknown {
-		code = sbxerr.Canceled
-	}
-	return sbxerr.Wrap(code, "runtime.create", err)
-}
-
-// startInit starts PID 1. Nothing of the caller's runs before the last stage
-// is done.
-func (h *host) startInit(ctx context.Context, s *sandbox) error {
-	return h.engine.Start(ctx, s.id)
-}
-
-// awaitInit waits for PID 1's word, no longer than PID 1 lives.
-func (h *host) awaitInit(ctx context.Context, s *sandbox) error {
-	held, err := h.connect(ctx, s, h.opts.Timeouts.Start)
-	if err == nil && len(held) > 0 {
-		return errors.Join(sbxerr.New(sbxerr.Init, "runtime.boot", "a fresh caisson-init holds %d commands", len(held)), closeHeld(held))
-	}
-	return err
-}
-
-// connect accepts the connection of PID 1 and the commands that it holds since
-// before.
-func (h *host) connect(ctx context.Context, s *sandbox, atMost time.Duration) ([]pid1.Held, error) {
-	const op = "runtime.boot"
-	ctx, stop := context.WithTimeoutCause(ctx, atMost, sbxerr.New(sbxerr.Init, op, "caisson-init did not connect within %s", atMost))
-	defer stop()
-	ctx, cancel := context.WithCancelCause(ctx)
-	ended := sbxerr.New(sbxerr.Init, op, "caisson-init ended before it connected")
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
-		if s.process.wait(ctx) == nil {
-			cancel(ended)
-		}
-	}()
-	client, held, err := h.accept(ctx, s)
-	cancel(nil)
-	<-watched
-	s.init = client
-	if err != nil && errors.Is(context.Cause(ctx), ended) {
-		return nil, ended // not that the caller cancelled
-	}
-	return held, err
-}
-
-func (h *host) accept(ctx context.Context, s *sandbox) (*pid1.Client, []pid1.Held, error) {
-	ends, err := h.openEnds(s.id)
-	if err != nil {
-		return nil, nil, err
-	}
-	client, held, err := s.listener.Accept(ctx, s.process.pid, pid1.Options{OrphanGrace: h.opts.OrphanGrace, Ends: ends})
-	return client, held, errors.Join(err, ends.Close())
-}
-
-func closeHeld(held []pid1.Held) error {
-	var errs []error
-	for _, h := range held {
-		errs = append(errs, closeAll(h.Stdin, h.Stdout, h.Stderr, h.Staging))
-	}
-	return errors.Join(errs...)
 }
 
 // destroy removes all of s, in which nothing runs any more, and forgets it. It
@@ -231,7 +131,7 @@ func (h *host) removeStages(ctx context.Context, id string, stages []stage) erro
 		if st.remove == nil || (st.guard && len(errs) > 0) {
 			continue
 		}
-		if err := errors.Join(st.remove(ctx, id), failpoint("remove/"+st.name)); err != nil {
+		if err := errors.Join(st.remove(ctx, id), failpoint.At("remove/"+st.name)); err != nil {
 			errs = append(errs, fmt.Errorf("remove %s of sandbox %s: %w", st.name, id, err))
 		}
 	}

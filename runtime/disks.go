@@ -55,13 +55,13 @@ func (h *host) disksFor(ctx context.Context, p *plan.Sandbox) (string, error) {
 	if !p.Limits.RatesIO() {
 		return "", nil
 	}
-	layers, err := h.images.Layers(ctx, p.Image)
+	layers, err := h.store.Layers(ctx, p.Image)
 	if err != nil {
 		return "", err
 	}
 	dirs := append([]string{h.paths.root}, layers...)
 	for _, b := range p.Mounts {
-		if b.Source == "" || b.Volume {
+		if !b.OnHost() {
 			continue
 		}
 		dir, err := p.Grant.CheckWorkspace(ctx, b.Source, !b.ReadOnly)

@@ -80,7 +80,7 @@ func (h *host) createEgress(ctx context.Context, s *sandbox) error {
 	if err := s.network.wait(); err != nil {
 		return err
 	}
-	return errors.Join(h.watchLink(ctx, s), h.servePorts(ctx, s))
+	return errors.Join(h.watchLink(ctx, s), h.servePorts(ctx, s, s.kept().Exposed))
 }
 
 // installRedirect opens the one way out of a sandbox. Each name has the address that it had
@@ -149,7 +149,8 @@ func (m *Manager) adoptPolicy(r record) (policy.Spec, error) {
 			return policy.Spec{}, err
 		}
 	} else {
-		spec, refused = m.opts.Network.Over(r.Policy, m.settings().Profiles[r.Profile].Network.Map).Kept()
+		n := m.settings().Profiles[r.Profile].Network
+		spec, refused = n.Routed(m.opts.Network.Over(r.Policy, n.Map)).Kept()
 	}
 	if refused != nil {
 		m.log.Warn("leave out rules that are no longer taken", "sandbox", r.ID, "err", refused)
@@ -158,6 +159,27 @@ func (m *Manager) adoptPolicy(r record) (policy.Spec, error) {
 		m.log.Warn("leave out resolvers that the operator no longer allows", "sandbox", r.ID, "had", r.Policy.Resolvers, "has", spec.Resolvers)
 	}
 	return spec, nil
+}
+
+// updateEgress puts the policy in force that s becomes. It comes late in the list, since the
+// connections that a narrower policy cuts do not come back with the policy. A sandbox of the
+// pool gets its ports, and the policy that its parent allows by now.
+func (m *Manager) updateEgress(ctx context.Context, s *sandbox, c *change) (undo func() error, err error) {
+	if c.plan == nil {
+		if err := m.setPolicy(ctx, s, c.from.Policy, c.to.Policy); err != nil {
+			return nil, err
+		}
+		return func() error { return m.setPolicy(context.WithoutCancel(ctx), s, c.to.Policy, c.from.Policy) }, nil
+	}
+	if c.to.follows() {
+		if c.to.Policy, _, err = m.narrowed(c.to); err != nil {
+			return nil, err
+		}
+	}
+	if err := m.setPolicy(ctx, s, c.from.Policy, c.to.Policy); err != nil {
+		return nil, err
+	}
+	return nil, m.servePorts(ctx, s, c.to.Exposed)
 }
 
 func (h *host) removeEgress(ctx context.Context, id string) error {

@@ -1,7 +1,6 @@
 package runtime
 
 import (
-	"log/slog"
 	"net/netip"
 	"os"
 	"reflect"
@@ -29,7 +28,7 @@ func TestAdoptEgress(t *testing.T) {
 		{"mapped since", plan.NetworkRules{Map: map[string]string{"a.example": "10.0.0.1"}}, []string{"a.example"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			m := &Manager{host: host{log: slog.New(slog.DiscardHandler), opts: Options{Network: tt.rules, Settings: Settings{Profiles: plan.BuiltinProfiles()}}}}
+			m := newTestManager(func(o *Options) { o.Network = tt.rules })
 			s := &sandbox{record: record{Network: netns.ModeAllow, Profile: plan.DefaultProfile, Policy: policy.Spec{Mode: policy.Allow, Allow: []string{"a.example"}}}}
 			errtest.Want(t, m.adoptEgress(t.Context(), s), sbxerr.Gateway, "no gateway") // it gets as far as that
 			if p := s.kept().Policy; p.AirGapped != tt.rules.AirGapped || p.Map["a.example"] != tt.rules.Map["a.example"] || !slices.Equal(p.Allow, tt.allow) {
@@ -51,7 +50,7 @@ func TestRedirectOf(t *testing.T) {
 }
 
 func TestChangeNetwork(t *testing.T) {
-	m := &Manager{host: host{opts: Options{Settings: Settings{Profiles: plan.BuiltinProfiles()}}}}
+	m := newTestManager()
 	p := &plan.Sandbox{Network: netns.ModeAllow, Request: plan.CreateRequest{Allow: []string{"a.example"}, Deny: []string{"b.example"}}}
 	have := record{Name: "a", Profile: "strict", Network: netns.ModeAllow, Asked: p.Asked()}
 	next, err := m.changeNetwork(have, UpdateRequest{Allow: &Rules{}})
@@ -87,7 +86,7 @@ func TestChangeNoNetwork(t *testing.T) {
 		},
 		`: sandbox app has the network mode "none", in which there is nothing to change`: {Network: new("allow")},
 	} {
-		_, err := (&Manager{}).changeNetwork(have, r)
+		_, err := newTestManager().changeNetwork(have, r)
 		if sbxerr.Of(err) != sbxerr.NetworkMode || !strings.Contains(err.Error(), want) || !strings.Contains(sbxerr.RemedyOf(err), "caisson create --allow github.com:443") {
 			t.Errorf("%v (%s), want %q", err, sbxerr.RemedyOf(err), want)
 		}
@@ -97,7 +96,7 @@ func TestChangeNoNetwork(t *testing.T) {
 // TestNoGateway shows that a sandbox which needs a gateway is not made without
 // one.
 func TestNoGateway(t *testing.T) {
-	m := &Manager{host: host{paths: paths{state: t.TempDir()}}}
+	m := newTestManager(func(o *Options) { o.State = t.TempDir() })
 	s := &sandbox{id: "x", record: record{ID: "x", Network: netns.ModeAllow, Policy: policy.Spec{Mode: policy.Allow}}}
 	if err := m.createNetns(t.Context(), s); sbxerr.Of(err) != sbxerr.Gateway {
 		t.Errorf("%v, want %s", err, sbxerr.Gateway)
@@ -110,7 +109,7 @@ func TestNoGateway(t *testing.T) {
 // What is said to be open is shown as what it is.
 func TestAdoptEgressOfWhatWasOpen(t *testing.T) {
 	for gapped, want := range map[bool]netns.Mode{false: netns.ModeOpen, true: netns.ModeAllow} {
-		m := &Manager{host: host{log: slog.New(slog.DiscardHandler), opts: Options{Network: plan.NetworkRules{AirGapped: gapped}, Settings: Settings{Profiles: plan.BuiltinProfiles()}}}}
+		m := newTestManager(func(o *Options) { o.Network.AirGapped = gapped })
 		s := &sandbox{record: record{Network: netns.ModeOpen, Profile: plan.DefaultProfile, Policy: policy.Spec{Mode: policy.Open}}}
 		errtest.Want(t, m.adoptEgress(t.Context(), s), sbxerr.Gateway, "no gateway") // it gets as far as that
 		if r := s.kept(); r.Network != want || string(r.Policy.Mode) != string(want) {

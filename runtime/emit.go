@@ -12,7 +12,6 @@ import (
 
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/runtime/events"
-	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/runtime/traffic"
@@ -27,7 +26,11 @@ func (m *Manager) Events(ctx context.Context, since events.Since, filter events.
 	if err != nil {
 		return err
 	}
-	r, err := m.opts.Events.Read(since)
+	read := m.opts.Events.Read
+	if g.CheckAdmin() != nil {
+		read = func(s events.Since) (*events.Reader, error) { return m.opts.Events.ReadOf(g.Owner().UID, s) }
+	}
+	r, err := read(since)
 	if err != nil {
 		return err
 	}
@@ -70,7 +73,7 @@ func (r record) described() events.Data {
 		d.Workspace = r.Workspace.Dir
 	}
 	for _, m := range r.Mounts {
-		d.Mounts = append(d.Mounts, events.Mount(m))
+		d.Mounts = append(d.Mounts, events.Mount{Type: m.Type, Source: m.Source, Target: m.Target, ReadOnly: m.ReadOnly, SizeBytes: m.SizeBytes})
 	}
 	var took time.Duration
 	for _, s := range r.Stages {
@@ -131,13 +134,16 @@ func (h *host) confirmUpdate(ctx context.Context, s *sandbox) error {
 // emitOver tells why s ended. What waited in a pool is told of, too.
 func (h *host) emitOver(ctx context.Context, s *sandbox, cause error) {
 	r := s.kept()
-	main, err := s.execution("")
-	if err == nil && errors.Is(cause, errInitLost) {
-		if result := main.result(); result != nil && result.Reason != ReasonLost { // PID 1 ended with it
-			cause = errMainEnded
-		}
+	var result *Result
+	if main, err := s.execution(""); err == nil {
+		result = main.result()
 	}
-	h.emit(ctx, r, events.SandboxEnded, events.Data{Reason: cause.Error(), DurationMS: milliseconds(time.Since(r.CreatedAt))})
+	if result != nil && errors.Is(cause, errInitLost) && result.Reason != ReasonLost { // PID 1 ended with it
+		cause = errMainEnded
+	}
+	d := events.Data{Reason: cause.Error(), DurationMS: milliseconds(time.Since(r.CreatedAt))}
+	s.addTotals(&d, result)
+	h.emit(ctx, r, events.SandboxEnded, d)
 }
 
 // emitRemoved tells that nothing is left of s, or why something is.
@@ -152,11 +158,6 @@ func (h *host) emitRemoved(ctx context.Context, s *sandbox, took time.Duration) 
 	if told { // not one that could not be made
 		h.emit(ctx, s.kept(), events.SandboxRemoved, d)
 	}
-}
-
-// confirmImage tells of an image, which belongs to a user.
-func (h *host) confirmImage(ctx context.Context, t events.Type, i images.Image) error {
-	return h.opts.Events.Confirm(ctx, events.Event{Type: t, Scope: events.Scope{Owner: i.Owner}, Data: events.Data{Image: i.Name, ImageDigest: i.Digest, Verified: i.Verified, Bytes: i.SizeBytes}})
 }
 
 // policyDigest is that of the policy in force. Each command tells it, so it is kept.
@@ -185,8 +186,9 @@ func (h *host) emitEnd(ctx context.Context, e *execution, result *Result) {
 		name string
 		hit  bool
 	}{
-		{"memory", result.OOMKilled}, {"pids", result.PIDsLimitHit}, {"time", result.TimedOut},
+		{"memory", result.OOMKilled && !e.wasTold(limitMemory)}, {"pids", result.PIDsLimitHit && !e.wasTold(limitPIDs)}, {"time", result.TimedOut},
 		{"kernel_memory", result.Reason == ReasonKernelMemory}, {"output", result.Truncated}, {"tmpfs", len(result.FullTmpfs) > 0},
+		{"cpu", e.tellsThrottled()},
 	} {
 		if l.hit {
 			h.emit(ctx, r, events.LimitHit, events.Data{Caller: d.Caller, RequestID: d.RequestID, ExecID: result.ExecID, Limit: l.name})
@@ -211,6 +213,6 @@ func (m *Manager) tried(e traffic.Entry) {
 	}
 	m.emit(context.Background(), s.kept(), events.NetworkTried, events.Data{
 		Kind: string(e.Kind), Verdict: e.Verdict, Host: e.Name, Port: e.Port, Address: e.Address, Peer: e.Peer, Rule: e.Rule, Code: e.Code, Reason: e.Reason,
-		SentBytes: e.Sent, ReceivedBytes: e.Received, DurationMS: milliseconds(e.Duration), Skipped: e.Skipped,
+		SentBytes: e.Sent, ReceivedBytes: e.Received, DurationMS: milliseconds(e.Duration), Skipped: e.Skipped, Request: e.Request(), Status: e.Status, Credential: e.Secret,
 	})
 }

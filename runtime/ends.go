@@ -70,3 +70,27 @@ func (h *host) endAsLeft(ctx context.Context, e *execution, left ends) {
 		h.log.Warn("keep result", "sandbox", e.s.id, "exec", e.number(), "err", err)
 	}
 }
+
+// finishEnds returns when all that this daemon has begun to tell of the commands
+// of s, which it leaves, is kept. It reports whether the command that s is for
+// was among them: then there is nothing to leave, and s ends like any other.
+func (h *host) finishEnds(ctx context.Context, s *sandbox) (over bool) {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout+h.opts.Timeouts.Start) // above what each step of that may take
+	defer cancel()
+	for _, e := range s.executions() {
+		if !s.isConcluding(e) {
+			continue
+		}
+		if err := wait(ctx, e.kept); err != nil {
+			h.log.Error("keep result", "sandbox", s.id, "exec", e.number(), "err", err)
+			return false
+		}
+		over = over || s.isMain(e)
+	}
+	if over {
+		for _, e := range s.stay() {
+			go h.watch(context.WithoutCancel(ctx), e)
+		}
+	}
+	return over
+}

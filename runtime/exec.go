@@ -27,9 +27,11 @@ type execution struct {
 
 	refusedBefore int64 // attempts of the sandbox that were refused before the command; never changes
 
-	concluding bool // watch has begun to tell how it ended; guarded by s.mu
-	leftAlone  bool // watch left its end to the next daemon; guarded by s.mu
-	lingers    bool // it is over, and what it left may still write to its pipes; guarded by s.mu
+	concluding bool                // watch has begun to tell how it ended; guarded by s.mu
+	leftAlone  bool                // watch left its end to the next daemon; guarded by s.mu
+	hits       [countedLimits]bool // limits of the sandbox that it alone can have hit; guarded by s.mu
+	heldBack   bool                // by the limit of CPU, for a good part of its time; guarded by s.mu
+	lingers    bool                // it is over, and what it left may still write to its pipes; guarded by s.mu
 
 	ending  chan error    // asks watch to end the command, for a reason
 	started chan struct{} // closed when it runs; never for one that ended before this daemon, or was never started
@@ -48,6 +50,7 @@ type execution struct {
 	// itself reads it without mu. Fields that never change need no lock.
 	record   execRecord
 	child    *cgroups.Child // of its own limits; nil without
+	tag      *tag           // nil where it has limits of its own, or nothing is left of it
 	failure  error          // why it was never started, once that is known
 	state    ExecState
 	pid      int           // inside the sandbox
@@ -56,6 +59,7 @@ type execution struct {
 	parked   places        // where the last caller was, until it comes back or is given up
 	logs     int           // readers of the output besides
 	orphaned *time.Timer
+	ended    map[int]bool  // processes of it that were ended, by host PID, itself among them
 	inputEnd bool          // the input was closed
 	unread   chan struct{} // closed when nobody reads; nil while nobody waits for that
 }
@@ -200,6 +204,9 @@ func (e *execution) close() error {
 	if e.orphaned != nil {
 		e.orphaned.Stop()
 	}
+	if e.tag != nil {
+		e.tag.close()
+	}
 	e.mu.Unlock()
 	return errors.Join(e.hangUpInput(), e.stdout.Close(), e.stderr.Close())
 }
@@ -212,3 +219,5 @@ func (e *execution) hangUpInput() error {
 
 // wait returns when the command is done or ctx ends.
 func (e *execution) wait(ctx context.Context) error { return wait(ctx, e.done) }
+
+func (e *execution) isDone() bool { return isClosed(e.done) }

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	goruntime "runtime"
+	"slices"
 	"syscall"
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/cgroups"
+	"github.com/caisson-run/caisson/runtime/failpoint"
 	"github.com/caisson-run/caisson/runtime/pid1"
 )
 
@@ -20,8 +23,16 @@ type ending struct {
 	Reason   Reason        `json:"reason"`
 	TimedOut bool          `json:"timed_out"`
 	Duration time.Duration `json:"duration"`
+	// Cause is what canceled the command alone; empty where its sandbox ended.
+	Cause Cause `json:"cause,omitempty"`
 	// FullTmpfs are those that were full when a command failed.
 	FullTmpfs []string `json:"full_tmpfs,omitempty"`
+	// Forced says that the command was to end, so that all that it started ends with it.
+	Forced bool `json:"forced,omitempty"`
+	// Used is the CPU of the sandbox when its main command had ended: its own end takes more.
+	Used cgroups.CPUUse `json:"used"`
+	// Ended counts the processes that the command had started and that were ended with it.
+	Ended int `json:"ended,omitempty"`
 }
 
 // watch sees a started command to its end and makes its result known.
@@ -30,17 +41,25 @@ func (h *host) watch(ctx context.Context, e *execution) {
 	if !e.s.concludes(e) {
 		return
 	}
+	_ = failpoint.At("exec/over") // only to be killed at: the command has ended
+	if e.record.Ending == nil {
+		h.endRest(ctx, e, &end)
+		end.Ended = e.endedWith(end)
+	}
 	if e.record.Ending == nil {
 		h.lookAtTmpfs(e.s, &end)
 	}
+	if e.s.isMain(e) && end.Used == (cgroups.CPUUse{}) {
+		end.Used = h.usedSoFar(e.s)
+	}
 	if e.s.isMain(e) { // the result counts all that it started, so that ends first
 		h.keepEnding(e, end)
-		_ = failpoint("exec/ending") // only to be killed at: the command has ended
+		_ = failpoint.At("exec/ending") // only to be killed at: the command has ended
 		h.endProcesses(ctx, e.s)
 	}
 	h.settle(ctx, e)
 	close(e.settled)
-	_ = failpoint("exec/settled") // only to be killed at: the command has ended
+	_ = failpoint.At("exec/settled") // only to be killed at: the command has ended
 	h.conclude(ctx, e, end)
 }
 
@@ -55,6 +74,13 @@ func (h *host) await(ctx context.Context, e *execution) ending {
 	deadline, stop := after(e.record.Deadline)
 	defer stop()
 	var grace <-chan time.Time
+	if over := e.record.Over; over != "" { // an earlier daemon began to end it
+		end.TimedOut = over == ReasonTimeout
+		if !end.TimedOut {
+			end.Reason = over
+		}
+		end.Forced, deadline, grace = true, nil, h.terminate(ctx, e)
+	}
 	exited := e.process().Exited()
 	for {
 		select {
@@ -63,10 +89,12 @@ func (h *host) await(ctx context.Context, e *execution) ending {
 		case <-e.s.init.Done():
 			return end.settle(ctx, e)
 		case <-deadline:
-			end.TimedOut, deadline = true, nil
+			end.Forced, end.TimedOut, deadline = true, true, nil
+			h.keepOver(e, ReasonTimeout)
 			grace = h.terminate(ctx, e)
-		case <-e.ending:
-			end.Reason = ReasonCanceled
+		case why := <-e.ending:
+			end.Forced, end.Reason, end.Cause = true, ReasonCanceled, causeOf(why)
+			h.keepOver(e, ReasonCanceled)
 			grace = h.terminate(ctx, e)
 		case <-grace:
 			grace = h.killExec(ctx, e)
@@ -141,19 +169,23 @@ func (h *host) signal(ctx context.Context, e *execution, sig syscall.Signal) {
 	}
 }
 
-// killExec ends all that the command started: precisely where it has a cgroup of
-// its own, with the whole sandbox where that lives for this command alone, and
-// else as far as PID 1 can tell what belongs to it. Where that fails, because PID
-// 1 is frozen or new processes come too fast, it returns when to try again.
+// killExec ends all that the command started, by its cgroup, or with the whole sandbox
+// where that lives for this command alone. On a host without tags it ends what PID 1 can
+// tell to belong to the command. Where that fails, because PID 1 is frozen or new processes
+// come too fast, it returns when to try again.
 func (h *host) killExec(ctx context.Context, e *execution) <-chan time.Time {
 	ctx, cancel := context.WithTimeout(ctx, h.opts.Timeouts.Start)
 	defer cancel()
 	var err error
 	switch {
 	case e.s.isMain(e):
+		e.noteEnded(h.allOf(e.s))
 		h.kill(e.s)
 	case e.group() != nil:
-		err = h.killGroup(ctx, e)
+		e.noteEnded(inGroup(e.group()))
+		err = h.killGroup(ctx, e, e.group())
+	case e.tagged() != nil:
+		err = h.endTagged(ctx, e)
 	default:
 		_, err = e.process().SignalAll(ctx, syscall.SIGKILL)
 		h.flushIO(e.s)
@@ -168,10 +200,10 @@ func (h *host) killExec(ctx context.Context, e *execution) <-chan time.Time {
 // flushAfter is how long killed processes have to end by themselves.
 const flushAfter = 100 * time.Millisecond
 
-func (h *host) killGroup(ctx context.Context, e *execution) error {
+func (h *host) killGroup(ctx context.Context, e *execution, group *cgroups.Child) error {
 	flush := time.AfterFunc(flushAfter, func() { h.flushIO(e.s) })
 	defer flush.Stop()
-	return e.group().Kill(ctx)
+	return group.Kill(ctx)
 }
 
 // flushIO lets killed processes of s end that wait for a disk at its rates: SIGKILL does not
@@ -217,10 +249,16 @@ func (h *host) settle(ctx context.Context, e *execution) {
 // daemon that comes after this one hears the exit again.
 func (h *host) conclude(ctx context.Context, e *execution, end ending) {
 	s := e.s
+	if e.group() != nil {
+		e.noteEnded(inGroup(e.group()))
+		end.Ended = e.endedWith(end)
+	}
+	empty := e.emptied(end) // before the limits are looked at: what is left may hit one after that
 	result := h.result(ctx, s, e, end)
 	if e.group() != nil {
 		h.endGroup(ctx, e)
 	}
+	h.untag(s, e, empty)
 	e.mu.Lock()
 	e.record.Result, e.record.Ending, e.record.EndedAt, e.state = result, nil, time.Now().Round(0), ExecExited
 	record := e.record
@@ -232,12 +270,13 @@ func (h *host) conclude(ctx context.Context, e *execution, end ending) {
 	if err := s.log.Put(e.number(), record); err != nil {
 		h.log.Warn("keep result", "sandbox", s.id, "exec", e.number(), "err", err)
 	}
-	_ = failpoint("exec/kept") // only to be killed at: the command has ended
+	_ = failpoint.At("exec/kept") // only to be killed at: the command has ended
 	if end.Known {
 		h.letGo(e)
 	}
 	_ = e.hangUpInput() // its reader is gone
-	h.log.Info("command ended", "sandbox", s.id, "exec", e.number(), "code", result.ExitCode, "reason", string(result.Reason), "dur", result.Duration)
+	line := []any{"sandbox", s.id, "exec", e.number(), "code", result.ExitCode, "reason", string(result.Reason), "dur", result.Duration}
+	h.log.Info("command ended", append(line, throttledAttrs(result.ThrottledPeriods, result.Throttled)...)...)
 	h.concluded(s, e)
 	close(e.kept)
 }
@@ -247,7 +286,7 @@ func (h *host) conclude(ctx context.Context, e *execution, end ending) {
 func (h *host) endGroup(ctx context.Context, e *execution) {
 	ctx, cancel := context.WithTimeout(ctx, h.opts.Timeouts.Start)
 	defer cancel()
-	if err := errors.Join(h.killGroup(ctx, e), e.group().Remove(ctx)); err != nil {
+	if err := errors.Join(h.killGroup(ctx, e, e.group()), e.group().Remove(ctx)); err != nil {
 		h.log.Warn("remove the command's cgroup", "sandbox", e.s.id, "exec", e.number(), "err", err)
 	}
 }
@@ -282,4 +321,38 @@ func (e *execution) isAttended() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.readers > 0
+}
+
+// askToEnd asks every command to end, also one that is being started once it runs,
+// and waits for their end, no longer than until ctx ends or s is to end at once.
+func (h *host) askToEnd(ctx context.Context, s *sandbox) {
+	running := slices.DeleteFunc(s.executions(), func(e *execution) bool { return e.isDone() })
+	for _, e := range running {
+		go h.beside(s.end, func() { h.askExec(ctx, e) })
+	}
+	for _, e := range running {
+		select {
+		case <-e.done:
+		case <-ctx.Done():
+			return
+		case <-s.asked:
+			return
+		}
+	}
+}
+
+// concludes reports whether this daemon tells how e ended. From when it leaves
+// s on, the next one does: PID 1 holds the exit and the pipes for it.
+func (s *sandbox) concludes(e *execution) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e.leftAlone = errors.Is(s.ending, errLeft)
+	e.concluding = !e.leftAlone
+	return e.concluding
+}
+
+func (s *sandbox) isConcluding(e *execution) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return e.concluding
 }

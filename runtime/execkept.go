@@ -22,6 +22,21 @@ func (h *host) keepEnding(e *execution, end ending) {
 	}
 }
 
+// keepOver keeps why e is being ended: a daemon that comes after this one then ends all
+// that e started too, even if e itself has ended by then.
+func (h *host) keepOver(e *execution, why Reason) {
+	if !e.s.kept().outlives() {
+		return
+	}
+	e.mu.Lock()
+	e.record.Over = why
+	record := e.record
+	e.mu.Unlock()
+	if err := e.s.log.Put(e.number(), record); err != nil {
+		h.log.Warn("keep that a command is over", "sandbox", e.s.id, "exec", e.number(), "err", err)
+	}
+}
+
 // completeEnding makes the result of e out of what an earlier daemon kept, and keeps
 // it while the sandbox's cgroup is there, which counted for it.
 func (h *host) completeEnding(ctx context.Context, e *execution) {

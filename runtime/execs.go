@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"strconv"
 	"sync"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
@@ -27,6 +28,12 @@ func (m *Manager) Exec(ctx context.Context, ref string, r plan.ExecRequest, stre
 	if err != nil {
 		return nil, err
 	}
+	return m.attendExec(ctx, s, e, streams)
+}
+
+// attendExec passes the streams of a command on that was started for this caller, until the
+// command has ended, or ctx.
+func (m *Manager) attendExec(ctx context.Context, s *sandbox, e *execution, streams IO) (*Result, error) {
 	ctx, stop := m.untilHandOver(ctx, s)
 	defer stop()
 	if streams.Stdin != nil {
@@ -80,7 +87,7 @@ func (h *host) defaultsOf(rec record) plan.Defaults {
 
 // userOf resolves a user in the image that a sandbox was made of.
 func (m *Manager) userOf(ctx context.Context, r record, name string) (plan.User, error) {
-	img, err := m.images.GetImage(ctx, r.Image)
+	img, err := m.store.GetImage(ctx, r.Image)
 	if err == nil && img.Digest != r.ImageDigest {
 		err = sbxerr.New(sbxerr.ImageNotFound, "runtime.user", "image %q is another one by now: name the user by its ids", r.Image)
 	}
@@ -90,9 +97,10 @@ func (m *Manager) userOf(ctx context.Context, r record, name string) (plan.User,
 	return m.userIn(ctx, img, name)
 }
 
-func (m *Manager) userIn(ctx context.Context, img images.Stored, name string) (plan.User, error) {
-	u, err := m.planner(ctx).User(img, name)
-	u.Groups = slices.Concat(u.Groups, m.slots())
+func (h *host) userIn(ctx context.Context, img images.Stored, name string) (plan.User, error) {
+	account, err := h.images.Account(ctx, img, name)
+	u := account.User
+	u.Groups = slices.Concat(u.Groups, h.slots())
 	return u, err
 }
 
@@ -154,8 +162,22 @@ func (m *Manager) findExec(ctx context.Context, ref, exec string) (*sandbox, *ex
 	if err != nil {
 		return nil, nil, err
 	}
+	if exec == "" {
+		exec = s.onlyCommand()
+	}
 	e, err := s.execution(exec)
 	return s, e, err
+}
+
+// onlyCommand is the ID of the one command that ran in a sandbox that is for none; empty
+// where that is not so.
+func (s *sandbox) onlyCommand() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.record.Main == 0 && s.lastExec == 1 {
+		return number(1)
+	}
+	return ""
 }
 
 // Execs lists the commands of a sandbox, oldest first: those that run, and as
@@ -206,7 +228,7 @@ func (m *Manager) SignalExec(ctx context.Context, ref, exec string, r SignalRequ
 		return err
 	}
 	if r.All {
-		_, err = proc.SignalAll(ctx, r.Signal)
+		err = m.signalAll(ctx, e, r.Signal)
 	} else {
 		err = proc.Signal(ctx, r.Signal)
 	}
@@ -268,4 +290,57 @@ func (m *Manager) Logs(ctx context.Context, ref string, o LogOptions, stdout, st
 		return err
 	}
 	return sbxerr.Wrap(sbxerr.StateDir, op, err)
+}
+
+func (s *sandbox) closeExecs() error {
+	var errs []error
+	for _, e := range s.executions() {
+		errs = append(errs, e.close())
+	}
+	return errors.Join(errs...)
+}
+
+// executions lists the commands of s, oldest first.
+func (s *sandbox) executions() []*execution {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := make([]*execution, 0, len(s.execs))
+	for _, e := range s.execs {
+		list = append(list, e)
+	}
+	slices.SortFunc(list, func(a, b *execution) int { return int(a.number()) - int(b.number()) })
+	return list
+}
+
+// execution finds a command by its ID; the empty one is that which the sandbox
+// is for.
+func (s *sandbox) execution(id string) (*execution, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case id != "" || s.record.Main == 0:
+	case s.record.Main == mainToCome:
+		return nil, s.endedLocked()
+	default:
+		id = number(s.record.Main)
+	}
+	for n, e := range s.execs {
+		if number(n) == id {
+			return e, nil
+		}
+	}
+	if id == "" {
+		return nil, sbxerr.New(sbxerr.ExecNotFound, "runtime.find", "sandbox %s is for no single command: name one", s.record.Name)
+	}
+	if n, err := strconv.ParseUint(id, 10, 32); err == nil && 0 < n && n <= uint64(s.lastExec) && number(uint32(n)) == id {
+		return nil, sbxerr.New(sbxerr.ExecForgotten, "runtime.find", "command %s of sandbox %s has ended, and its result is no longer kept", id, s.record.Name)
+	}
+	return nil, sbxerr.New(sbxerr.ExecNotFound, "runtime.find", "sandbox %s has no command %q", s.record.Name, sbxerr.Clip(id))
+}
+
+// isMain reports whether s is for e alone.
+func (s *sandbox) isMain(e *execution) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.record.Main == e.number()
 }

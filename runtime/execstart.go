@@ -10,6 +10,7 @@ import (
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/runtime/events"
+	"github.com/caisson-run/caisson/runtime/failpoint"
 	"github.com/caisson-run/caisson/runtime/output"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/pid1"
@@ -32,7 +33,7 @@ func (m *Manager) startExec(ctx context.Context, s *sandbox, p *plan.Command, de
 		m.emit(ctx, s.kept(), events.ExecFailed, d)
 		return nil, errors.Join(err, m.dropExec(s, e))
 	}
-	_ = failpoint("exec/started") // only to be killed at: the command runs
+	_ = failpoint.At("exec/started") // only to be killed at: the command runs
 	e.mu.Lock()
 	e.took = time.Since(begin)
 	if e.record.Deadline == 0 && p.Timeout > 0 {
@@ -50,7 +51,7 @@ func (h *host) beginExec(ctx context.Context, s *sandbox, e *execution, p *plan.
 			return err
 		}
 	}
-	if err := cmp.Or(failpoint("exec/recorded"), h.announceExec(ctx, s, e, p)); err != nil {
+	if err := cmp.Or(failpoint.At("exec/recorded"), h.announceExec(ctx, s, e, p)); err != nil {
 		return err
 	}
 	return h.launch(ctx, s, e, p)
@@ -90,6 +91,9 @@ func (m *Manager) admitWithin(ctx context.Context, s *sandbox, p *plan.Command, 
 // admitExec takes a number for the command and makes it known, where the
 // sandbox can run one.
 func (h *host) admitExec(ctx context.Context, s *sandbox, p *plan.Command, detached bool) (*execution, error) {
+	s.tally.mu.Lock()
+	defer s.tally.mu.Unlock()
+	defer h.emitHits(ctx, s, h.lookBeforeLocked(s)) // when s is no longer locked
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.takesLocked(p); err != nil {
@@ -109,23 +113,51 @@ func (h *host) admitExec(ctx context.Context, s *sandbox, p *plan.Command, detac
 		OutputLimit: p.OutputLimit, Timeout: p.Timeout, Began: now(), StartedAt: time.Now().Round(0),
 	}, stdout, stderr)
 	e.record.Caller, e.record.RequestID = events.Asked(ctx)
-	e.refusedBefore = s.refused
+	e.refusedBefore, e.record.Counted = s.refused, s.tally.seen
 	if !detached {
 		e.readers, e.parked = 1, e.hold(AttachOptions{})
 	}
 	if p.Limits.Any() {
 		e.record.Cgroup = "exec-" + number(n)
 	}
+	if !p.Main && !p.Limits.Any() {
+		t, err := h.takeTagLocked(s)
+		if err != nil {
+			return nil, errors.Join(err, e.stdout.Close(), e.stderr.Close())
+		}
+		if t != nil {
+			e.setTag(t)
+			e.record.Tag = t.number
+		}
+	}
+	if p.Main && !p.Limits.Any() {
+		e.record.Used = h.usedSoFar(s)
+	}
 	if p.Timeout > 0 { // of the start too, in case nobody is left to see it
 		e.record.Deadline = in(&p.Timeout)
 	}
 	if err := s.log.Put(n, e.record); err != nil {
+		if t := e.tagged(); t != nil {
+			s.tags.left = append(s.tags.left, t)
+		}
 		return nil, err
 	}
 	s.knowLocked(e)
 	s.running++
 	s.busyLocked()
 	return e, nil
+}
+
+// usedSoFar is the CPU that the making of s took, of which nothing is its command's.
+func (h *host) usedSoFar(s *sandbox) (use cgroups.CPUUse) {
+	group, err := h.group(s.id)
+	if err == nil {
+		use, err = group.CPUUse()
+	}
+	if err != nil {
+		h.log.Debug("read the use of CPU", "sandbox", s.id, "err", err)
+	}
+	return use
 }
 
 // knowLocked makes e one of the commands of s.
@@ -153,7 +185,7 @@ func (h *host) launch(ctx context.Context, s *sandbox, e *execution, p *plan.Com
 	if err := s.checkRlimits(p.Rlimits); err != nil {
 		return err
 	}
-	pipes, err := newPipes(p.Stdin, p.TTY == nil)
+	pipes, err := newPipes(p.Stdin, p.TTY == nil, s.ownerOf(p))
 	if err != nil {
 		return err
 	}
@@ -161,7 +193,7 @@ func (h *host) launch(ctx context.Context, s *sandbox, e *execution, p *plan.Com
 		Number: e.number(), Args: p.Args, Env: p.Env, Cwd: p.Cwd, UID: p.User.UID, GID: p.User.GID, Groups: p.User.Groups,
 		Stdin: pipes.inside[0], Stdout: pipes.inside[1], Stderr: pipes.inside[2],
 		HeldStdin: pipes.stdin, HeldStdout: pipes.stdout, HeldStderr: pipes.stderr, HeldStaging: pipes.staging,
-		Rlimits: p.Rlimits, Inputs: p.Inputs,
+		Rlimits: p.Rlimits, Inputs: p.Inputs, Tag: s.tagOf(e),
 	}
 	if p.TTY != nil {
 		cmd.TTY = &pid1.WinSize{Rows: p.TTY.Rows, Cols: p.TTY.Cols}
@@ -182,6 +214,14 @@ func (h *host) launch(ctx context.Context, s *sandbox, e *execution, p *plan.Com
 	return nil
 }
 
+// ownerOf is who the streams of a command belong to.
+func (s *sandbox) ownerOf(p *plan.Command) *owner {
+	if p.TTY != nil {
+		return nil
+	}
+	return &owner{uid: int(s.block.Base + p.User.UID), gid: int(s.block.Base + p.User.GID)}
+}
+
 // placer puts the command into a cgroup of its own before it may run. pid is
 // PID 1's word: the process is looked for among those of the sandbox's cgroup,
 // so it can only be one of its own.
@@ -200,7 +240,7 @@ func (h *host) placer(s *sandbox, e *execution, limits cgroups.ChildLimits) func
 			return err
 		}
 		e.setGroup(child)
-		return errors.Join(child.Add(host), failpoint("exec/placed"))
+		return errors.Join(child.Add(host), failpoint.At("exec/placed"))
 	}
 }
 
@@ -210,6 +250,8 @@ func (h *host) dropExec(s *sandbox, e *execution) error {
 	if child := e.group(); child != nil {
 		errs = append(errs, child.Remove(context.Background()))
 	}
+	h.sampleLimits(context.Background(), s)
+	h.untag(s, e, false) // PID 1 may have begun
 	errs = append(errs, h.forgetExec(s, e))
 	failure := e.notStarted()
 	s.mu.Lock()

@@ -3,6 +3,8 @@ package runtime
 import (
 	"syscall"
 	"time"
+
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 )
 
 // ExecState is where a command stands.
@@ -49,12 +51,7 @@ type SignalRequest struct {
 
 // UpdateRequest changes a live sandbox. Nil leaves a setting as it is.
 type UpdateRequest struct {
-	MemoryBytes *int64
-	MilliCPU    *int64
-	PIDs        *int64
-	CPUShares   *int64 // see [cgroups.Limits]
-	IOReadBPS   *int64 // see [cgroups.IO]
-	IOWriteBPS  *int64
+	Limits      *caissonv1.Limits // those that a live sandbox can change
 	TTL         *time.Duration    // from now; 0 is never
 	IdleTimeout *time.Duration    // 0 is never
 	Labels      map[string]string // merged; an empty value removes the label

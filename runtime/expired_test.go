@@ -27,7 +27,7 @@ func TestExpiredIsNotNever(t *testing.T) {
 		"idle": {plan.CreateRequest{Name: "idle", IdleTimeout: &short}, "idle for too long"},
 	} {
 		id := f.session(t, tt.r).ID
-		eventually(t, "it is removed", func() bool { return !f.known(id) })
+		eventually(t, "it is removed", func() bool { return f.byID(id) == nil })
 		for _, ref := range []string{name, id, id[:6]} {
 			_, err := f.Inspect(ctx, ref)
 			errtest.Want(t, err, sbxerr.NotFound, fmt.Sprintf("sandbox %q was removed at 20", ref))

@@ -1,7 +1,6 @@
 package runtime
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -15,20 +14,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/opencontainers/go-digest"
-	v1 "github.com/opencontainers/image-spec/specs-go/v1"
-
-	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/finding"
 	"github.com/caisson-run/caisson/rootfs/image"
-	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/runtime/images"
+	"github.com/caisson-run/caisson/runtime/images/imagestest"
+	"github.com/caisson-run/caisson/runtime/imageservice"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/pid1"
 	"github.com/caisson-run/caisson/runtime/plan"
-	"github.com/caisson-run/caisson/runtime/volumes"
+	"github.com/caisson-run/caisson/runtime/registry"
 )
 
 // soon bounds what must happen, and is never waited for in a test that passes.
@@ -40,16 +36,26 @@ const soon = 20 * time.Second
 type fixture struct {
 	*Manager
 	engine *fakeEngine
-	images *fakeImages
+	images *imagestest.Store
 	dir    string
 }
 
-func newFixture(t testing.TB) *fixture {
+// newTestManager is a Manager without a host, an engine or images, made as New makes one.
+func newTestManager(with ...func(*Options)) *Manager {
+	o := Options{Settings: Settings{Profiles: plan.BuiltinProfiles()}}
+	for _, change := range with {
+		change(&o)
+	}
+	return assemble(nil, &imagestest.Store{}, slog.New(slog.DiscardHandler), o)
+}
+
+// newFixture makes a fixture. with changes the options that it is made with.
+func newFixture(t testing.TB, with ...func(*Options)) *fixture {
 	t.Helper()
-	f := &fixture{dir: t.TempDir(), images: &fakeImages{images: []images.Stored{baseImage(t)}}}
+	f := &fixture{dir: t.TempDir(), images: &imagestest.Store{Images: []images.Stored{baseImage(t)}}}
 	p := paths{root: filepath.Join(f.dir, "root"), state: filepath.Join(f.dir, "state")}
 	unified := filepath.Join(f.dir, "cgroup")
-	for _, dir := range []string{p.sandboxes(), p.outputs(), p.spool(), p.uses(), p.volumes(), filepath.Join(unified, "caisson-test")} {
+	for _, dir := range []string{p.sandboxes(), p.outputs(), p.spool(), p.uses(), p.volumes(), p.disks(), filepath.Join(unified, "caisson-test")} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -59,32 +65,15 @@ func newFixture(t testing.TB) *fixture {
 		t.Fatal(err)
 	}
 	f.engine = &fakeEngine{paths: p, cgroups: filepath.Join(unified, "caisson-test"), containers: map[string]*fakeContainer{}}
-	f.Manager = &Manager{
-		host: host{
-			engine: f.engine,
-			images: f.images,
-			log:    slog.New(slog.DiscardHandler),
-			paths:  p,
-			blocks: blocks,
-			groups: fakeHost(unified),
-			opts: Options{
-				Root: p.root, State: p.state, CgroupParent: "caisson-test", Settings: Settings{Profiles: plan.BuiltinProfiles(), ImageLimits: image.DefaultLimits()},
-				StopGrace: time.Hour, AttachGrace: time.Hour, Timeouts: Timeouts{time.Minute, time.Minute, time.Minute}, KeptExecs: 10, KeptOutput: 1 << 20,
-			},
-			userns:  map[idblock.Block]*mount.UserNS{},
-			boot:    "boot",
-			owners:  mount.NewUserNSCache(1),
-			volumes: volumes.New(p.volumes()),
-		},
-		sandboxes: map[string]*sandbox{},
-		lastUse:   time.Now(),
-		making:    newGate(0, 0),
-		running:   newGate(0, 0),
-		shims:     newShims(1),
-		imports:   newImports(),
+	o := Options{
+		Root: p.root, State: p.state, CgroupParent: "caisson-test", Settings: Settings{Profiles: plan.BuiltinProfiles(), Images: imageservice.Settings{Limits: image.DefaultLimits(), Registry: &registry.Client{}}},
+		StopGrace: time.Hour, AttachGrace: time.Hour, Timeouts: Timeouts{time.Minute, time.Minute, time.Minute}, KeptExecs: 10, KeptOutput: 1 << 20, PerShim: 1,
 	}
-	f.leaving, f.handOver = context.WithCancel(context.Background())
-	f.Manager.stages = f.allStages()
+	for _, change := range with {
+		change(&o)
+	}
+	f.Manager = assemble(f.engine, f.images, slog.New(slog.DiscardHandler), o)
+	f.blocks, f.groups, f.boot = blocks, fakeHost(unified), "boot"
 	f.withoutRoot()
 	t.Cleanup(func() { f.end(t) })
 	return f
@@ -105,7 +94,8 @@ func fakeHost(unified string) cgroups.Host {
 // replace puts other functions in the place of a stage's.
 func (f *fixture) replace(s stage) {
 	i := slices.IndexFunc(f.Manager.stages, func(have stage) bool { return have.name == s.name })
-	s.guard = f.Manager.stages[i].guard // what it protects is not for a test to choose
+	have := f.Manager.stages[i]
+	s.guard, s.adopt, s.late, s.update = have.guard, have.adopt, have.late, have.update // what a test does not replace stays
 	f.Manager.stages[i] = s
 }
 
@@ -164,7 +154,7 @@ func (f *fixture) end(t testing.TB) {
 // wantNothingLeft looks at the places where sandboxes leave traces.
 func (f *fixture) wantNothingLeft(t testing.TB) {
 	t.Helper()
-	for _, dir := range []string{f.paths.sandboxes(), f.paths.outputs(), f.paths.ids(), f.engine.cgroups} {
+	for _, dir := range []string{f.paths.sandboxes(), f.paths.outputs(), f.paths.disks(), f.paths.ids(), f.engine.cgroups} {
 		entries, err := os.ReadDir(dir)
 		if err != nil || len(entries) > 0 {
 			t.Errorf("%s holds %v, %v", dir, entries, err)
@@ -295,93 +285,6 @@ func (e *fakeEngine) count(t testing.TB, id, file, content string) {
 	if err := os.WriteFile(filepath.Join(e.cgroups, id, file), []byte(content), 0o644); err != nil {
 		t.Error(err)
 	}
-}
-
-// fakeImages keeps images in memory. A view is kept from Layers on.
-type fakeImages struct {
-	mu     sync.Mutex
-	images []images.Stored
-	views  []string
-	fail   map[string]error
-}
-
-func (s *fakeImages) Blob(_ context.Context, mediaType string, write func(io.Writer) error) (v1.Descriptor, error) {
-	var b bytes.Buffer
-	err := write(&b)
-	return v1.Descriptor{MediaType: mediaType, Digest: digest.FromBytes(b.Bytes()), Size: int64(b.Len())}, err
-}
-
-func (s *fakeImages) Unpack(context.Context, []v1.Descriptor) {}
-
-func (s *fakeImages) Commit(_ context.Context, key string, manifest v1.Descriptor, labels map[string]string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.images = slices.DeleteFunc(s.images, func(img images.Stored) bool { return img.Key() == key })
-	owner, name := images.SplitKey(key)
-	s.images = append(s.images, images.Stored{Image: images.Image{Name: name, Owner: owner, Digest: manifest.Digest.String()}, Labels: labels, ChainID: "chain-" + key})
-	return nil
-}
-
-func (s *fakeImages) Unpacked(context.Context, string) (int64, error) {
-	return 1 << 20, s.fail["unpacked"]
-}
-
-func (s *fakeImages) Forget(context.Context, []v1.Descriptor) error { return nil }
-
-func (s *fakeImages) OpenBlob(context.Context, digest.Digest) (io.ReadCloser, error) {
-	return nil, errors.ErrUnsupported
-}
-
-func (s *fakeImages) Export(context.Context, []images.Stored, io.Writer) error {
-	return s.fail["export"]
-}
-
-func (s *fakeImages) ListImages(context.Context) ([]images.Stored, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.images), s.fail["list"]
-}
-
-func (s *fakeImages) GetImage(_ context.Context, ref string) (images.Stored, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, img := range s.images {
-		if img.Key() == ref {
-			return img, s.fail["get"]
-		}
-	}
-	return images.Stored{}, sbxerr.New(sbxerr.ImageNotFound, "fake.image", "no image %q", ref)
-}
-
-func (s *fakeImages) RemoveImages(_ context.Context, names ...string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.images = slices.DeleteFunc(s.images, func(img images.Stored) bool { return slices.Contains(names, img.Key()) })
-	return s.fail["remove"]
-}
-
-func (s *fakeImages) Layers(_ context.Context, img images.Stored) ([]string, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !slices.Contains(s.views, img.ChainID) {
-		s.views = append(s.views, img.ChainID)
-	}
-	return img.Layers, s.fail["layers"]
-}
-
-func (s *fakeImages) SweepImages(context.Context) error { return s.fail["sweep"] }
-
-func (s *fakeImages) Views(context.Context) ([]string, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.views), s.fail["views"]
-}
-
-func (s *fakeImages) ReleaseView(_ context.Context, chainID string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.views = slices.DeleteFunc(s.views, func(v string) bool { return v == chainID })
-	return s.fail["release"]
 }
 
 // within waits for c, which must be closed or filled soon.

@@ -17,7 +17,7 @@ func (h *host) holds(s *sandbox) files.Holds {
 	return func(ctx context.Context) int64 {
 		r := s.kept()
 		total := r.Limits.MemoryBytes
-		if image, err := h.images.Unpacked(ctx, r.ChainID); err == nil {
+		if image, err := h.store.Unpacked(ctx, r.ChainID); err == nil {
 			total += image
 		}
 		for _, p := range r.HostMounts {

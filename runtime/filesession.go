@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/runtime/failpoint"
 	"github.com/caisson-run/caisson/runtime/files"
 	"github.com/caisson-run/caisson/runtime/pid1"
 )
@@ -66,10 +67,10 @@ func (h *host) fileProcesses(s *sandbox) files.Start {
 		if err != nil {
 			return files.Started{}, s.orEnded(err)
 		}
-		_ = failpoint("files/started") // only to be killed at: nothing was asked of the process
+		_ = failpoint.At("files/started") // only to be killed at: nothing was asked of the process
 		return files.Started{
 			Stop: func() {
-				_ = failpoint("files/ended") // only to be killed at: the process did what was asked, the caller does not know
+				_ = failpoint.At("files/ended") // only to be killed at: the process did what was asked, the caller does not know
 				go h.endFileProcess(context.WithoutCancel(ctx), s, proc)
 			},
 			Why: func(ctx context.Context, err error) error {

@@ -12,7 +12,7 @@ import (
 // placeAt takes a place at g, which must have one.
 func placeAt(t *testing.T, g *gate) *place {
 	t.Helper()
-	p, err := g.enter()
+	p, err := g.enter(holder{root: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +27,7 @@ func TestGate(t *testing.T) {
 	}
 	passed := make(chan error, 1)
 	go func() { passed <- second.pass(callerContext(t)) }()
-	if _, err := g.enter(); sbxerr.Of(err) != sbxerr.Busy {
+	if _, err := g.enter(holder{root: true}); sbxerr.Of(err) != sbxerr.Busy {
 		t.Errorf("a full queue: %v", err)
 	}
 	select {
@@ -40,8 +40,8 @@ func TestGate(t *testing.T) {
 		t.Error(err)
 	}
 	second.leave()
-	if n := g.queued.Load(); n != 0 || len(g.slots) != 0 {
-		t.Errorf("%d are queued in the end, %d through", n, len(g.slots))
+	if g.busy() {
+		t.Error("somebody has a place in the end")
 	}
 }
 
@@ -55,7 +55,7 @@ func TestGateIsLeft(t *testing.T) {
 		t.Errorf("a caller that left: %v", err)
 	}
 	waits.leave()
-	if n := g.queued.Load(); n != 0 {
+	if n := g.queued(); n != 0 {
 		t.Errorf("%d are queued in the end", n)
 	}
 }
@@ -94,7 +94,57 @@ func TestRefusedAtTheGate(t *testing.T) {
 	f.session(t, plan.CreateRequest{})
 	_, err = f.Create(callerContext(t), plan.CreateRequest{})
 	errtest.Want(t, err, sbxerr.Busy, "sandboxes.max")
-	if len(f.making.slots) != 0 {
+	if f.making.busy() {
 		t.Error("what is one too many keeps its place")
+	}
+}
+
+// TestGateShares: root has a part of its own and comes first; who has the fewest places comes
+// before others; one user's queue leaves room for those of others.
+func TestGateShares(t *testing.T) {
+	const greedy, modest = 1001, 1002
+	g := newGate(4, 40)
+	enter := func(h holder, through bool) *place {
+		t.Helper()
+		p, err := g.enter(h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.isThrough() != through {
+			t.Errorf("%+v is through: %v", h, p.isThrough())
+		}
+		return p
+	}
+	var running, waits []*place
+	for range 3 {
+		running = append(running, enter(holder{uid: greedy}, true))
+	}
+	for range 26 { // 36 are not root's, and the last 10 are for those who wait with few
+		waits = append(waits, enter(holder{uid: greedy}, false))
+	}
+	if _, err := g.enter(holder{uid: greedy}); sbxerr.Of(err) != sbxerr.Busy {
+		t.Errorf("the rest of the queue: %v", err)
+	}
+	modestly := enter(holder{uid: modest}, false)
+	first := enter(holder{root: true}, true)
+	second := enter(holder{root: true}, false)
+	first.leave()
+	if !second.isThrough() || modestly.isThrough() {
+		t.Error("root is not the first")
+	}
+	second.leave() // root has its part back
+	running[0].leave()
+	if !modestly.isThrough() || waits[0].isThrough() {
+		t.Error("who has fewer places does not come first")
+	}
+	modestly.leave()
+	if !waits[0].isThrough() || waits[1].isThrough() {
+		t.Error("the oldest does not come first")
+	}
+	for _, p := range append(running[1:], waits...) {
+		p.leave()
+	}
+	if g.busy() || len(g.held) > 0 {
+		t.Errorf("left: %+v", g.held)
 	}
 }

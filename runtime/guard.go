@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"errors"
 	"runtime/debug"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
@@ -20,3 +21,28 @@ func (h *host) beside(end context.CancelCauseFunc, part func()) {
 }
 
 var errPanicked = sbxerr.New(sbxerr.Internal, "runtime.beside", "a part of the call panicked")
+
+func wait(ctx context.Context, done <-chan struct{}) error {
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return sbxerr.Wrap(sbxerr.Canceled, "runtime.wait", context.Cause(ctx))
+	}
+}
+
+// interrupted is err of a creation that was to end for cause, if it was: that is what
+// the caller wants to know, not which call was in the way.
+func interrupted(cause, err error) error {
+	if cause == nil {
+		return err
+	}
+	if !errors.Is(err, cause) {
+		err = errors.Join(cause, err)
+	}
+	code := sbxerr.Of(cause)
+	if code == sbxerr.Unknown {
+		code = sbxerr.Canceled
+	}
+	return sbxerr.Wrap(code, "runtime.create", err)
+}

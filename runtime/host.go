@@ -8,12 +8,15 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/caisson-run/caisson/cgroups"
+	"github.com/caisson-run/caisson/rootfs/disk"
 	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/runtime/images"
+	"github.com/caisson-run/caisson/runtime/imageservice"
 	"github.com/caisson-run/caisson/runtime/output"
 	"github.com/caisson-run/caisson/runtime/pid1"
 	"github.com/caisson-run/caisson/runtime/ports"
+	"github.com/caisson-run/caisson/runtime/usage"
 	"github.com/caisson-run/caisson/runtime/volumes"
 )
 
@@ -21,7 +24,8 @@ import (
 // the directories, the engine and the settings by which one is made, run and removed.
 type host struct {
 	engine    Engine
-	images    images.Store
+	store     images.Store
+	images    *imageservice.Service
 	opts      Options
 	applied   atomic.Pointer[Settings] // the latest, nil before Apply
 	log       *slog.Logger
@@ -34,8 +38,11 @@ type host struct {
 	boot      string             // ID of this boot of the host
 	owners    *mount.UserNSCache // maps owners of workspaces
 	published ports.Table
-	volumes   *volumes.Store
+	volumes   *volumes.Service
 	spare     *output.Room // of output that the disk takes nothing of
+	throttled atomic.Int64 // nanoseconds that limits of CPU held sandboxes back
+	usages    usage.Store
+	disks     disk.Maker
 	usernsMu  sync.Mutex
 	userns    map[idblock.Block]*mount.UserNS
 }

@@ -32,7 +32,7 @@ func (m *Manager) Leave(ctx context.Context, grace time.Duration) {
 				s.awaitStop(ctx, grace)
 			})
 		default:
-			all.Go(func() { s.endFor(ctx, grace) })
+			all.Go(func() { m.endFor(ctx, s, grace) })
 		}
 	}
 	all.Wait()
@@ -61,8 +61,8 @@ func (s *sandbox) awaitStop(ctx context.Context, grace time.Duration) {
 }
 
 // endFor ends s for the callers of its commands.
-func (s *sandbox) endFor(ctx context.Context, grace time.Duration) {
-	if s.beginStop() {
+func (h *host) endFor(ctx context.Context, s *sandbox, grace time.Duration) {
+	if h.beginStop(s) {
 		s.awaitCallers(ctx, grace)
 	}
 	s.end(ErrStopping)
@@ -129,6 +129,7 @@ func (m *Manager) attachGrace() time.Duration {
 func (m *Manager) leave(s *sandbox) {
 	s.removal.Do(func() {
 		m.keepRecord(s)
+		m.keepUsage(s)
 		if err := errors.Join(s.closeHandles(), s.closeExecs(), m.published.Close(s.id)); err != nil {
 			m.log.Error("leave sandbox", "sandbox", s.id, "err", err)
 		}
@@ -149,40 +150,6 @@ func (s *sandbox) endLeft() {
 	s.endLocked(errLeft)
 }
 
-// concludes reports whether this daemon tells how e ended. From when it leaves
-// s on, the next one does: PID 1 holds the exit and the pipes for it.
-func (s *sandbox) concludes(e *execution) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e.leftAlone = errors.Is(s.ending, errLeft)
-	e.concluding = !e.leftAlone
-	return e.concluding
-}
-
-// finishEnds returns when all that this daemon has begun to tell of the commands
-// of s, which it leaves, is kept. It reports whether the command that s is for
-// was among them: then there is nothing to leave, and s ends like any other.
-func (h *host) finishEnds(ctx context.Context, s *sandbox) (over bool) {
-	ctx, cancel := context.WithTimeout(ctx, settleTimeout+h.opts.Timeouts.Start) // above what each step of that may take
-	defer cancel()
-	for _, e := range s.executions() {
-		if !s.isConcluding(e) {
-			continue
-		}
-		if err := wait(ctx, e.kept); err != nil {
-			h.log.Error("keep result", "sandbox", s.id, "exec", e.number(), "err", err)
-			return false
-		}
-		over = over || s.isMain(e)
-	}
-	if over {
-		for _, e := range s.stay() {
-			go h.watch(context.WithoutCancel(ctx), e)
-		}
-	}
-	return over
-}
-
 // stay has s, whose own command has ended, end here and not be left. It returns the
 // commands whose ends were left to the next daemon, which has nobody to ask any more.
 func (s *sandbox) stay() (alone []*execution) {
@@ -195,10 +162,4 @@ func (s *sandbox) stay() (alone []*execution) {
 		}
 	}
 	return alone
-}
-
-func (s *sandbox) isConcluding(e *execution) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return e.concluding
 }

@@ -224,7 +224,7 @@ func TestLeaveEndsCalls(t *testing.T) {
 	for range cap(ended) {
 		e := within(t, "the end of a call", ended)
 		want, isCommand := map[string]int{"run": 3, "exec": 3, "deaf": exitKilled}[e.what]
-		if e.err != nil || isCommand && (e.r.ExitCode != want || e.r.Reason != ReasonCanceled || e.r.Source != "runtime") {
+		if e.err != nil || isCommand && (e.r.ExitCode != want || e.r.Reason != ReasonCanceled || e.r.Cause != CauseDaemon || e.r.Source != "runtime") {
 			t.Errorf("%s: %+v, %v", e.what, e.r, e.err)
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/runtime/failpoint"
+	"github.com/caisson-run/caisson/runtime/memwatch"
 )
 
 // The causes with which a sandbox is ended.
@@ -33,7 +35,7 @@ var (
 // keeps reports whether a sandbox that ended for cause stays, with what its
 // commands wrote, until it is removed. One in a pool is nobody's to remove.
 func (r record) keeps(cause error) bool {
-	byItself := errors.Is(cause, errMainEnded) || errors.Is(cause, errInitLost) || errors.Is(cause, ErrStopped) || errors.Is(cause, errUncharged) || errors.Is(cause, errLayersLost)
+	byItself := errors.Is(cause, errMainEnded) || errors.Is(cause, errInitLost) || errors.Is(cause, ErrStopped) || errors.Is(cause, memwatch.ErrUncharged) || errors.Is(cause, errLayersLost)
 	return byItself && r.outlives()
 }
 
@@ -60,7 +62,7 @@ func (s *sandbox) endReason() Reason {
 	switch cause := s.endCause(); {
 	case errors.Is(cause, ErrExpired), errors.Is(cause, ErrIdle):
 		return ReasonExpired
-	case errors.Is(cause, errUncharged):
+	case errors.Is(cause, memwatch.ErrUncharged):
 		return ReasonKernelMemory
 	case cause == nil, errors.Is(cause, errInitLost), errors.Is(cause, errMainEnded), errors.Is(cause, errLayersLost):
 		return ReasonLost
@@ -98,6 +100,7 @@ func (s *sandbox) idleAgainLocked() {
 func (h *host) workOnFiles(s *sandbox) (done func()) {
 	s.update(func() {
 		s.filework++
+		s.filed = true
 		s.record.FileWork = true
 		s.busyLocked()
 	})
@@ -122,6 +125,14 @@ func (h *host) keepUse(s *sandbox) {
 
 // over is when a command ended; when it began for one that was lost.
 func (r execRecord) over() moment { return r.Began + moment(r.Result.Duration) }
+
+// age is how long ago the sandbox was made.
+func (r record) age() time.Duration {
+	if r.Born == 0 {
+		return time.Since(r.CreatedAt)
+	}
+	return time.Duration(now() - r.Born)
+}
 
 // due is when the time of s will be over if nothing happens, and why; 0 is never.
 func (r record) due() (moment, error) {
@@ -204,4 +215,44 @@ func (s *sandbox) orEnded(err error) error {
 		return err
 	}
 	return s.endedLocked()
+}
+
+// completeLocked makes s live where it is all that was asked for: it takes commands
+// from here on, and a later daemon goes on with it. What waits in a pool is for nobody
+// yet, and what is for one command lacks that until it is admitted.
+func (h *host) completeLocked(s *sandbox) error {
+	if s.ending != nil {
+		return s.ending
+	}
+	if s.record.Pooled || s.record.Main == mainToCome {
+		return nil
+	}
+	s.record.Ready = true
+	s.idleLocked()
+	if err := errors.Join(h.writeLocked(s), failpoint.At("create/record")); err != nil {
+		return err
+	}
+	h.moveLocked(s, StateRunning)
+	close(s.made)
+	return nil
+}
+
+// complete is completeLocked.
+func (h *host) complete(s *sandbox) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return h.completeLocked(s)
+}
+
+func (s *sandbox) isStopping() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state == StateStopping
+}
+
+// awaited reports whether it is not yet known if this daemon goes on with s.
+func (s *sandbox) awaited() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state == StateAdopting
 }

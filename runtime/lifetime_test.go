@@ -111,7 +111,7 @@ func TestIdleAgain(t *testing.T) {
 // TestCommandAtTheLastMoment: what is admitted before the time of a sandbox is over
 // for idleness is not ended by that.
 func TestCommandAtTheLastMoment(t *testing.T) {
-	m := &Manager{}
+	m := newTestManager()
 	for i := range 10000 {
 		s := m.newSandbox(nil, record{IdleTimeout: 1, IdleSince: 1})
 		s.state = StateRunning

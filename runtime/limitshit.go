@@ -3,6 +3,7 @@ package runtime
 import (
 	"bytes"
 	"context"
+	"errors"
 	"maps"
 	"slices"
 
@@ -41,7 +42,9 @@ func (h *host) usedTmpfs(s *sandbox) []mount.TmpfsUse {
 	own := *spec
 	own.Mounts = oci.RuntimeMounts(spec)
 	used, err := mount.UsedTmpfs(process.file, slices.Sorted(maps.Keys(plan.TmpfsSizes(&own))))
-	if err != nil { // it has ended meanwhile, or has no mount namespace to enter
+	homes, homesErr := h.usedHomes(s.id, own.Mounts)
+	used = append(used, homes...)
+	if err := errors.Join(err, homesErr); err != nil { // it has ended meanwhile, or has no mount namespace to enter
 		h.log.Debug("look at the tmpfs of a sandbox", "sandbox", s.id, "err", err)
 	}
 	return used

@@ -16,7 +16,7 @@ import (
 // A link is between sandboxes of one owner, to a port that is exposed, and means the
 // sandbox that is there now.
 func TestResolveLinks(t *testing.T) {
-	m := &Manager{sandboxes: map[string]*sandbox{}}
+	m := newTestManager()
 	known(t, m,
 		record{ID: idA1, Name: "db", OwnerUID: 1000, Exposed: []uint16{5432}},
 		record{ID: idA2, Name: "ended", OwnerUID: 1000, Exposed: []uint16{5432}},
@@ -90,7 +90,7 @@ func TestLinkedNetwork(t *testing.T) {
 
 // Rules may change; links stay.
 func TestLinksOutliveUpdates(t *testing.T) {
-	m := &Manager{host: host{opts: Options{Settings: Settings{Profiles: plan.BuiltinProfiles()}}}}
+	m := newTestManager()
 	rec := record{Profile: plan.DefaultProfile, Network: netns.ModeAllow, Asked: plan.NetworkRequest{Mode: "allow", Links: map[string]policy.Link{"db": {Sandbox: idA1, Port: 5432}}}}
 	next, err := m.changeNetwork(rec, UpdateRequest{Allow: &Rules{Rules: []string{"a.example"}}})
 	if err != nil || len(next.Policy.Links) != 1 || strings.Join(next.Policy.Allow, " ") != "a.example" {

@@ -30,6 +30,7 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(fakeInitEnv); dir != "" {
 		os.Exit(beInit(dir, os.Getenv(fakeInitMode)))
 	}
+	wrongMovesPanic = true
 	before := descriptors()
 	code := m.Run()
 	for name, n := range descriptors() {

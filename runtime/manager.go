@@ -16,14 +16,18 @@ import (
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/owndir"
+	"github.com/caisson-run/caisson/rootfs/imageproc"
 	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/events"
 	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/runtime/images"
+	"github.com/caisson-run/caisson/runtime/imageservice"
+	"github.com/caisson-run/caisson/runtime/memwatch"
 	"github.com/caisson-run/caisson/runtime/output"
 	"github.com/caisson-run/caisson/runtime/pid1"
 	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/runtime/traffic"
+	"github.com/caisson-run/caisson/runtime/usage"
 	"github.com/caisson-run/caisson/runtime/volumes"
 )
 
@@ -36,12 +40,17 @@ type Options struct {
 	State        string // on tmpfs
 	CgroupParent string // name of the group above the sandboxes', at the hierarchies' root
 	InitPath     string // the caisson-init that each sandbox gets a copy of
+	GatewayPath  string // the caisson-gateway that fetches what ADD of a Dockerfile names
+	ImagesPath   string // the caisson-images that parses images and Dockerfiles
 	IDs          idblock.Range
 	Settings                   // to begin with
 	StopGrace    time.Duration // between TERM and KILL
 	Timeouts     Timeouts      // of the steps of a sandbox's life
 	AttachGrace  time.Duration // that a command outlives its caller
 	OrphanGrace  time.Duration // that a sandbox outlives its daemon
+	KeptUsage    int           // sandboxes of which it is kept what they used; 0 is none
+	KeptUsageFor time.Duration // that it is kept
+	CleanEvery   time.Duration // between looks for what belongs to no sandbox; 0: none but Settle's and Cleanup's
 	KeepOnExit   bool          // Close leaves the sandboxes to the next daemon
 	MaxSandboxes int           // those that have ended too; 0 is no bound but the blocks of ids
 	ForRoot      int           // of them, that only root's own requests make
@@ -50,6 +59,8 @@ type Options struct {
 	Queue        int           // requests that wait to make one
 	KeptExecs    int           // ended commands of a sandbox whose output is kept
 	KeptOutput   int64         // bytes of output of them
+	DiskBytes    int64         // of the disk of a sandbox with a writable root that names none
+	DiskReserve  int64         // bytes below Root that are left to the host when a disk is made
 	PerShim      int           // sandboxes that share a shim
 	Pools        []PoolConfig
 	Warm         int // ready sandboxes for what was lately asked for, beside Pools
@@ -86,12 +97,11 @@ type Manager struct {
 	making      *gate   // bounds the sandboxes that are being made
 	running     *gate   // bounds the sandboxes that run
 	shims       *shims
-	memory      *memoryWatch // of the kernel's memory; nil before StartMemoryWatch
-	pools       []*pool      // that are configured
+	memory      *memwatch.Watch // of the kernel's memory; nil before StartMemoryWatch
+	pools       []*pool         // that are configured
 	adaptive    adaptivePools
 	stock       stock
 	fillers     sync.WaitGroup
-	stored      chan struct{} // holds one when an image was stored
 	stopFilling context.CancelFunc
 
 	mu        sync.Mutex
@@ -108,20 +118,16 @@ type Manager struct {
 
 	quotas   sync.Mutex // held while a command is counted and admitted
 	cleaning sync.Mutex
-	naming   sync.Mutex // held while an image takes a name
-	viewing  sync.Mutex // held while an image is opened: one directory serves all
-	began    time.Time
-	imports  *imports
 
 	quarantine quarantine
 }
 
 // New makes a Manager and the directories it works in. It removes nothing:
 // Cleanup does.
-func New(engine Engine, images images.Store, log *slog.Logger, o Options) (*Manager, error) {
+func New(engine Engine, store images.Store, log *slog.Logger, o Options) (*Manager, error) {
 	const op = "runtime.new"
 	p := paths{root: o.Root, state: o.State}
-	for dir, mode := range map[string]os.FileMode{p.state: 0o711, p.root: 0o711, p.outputs(): 0o700, p.spool(): 0o700, p.uses(): 0o700, p.volumes(): 0o700} {
+	for dir, mode := range map[string]os.FileMode{p.state: 0o711, p.root: 0o711, p.outputs(): 0o700, p.spool(): 0o700, p.uses(): 0o700, p.usages(): 0o700, p.volumes(): 0o700, p.disks(): 0o700} {
 		if err := os.MkdirAll(dir, mode); err != nil {
 			return nil, sbxerr.Wrap(sbxerr.StateDir, op, err)
 		}
@@ -162,42 +168,45 @@ func New(engine Engine, images images.Store, log *slog.Logger, o Options) (*Mana
 	if err := mount.AttachStage(p.sandboxes()); err != nil { // last: only Close takes it away
 		return nil, err
 	}
+	m := assemble(engine, store, log, o)
+	m.blocks, m.groups, m.rlimit, m.oomScore, m.init, m.boot = blocks, groups, rlimits, oomScore, program, boot
+	return m, nil
+}
+
+// assemble makes a Manager of what it is given. What the host says is not there yet: see New.
+func assemble(engine Engine, store images.Store, log *slog.Logger, o Options) *Manager {
+	p := paths{root: o.Root, state: o.State}
 	m := &Manager{
 		host: host{
-			engine:   engine,
-			images:   images,
-			opts:     o,
-			log:      log,
-			paths:    p,
-			blocks:   blocks,
-			groups:   groups,
-			rlimit:   rlimits,
-			oomScore: oomScore,
-			init:     program,
-			userns:   map[idblock.Block]*mount.UserNS{},
-			boot:     boot,
-			owners:   mount.NewUserNSCache(maxOwners),
-			volumes:  volumes.New(p.volumes()),
-			spare:    output.NewRoom(spareRoom),
+			engine: engine,
+			store:  store,
+			opts:   o,
+			log:    log,
+			paths:  p,
+			userns: map[idblock.Block]*mount.UserNS{},
+			owners: mount.NewUserNSCache(maxOwners),
+			usages: usage.Store{Dir: p.usages(), Max: o.KeptUsage, Age: o.KeptUsageFor},
+			spare:  output.NewRoom(spareRoom),
 		},
 		sandboxes: map[string]*sandbox{},
 		first:     make(chan struct{}, 1),
-		stored:    make(chan struct{}, 1),
 		lastUse:   time.Now(),
-		began:     time.Now(),
 		making:    newGate(o.MaxCreating, o.Queue),
 		running:   newGate(o.MaxRunning, o.Queue),
 		pools:     newPools(o.Pools),
 		shims:     newShims(o.PerShim),
-		imports:   newImports(),
 	}
+	m.images = imageservice.NewService(store, imageFleet{m}, imageservice.Options{
+		Root: p.root, Spool: p.spool(), Uses: p.uses(), View: p.view(), Gateway: o.GatewayPath, Program: imageproc.Program{Path: o.ImagesPath}, AirGapped: o.Network.AirGapped, Events: o.Events, Log: log,
+	})
+	m.volumes = volumes.NewService(volumes.New(p.volumes()), volumeFleet{m}, o.Events)
 	m.leaving, m.handOver = context.WithCancel(context.Background())
 	m.keep.Store(o.KeepOnExit)
 	m.stages = m.allStages()
 	m.adaptive.max = o.Warm
 	m.initStock()
 	o.Traffic.Observe(m.tried)
-	return m, nil
+	return m
 }
 
 // blockNS returns the user namespace that maps a block, and in which its sandbox

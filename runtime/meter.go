@@ -18,13 +18,15 @@ const (
 
 // meter keeps what a sandbox used. The zero meter is ready.
 type meter struct {
-	mu     sync.Mutex
-	began  time.Time // when the sandbox was made
-	series usage.Series
-	last   cgroups.Usage
-	point  usage.Point // of last
+	mu      sync.Mutex
+	began   time.Time // when the sandbox was made
+	unknown bool      // what an earlier daemon measured
+	series  usage.Series
+	last    cgroups.Usage
+	point   usage.Point // of last
 
-	watches watches
+	watches  watches
+	throttle throttle
 }
 
 // measure reads what s uses and adds it to its series.
@@ -43,7 +45,8 @@ func (h *host) used(s *sandbox) (u cgroups.Usage, p usage.Point, cpuPercent floa
 	live, t := s.isMeasured(), &s.meter
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if fresh := !t.began.IsZero() && time.Since(t.began)-t.point.At < sampleInterval; live && (fresh || h.readLocked(s)) {
+	h.beginMeterLocked(s)
+	if fresh := t.point.At > 0 && time.Since(t.began)-t.point.At < sampleInterval; live && (fresh || h.readLocked(s)) {
 		return t.last, t.point, t.point.Since(t.series.Last(t.point.At, cpuSpan)).CPUPercent
 	}
 	u = t.last
@@ -54,14 +57,12 @@ func (h *host) used(s *sandbox) (u cgroups.Usage, p usage.Point, cpuPercent floa
 // readLocked reports whether there was something to read.
 func (h *host) readLocked(s *sandbox) bool {
 	r, t := s.kept(), &s.meter
-	if t.began.IsZero() {
-		t.began = time.Now().Add(-time.Since(r.CreatedAt)) // of a clock that never jumps
-	}
 	u, err := h.usage(s.id)
 	if err != nil { // the cgroup is gone, or the host is out of descriptors
 		h.log.Debug("measure a sandbox", "sandbox", s.id, "err", err)
 		return false
 	}
+	h.countThrottledLocked(s, u.CPUUse)
 	t.last = u
 	t.point = usage.Point{At: time.Since(t.began), CPU: u.CPU, MemoryBytes: u.MemoryBytes, PIDs: u.PIDs, IORead: u.IOReadBytes.N, IOWrite: u.IOWriteBytes.N}
 	if e := h.egressOf(r); e != nil {
@@ -100,6 +101,8 @@ func (m *Manager) sampleAll(ctx context.Context) {
 		if s.isMeasured() {
 			m.measure(s)
 			m.alert(ctx, s)
+			m.sampleThrottle(ctx, s)
+			m.sampleLimits(ctx, s)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package runtime
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"slices"
 
 	"github.com/caisson-run/caisson/owndir"
@@ -14,6 +15,26 @@ import (
 // others, at points of its own.
 func (h *host) createMounts(ctx context.Context, s *sandbox) error {
 	return h.eachBind(ctx, s, s.plan, h.attachPoint(s))
+}
+
+// updateMounts gives a sandbox of the pool the mounts that it is taken for.
+func (h *host) updateMounts(ctx context.Context, s *sandbox, c *change) (undo func() error, err error) {
+	p := c.plan
+	if p == nil {
+		return nil, nil
+	}
+	attach := h.attachPoint(s)
+	err = h.eachBind(ctx, s, p, func(b plan.Mount, ws *mount.Workspace, ids *mount.UserNS) error {
+		if err := attach(b, ws, ids); err != nil || b.Nested {
+			return err
+		}
+		return ws.AttachInto(s.process.file, b.Target, b.ReadOnly, ids)
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.to.Held = s.kept().Held
+	return nil, h.attachLate(ctx, s, p, func(b plan.Mount) bool { return b.Nested || b.Source == "" })
 }
 
 // attachPoint attaches a bind on the host. The posture is checked against it.
@@ -39,11 +60,34 @@ func (h *host) eachBind(ctx context.Context, s *sandbox, p *plan.Sandbox, attach
 		if b.Source == "" {
 			continue
 		}
+		if b.File != nil || len(b.Layers) > 0 {
+			if err := h.attachOfBuild(s, b); err != nil {
+				return err
+			}
+			continue
+		}
 		if err := h.withBind(ctx, s, p, b, attach); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// attachOfBuild attaches a file of memory, or an image of which a build step has a part.
+func (h *host) attachOfBuild(s *sandbox, b plan.Mount) error {
+	point := h.paths.point(s.id, b.Point)
+	if b.File != nil {
+		file := *b.File
+		file.UID, file.GID = s.block.Base+file.UID, s.block.Base+file.GID
+		return errors.Join(makeDir(point, 0o711), file.Attach(point))
+	}
+	root := mount.Root{Layers: b.Layers, Private: point + "-private", Scratch: point + "-layers", Target: point, IDs: s.ids}
+	for _, dir := range []string{root.Private, root.Scratch, root.Target} {
+		if err := makeDir(dir, 0o711); err != nil {
+			return err
+		}
+	}
+	return root.Attach()
 }
 
 func (h *host) withBind(ctx context.Context, s *sandbox, p *plan.Sandbox, b plan.Mount, attach func(plan.Mount, *mount.Workspace, *mount.UserNS) error) (err error) {
@@ -84,7 +128,7 @@ func (h *host) hold(s *sandbox, p *plan.Sandbox, b plan.Mount, ws *mount.Workspa
 // sandbox is to get.
 func (h *host) openBind(ctx context.Context, p *plan.Sandbox, b plan.Mount) (*mount.Workspace, error) {
 	if b.Volume {
-		return h.openVolume(ctx, p.Grant, b.Source)
+		return h.volumes.Open(ctx, p.Grant, b.Source)
 	}
 	dir, err := p.Grant.CheckWorkspace(ctx, b.Source, !b.ReadOnly)
 	if err != nil {
@@ -100,7 +144,7 @@ func (h *host) openBind(ctx context.Context, p *plan.Sandbox, b plan.Mount) (*mo
 // checkBinds refuses a sandbox of p where a directory cannot be opened now.
 func (h *host) checkBinds(ctx context.Context, p *plan.Sandbox) error {
 	for _, b := range p.Mounts {
-		if b.Source == "" || b.Volume {
+		if !b.OnHost() {
 			continue
 		}
 		dir, err := p.Grant.CheckWorkspace(ctx, b.Source, !b.ReadOnly)
@@ -127,6 +171,12 @@ func (h *host) attachLate(ctx context.Context, s *sandbox, p *plan.Sandbox, late
 		n := mount.Nested{Target: b.Target, ReadOnly: b.ReadOnly, Bytes: b.Size, Inodes: plan.TmpfsInodes, Owner: s.block.Base}
 		if b.Point != "" {
 			n.Point = h.paths.point(s.id, b.Point)
+			switch {
+			case b.File != nil:
+				n.Point = mount.MemoryFileIn(n.Point)
+			case len(b.Layers) > 0:
+				n.Point = filepath.Join(n.Point, b.Source)
+			}
 		}
 		sandbox := s.process.file
 		if err := p.Grant.Bounded(ctx, b.Target, func() error { return n.AttachInto(sandbox) }); err != nil {

@@ -44,7 +44,8 @@ func (r record) clash(have record) error {
 		}
 		return sbxerr.New(sbxerr.Exists, op, "the name %q is %w by sandbox %s", r.Name, errMeant, have.ID)
 	case own && (r.Name == have.Name || r.Name == have.ID):
-		return sbxerr.New(sbxerr.Exists, op, "the name %q is %w by sandbox %s", r.Name, errTaken, have.ID)
+		return sbxerr.WithRemedy(sbxerr.Exists, op, fmt.Errorf("the name %q is %w by sandbox %s", r.Name, errTaken, have.ID),
+			"choose another name, or remove the sandbox that holds it: caisson rm --force "+have.ID)
 	case r.Name == have.ID:
 		return sbxerr.New(sbxerr.Exists, op, "the name %q is %w", r.Name, errTaken)
 	}
@@ -121,27 +122,8 @@ func single(found []*sandbox, ref, format string) (*sandbox, error) {
 	case 1:
 		return found[0], nil
 	case 0:
-		return nil, sbxerr.New(sbxerr.NotFound, op, "no sandbox %q", sbxerr.Clip(ref))
+		return nil, sbxerr.WithRemedy(sbxerr.NotFound, op, fmt.Errorf("no sandbox %q", sbxerr.Clip(ref)),
+			"list sandboxes: caisson ls; that of a run goes with it, unless --keep is given")
 	}
 	return nil, sbxerr.New(sbxerr.NotFound, op, format, ref, len(found))
-}
-
-// identity is what decides who sees a sandbox, and as what.
-type identity struct {
-	name, parent string
-	owner        uint32
-	pooled       bool
-}
-
-func (s *sandbox) identity() identity {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return identity{name: s.record.Name, parent: s.record.Parent, owner: s.record.OwnerUID, pooled: s.record.Pooled}
-}
-
-func (i identity) seenBy(g peer.Grant) bool { return !i.pooled && g.Sees(i.owner, i.parent) }
-
-// of reports whether the sandbox is one that the caller itself made.
-func (i identity) of(g peer.Grant) bool {
-	return !i.pooled && i.owner == g.Owner().UID && i.parent == g.Parent()
 }

@@ -34,7 +34,7 @@ const (
 )
 
 func TestFind(t *testing.T) {
-	m := &Manager{sandboxes: map[string]*sandbox{}}
+	m := newTestManager()
 	known(t, m, record{ID: idA1, Name: "one"}, record{ID: idA2, Name: "bbbb"}, record{ID: idB, Name: idB})
 	for ref, want := range map[string]string{
 		"one": idA1, idA1: idA1, "aaaa3": idA2, "bbbb2": idB, idB: idB,
@@ -58,7 +58,7 @@ func TestFind(t *testing.T) {
 }
 
 func TestNamesAreTakenOnce(t *testing.T) {
-	m := &Manager{sandboxes: map[string]*sandbox{}}
+	m := newTestManager()
 	known(t, m, record{ID: idA1, Name: "one"})
 	for _, name := range []string{"one", idA1} {
 		err := m.admit(m.newSandbox(&plan.Sandbox{ID: idB, Grant: rootGrant(t)}, record{ID: idB, Name: name}))
@@ -87,7 +87,7 @@ func TestNamesDuringARun(t *testing.T) {
 }
 
 func TestList(t *testing.T) {
-	m := &Manager{sandboxes: map[string]*sandbox{}}
+	m := newTestManager()
 	old, young := time.Unix(1, 0), time.Unix(2, 0)
 	known(t, m, record{ID: idB, CreatedAt: old, Name: "b", Main: 1}, record{ID: idA2, CreatedAt: young, Name: "a2", Main: 1}, record{ID: idA1, CreatedAt: young, Name: "a1", Main: 1, Detached: true})
 	names := func() string {
@@ -114,7 +114,8 @@ func TestList(t *testing.T) {
 
 func TestIdle(t *testing.T) {
 	before := time.Now()
-	m := &Manager{sandboxes: map[string]*sandbox{}, lastUse: before}
+	m := newTestManager()
+	m.lastUse = before
 	if since, idle := m.IdleSince(); !idle || since != before {
 		t.Errorf("a fresh manager: %v, %v", since, idle)
 	}

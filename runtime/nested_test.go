@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/api/sbxerr/errtest"
 	"github.com/caisson-run/caisson/runtime/peer"
@@ -15,7 +16,7 @@ import (
 
 // A name means the caller's own sandbox, whoever else took the same name.
 func TestFindPrefersItsOwn(t *testing.T) {
-	m := &Manager{sandboxes: map[string]*sandbox{}}
+	m := newTestManager()
 	known(t, m, record{ID: idA1, Name: "agent", OwnerUID: 1000}, record{ID: idA2, Name: "agent"})
 	known(t, m, record{ID: idB, Name: "agent", Parent: idA2})
 	for range 20 { // maps have no order
@@ -40,19 +41,19 @@ func TestFindPrefersItsOwn(t *testing.T) {
 
 // A child that is asked for while its parent ends would be nobody's.
 func TestNoChildOfAnEndingParent(t *testing.T) {
-	m := &Manager{sandboxes: map[string]*sandbox{}}
+	m := newTestManager()
 	known(t, m, record{ID: idA1, Name: "parent"}, record{ID: idA2, Name: "child", Parent: idA1})
 	m.sandboxes[idA1].end(ErrRemoved)
 	late := m.newSandbox(&plan.Sandbox{ID: idB, Grant: rootGrant(t)}, record{ID: idB, Name: "late", Parent: idA1})
 	errtest.Want(t, m.admit(late), sbxerr.Canceled, "the sandbox that made it ended")
-	if m.known(idB) {
+	if m.byID(idB) != nil {
 		t.Error("a refused child is known")
 	}
 }
 
 // Children whose parent ended while no daemon was there end with the next one.
 func TestOrphansEnd(t *testing.T) {
-	m := &Manager{sandboxes: map[string]*sandbox{}}
+	m := newTestManager()
 	known(t, m, record{ID: idA1, Name: "parent"}, record{ID: idA2, Name: "child", Parent: idA1})
 	m.endOrphans(t.Context())
 	if err := m.sandboxes[idA2].endCause(); err != nil {
@@ -69,7 +70,7 @@ func TestOrphansEnd(t *testing.T) {
 // context of calls from inside of it.
 func (f *fixture) nestedIn(t *testing.T, ctx context.Context, name string) context.Context {
 	t.Helper()
-	r := plan.CreateRequest{Name: name, Nested: &plan.NestedRequest{}, Limits: plan.LimitsRequest{MemoryBytes: new(int64(64 << 20)), MilliCPU: new(int64(100))}}
+	r := plan.CreateRequest{Name: name, Nested: &plan.NestedRequest{}, Limits: &caissonv1.Limits{MemoryBytes: new(int64(64 << 20)), MilliCpu: new(int64(100))}}
 	info, err := f.Create(ctx, r)
 	if err != nil {
 		t.Fatal(err)
@@ -96,13 +97,13 @@ func TestGenerations(t *testing.T) {
 	c, _ := peer.FromContext(outer)
 	top := f.sandboxes[c.Sandbox]
 	top.update(func() { top.record.Nested = &peer.Usage{Sandboxes: 2, MemoryBytes: 1 << 30, MilliCPU: 1000, Execs: 8} })
-	grandchild, err := f.Create(child, plan.CreateRequest{Name: "grandchild", Limits: plan.LimitsRequest{MemoryBytes: new(int64(16 << 20)), MilliCPU: new(int64(100))}})
+	grandchild, err := f.Create(child, plan.CreateRequest{Name: "grandchild", Limits: &caissonv1.Limits{MemoryBytes: new(int64(16 << 20)), MilliCpu: new(int64(100))}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = f.Create(child, plan.CreateRequest{Name: "more"})
 	errtest.Want(t, err, sbxerr.Peer, "above") // its limits are above the parent's
-	small := plan.LimitsRequest{MemoryBytes: new(int64(16 << 20)), MilliCPU: new(int64(100))}
+	small := &caissonv1.Limits{MemoryBytes: new(int64(16 << 20)), MilliCpu: new(int64(100))}
 	for who, ctx := range map[string]context.Context{"the child": child, "the outermost": outer} {
 		_, err := f.Create(ctx, plan.CreateRequest{Limits: small})
 		if sbxerr.Of(err) != sbxerr.Busy {
@@ -119,7 +120,7 @@ func TestGenerations(t *testing.T) {
 	if _, err := f.Remove(outer, "child", true); err != nil {
 		t.Fatal(err)
 	}
-	if f.known(grandchild.ID) {
+	if f.byID(grandchild.ID) != nil {
 		t.Error("a removal left a grandchild")
 	}
 	f.nestedIn(t, outer, "another")
@@ -128,7 +129,7 @@ func TestGenerations(t *testing.T) {
 // A grandchild ends with the outermost sandbox, and of one whose parent is gone there is no
 // grant any more.
 func TestGenerationsEnd(t *testing.T) {
-	m := &Manager{sandboxes: map[string]*sandbox{}}
+	m := newTestManager()
 	usage := &peer.Usage{}
 	known(t, m,
 		record{ID: idA1, Name: "outer", Nested: usage, NestedDepth: 2},

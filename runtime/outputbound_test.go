@@ -13,7 +13,7 @@ import (
 // TestOutputLimitsFitTheSandbox: no command may keep more than is kept of all of
 // its sandbox.
 func TestOutputLimitsFitTheSandbox(t *testing.T) {
-	m := &Manager{host: host{opts: Options{KeptOutput: 1 << 20}}}
+	m := newTestManager(func(o *Options) { o.KeptOutput = 1 << 20 })
 	for _, tt := range []struct {
 		asked *int64
 		tty   bool

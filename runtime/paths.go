@@ -33,7 +33,9 @@ func (p paths) ids() string       { return filepath.Join(p.state, "ids") }
 func (p paths) outputs() string   { return filepath.Join(p.root, "output") }
 func (p paths) spool() string     { return filepath.Join(p.root, "spool") }
 func (p paths) uses() string      { return filepath.Join(p.root, "uses") }
+func (p paths) usages() string    { return filepath.Join(p.root, "usage") }
 func (p paths) volumes() string   { return filepath.Join(p.root, "volumes") }
+func (p paths) disks() string     { return filepath.Join(p.root, "disks") }
 
 // view is for the time in which the daemon opens an image for itself.
 func (p paths) view() string { return filepath.Join(p.state, "view") }
@@ -52,12 +54,18 @@ func (p paths) workspace(id string) string { return p.point(id, plan.WorkspacePo
 func (p paths) mounts(id string) string    { return p.point(id, plan.MountsDir) }
 func (p paths) userns(id string) string    { return filepath.Join(p.sandbox(id), "userns") }
 func (p paths) netns(id string) string     { return filepath.Join(p.sandbox(id), "netns") }
+func (p paths) homes(id string) string     { return p.point(id, plan.HomesDir) }
 func (p paths) own(id string) string       { return filepath.Join(p.sandbox(id), "own") }
 func (p paths) dev(id string) string       { return mount.DevDir(p.own(id)) }
 func (p paths) ends(id string) string      { return mount.EndsFile(p.own(id)) }
 func (p paths) init(id string) string      { return filepath.Join(p.sandbox(id), "init") }
 
 func (p paths) output(id string) string { return filepath.Join(p.outputs(), id) }
+
+// diskDir has the image of the sandbox's disk, and disk is where that is mounted.
+func (p paths) diskDir(id string) string   { return filepath.Join(p.disks(), id) }
+func (p paths) diskImage(id string) string { return filepath.Join(p.diskDir(id), "image") }
+func (p paths) disk(id string) string      { return p.point(id, plan.DiskPoint) }
 
 // held is where the workspace of a sandbox that may make others is mounted a second time, with
 // the ids on disk: its children get directories of that.

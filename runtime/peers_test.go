@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/api/sbxerr/errtest"
 	"github.com/caisson-run/caisson/runtime/peer"
@@ -106,7 +107,7 @@ func TestUpdatesAtOnceStayWithinTheQuota(t *testing.T) {
 			ctx := caller(f)
 			names := []string{"a", "b", "c"}
 			for _, name := range names {
-				info, err := f.Create(ctx, plan.CreateRequest{Name: name, Limits: plan.LimitsRequest{MemoryBytes: new(int64(low)), MilliCPU: new(int64(100))}})
+				info, err := f.Create(ctx, plan.CreateRequest{Name: name, Limits: &caissonv1.Limits{MemoryBytes: new(int64(low)), MilliCpu: new(int64(100))}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -131,7 +132,10 @@ func (f *fixture) raise(ctx context.Context, t *testing.T, names []string, memor
 	t.Helper()
 	done := make(chan error, len(names))
 	for _, name := range names {
-		go func() { _, err := f.Update(ctx, name, UpdateRequest{MemoryBytes: &memory}); done <- err }()
+		go func() {
+			_, err := f.Update(ctx, name, UpdateRequest{Limits: &caissonv1.Limits{MemoryBytes: &memory}})
+			done <- err
+		}()
 	}
 	for range names {
 		switch err := within(t, "an update", done); {
@@ -154,7 +158,7 @@ func (f *fixture) failToRaise(ctx context.Context, t *testing.T, name string, me
 	if err := os.Remove(filepath.Join(f.engine.cgroups, s.id, "memory.max")); err != nil {
 		t.Fatal(err)
 	}
-	_, err = f.Update(ctx, name, UpdateRequest{MemoryBytes: &memory})
+	_, err = f.Update(ctx, name, UpdateRequest{Limits: &caissonv1.Limits{MemoryBytes: &memory}})
 	errtest.Want(t, err, sbxerr.Cgroup, "memory.max")
 	f.engine.count(t, s.id, "memory.max", "")
 }

@@ -18,7 +18,13 @@ type pipes struct {
 	staging               *os.File    // both ends of the pipe through which input goes; nil without stdin
 }
 
-func newPipes(withStdin, withStderr bool) (_ *pipes, err error) {
+// owner is who a command runs as, by ids of the host.
+type owner struct{ uid, gid int }
+
+// newPipes makes the pipes of a command whose streams belong to owner. It may then open
+// /dev/stdin, /dev/stdout and /dev/stderr, which lead to them. nil leaves them root's, as
+// PID 1 alone uses those of a command on a terminal.
+func newPipes(withStdin, withStderr bool, owner *owner) (_ *pipes, err error) {
 	p := &pipes{}
 	defer func() {
 		if err != nil {
@@ -26,23 +32,36 @@ func newPipes(withStdin, withStderr bool) (_ *pipes, err error) {
 		}
 	}()
 	if withStdin {
-		if p.inside[0], p.stdin, err = newPipe(1); err != nil {
+		if p.inside[0], p.stdin, err = newStream(1, owner); err != nil {
 			return nil, err
 		}
 		if p.staging, err = newStaging(); err != nil {
 			return nil, err
 		}
 	}
-	if p.inside[1], p.stdout, err = newPipe(0); err != nil {
+	if p.inside[1], p.stdout, err = newStream(0, owner); err != nil {
 		return nil, err
 	}
 	if !withStderr {
 		return p, nil
 	}
-	if p.inside[2], p.stderr, err = newPipe(0); err != nil {
+	if p.inside[2], p.stderr, err = newStream(0, owner); err != nil {
 		return nil, err
 	}
 	return p, nil
+}
+
+// newStream makes a pipe that belongs to owner. Its two ends are one inode, which
+// keeps its owner for as long as one of them is open.
+func newStream(own int, owner *owner) (inside, outside *os.File, err error) {
+	inside, outside, err = newPipe(own)
+	if err != nil || owner == nil {
+		return inside, outside, err
+	}
+	if err := inside.Chown(owner.uid, owner.gid); err != nil {
+		return nil, nil, errors.Join(err, closeAll(inside, outside))
+	}
+	return inside, outside, nil
 }
 
 // newPipe makes a pipe whose end with this index, 0 to read and 1 to write, is

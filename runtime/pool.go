@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/api/settings"
 	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/runtime/events"
 	"github.com/caisson-run/caisson/runtime/peer"
@@ -51,18 +52,17 @@ type pool struct {
 type kind struct {
 	profile, seccomp, image, network string
 	user                             string
-	openFiles, pids                  int64
-	mountPoint, hostname             string // that no other sandbox has
-	build                            bool
+	limits                           settings.Limits
+	mountPoint, homes, hostname      string // that no other sandbox has
+	build, ownWorkspace, writable    bool
 }
 
-// kindOf returns the kind of sandbox that p asks for. Memory, CPU and the size of each
-// tmpfs are limits that can be changed.
+// kindOf returns the kind of sandbox that p asks for. The other limits can be changed.
 func kindOf(p *plan.Sandbox) kind {
 	return kind{
 		profile: p.ProfileName, seccomp: p.Seccomp.Name, image: p.Image.Digest, network: string(p.Network), user: p.User.String(),
-		openFiles: p.Limits.OpenFiles, pids: p.Limits.PIDs,
-		mountPoint: strings.Join(p.MountPoints(), ""), hostname: p.Request.Hostname, build: p.Request.Build,
+		limits:     settings.Limits(p.Limits).Kind(),
+		mountPoint: strings.Join(p.MountPoints(), ""), homes: p.HomesText(), hostname: p.Request.Hostname, build: p.Request.Build, ownWorkspace: p.OwnWorkspace, writable: p.WritableRoot,
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/initproto"
+	"github.com/caisson-run/caisson/runtime/failpoint"
 )
 
 // The pace of the filler.
@@ -31,7 +32,7 @@ func (m *Manager) fill(ctx context.Context, p *pool) {
 			return
 		}
 		for p.wants(m.goal(p)) && ctx.Err() == nil {
-			if rest := p.rest(time.Now()); rest > 0 || m.making.queued.Load() > 0 {
+			if rest := p.rest(time.Now()); rest > 0 || m.making.queued() > 0 {
 				if !pauseFor(ctx, max(rest, 10*time.Millisecond)) {
 					return
 				}
@@ -71,7 +72,7 @@ func (m *Manager) fillOne(ctx context.Context, p *pool) error {
 	p.mu.Unlock()
 	start := time.Now()
 	s, err := m.makePooled(ctx, p)
-	if failed := failpoint("pool/filled"); failed != nil && err == nil {
+	if failed := failpoint.At("pool/filled"); failed != nil && err == nil {
 		s.end(errSpoiled)
 		err = failed
 	}

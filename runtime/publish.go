@@ -12,8 +12,8 @@ import (
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime/egress"
 	"github.com/caisson-run/caisson/runtime/peer"
-	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/runtime/ports"
+	"github.com/caisson-run/caisson/runtime/traffic"
 )
 
 // Port leads from an address of the host to a port inside of a sandbox.
@@ -34,23 +34,31 @@ func checkPublish(g peer.Grant, list []Port) error {
 	return g.CheckPublish(wide, slices.ContainsFunc(list, Port.Privileged))
 }
 
-func (m *Manager) createPorts(_ context.Context, s *sandbox) error { return m.openPorts(s, s.plan) }
+func (m *Manager) createPorts(ctx context.Context, s *sandbox) error {
+	_, err := m.updatePorts(ctx, s, &change{plan: s.plan})
+	return err
+}
 
-func (h *host) removePorts(_ context.Context, id string) error { return h.published.Close(id) }
-
-// openPorts listens on the ports of p for s. Who connects waits until they are
-// served.
-func (m *Manager) openPorts(s *sandbox, p *plan.Sandbox) error {
+// updatePorts listens on the ports that s is made for, or taken from the pool for. Callers that
+// connect wait until the stage of the egress has them served.
+func (m *Manager) updatePorts(_ context.Context, s *sandbox, c *change) (undo func() error, err error) {
+	p := c.plan
+	if p == nil {
+		return nil, nil
+	}
 	if len(p.Ports)+len(p.Exposed) > 0 && m.opts.Egress == nil {
-		return errNoGateway
+		return nil, errNoGateway
 	}
 	opened, err := m.published.Open(s.id, p.Ports)
 	if err != nil {
-		return m.withHolder(err, p.Grant)
+		return nil, m.withHolder(err, p.Grant)
 	}
 	s.update(func() { s.ports, s.record.Ports = opened, opened })
-	return nil
+	c.to.Ports = opened
+	return nil, nil
 }
+
+func (h *host) removePorts(_ context.Context, id string) error { return h.published.Close(id) }
 
 // withHolder adds to an error who has the port, if that is a sandbox which g sees.
 func (m *Manager) withHolder(err error, g peer.Grant) error {
@@ -69,9 +77,8 @@ func (m *Manager) withHolder(err error, g peer.Grant) error {
 }
 
 // servePorts has the gateway accept connections at the open ports of s, and links lead
-// to those that it exposes.
-func (h *host) servePorts(ctx context.Context, s *sandbox) error {
-	exposed := s.kept().Exposed
+// to the exposed ones.
+func (h *host) servePorts(ctx context.Context, s *sandbox, exposed []uint16) error {
 	var inside []uint16
 	for _, p := range s.openedPorts() {
 		inside = append(inside, p.Inside)
@@ -82,9 +89,16 @@ func (h *host) servePorts(ctx context.Context, s *sandbox) error {
 	if h.opts.Egress == nil {
 		return errNoGateway
 	}
+	var before traffic.Counts
+	if s.kept().Network == netns.ModeNone && h.opts.Traffic != nil { // of other modes it was added
+		var err error
+		if before, err = h.opts.Traffic.Counts(s.id); err != nil {
+			return err
+		}
+	}
 	path := h.paths.netns(s.id)
 	return h.opts.Egress.Publish(ctx, egress.Published{
-		ID: s.id, Exposed: exposed, Ports: inside, Listeners: h.published.Files(s.id),
+		ID: s.id, Exposed: exposed, Ports: inside, Listeners: h.published.Files(s.id), Before: before,
 		Sockets: func(n int) ([]*os.File, error) { return netns.OpenSockets(path, n) },
 	})
 }
@@ -104,9 +118,9 @@ func (h *host) unpublish(ctx context.Context, s *sandbox) {
 	}
 }
 
-// republish opens the ports again that s had with an earlier daemon. What is not to
+// adoptPorts opens the ports again that s had with an earlier daemon. What is not to
 // be had is a warning: the sandbox goes on, and a later daemon tries again.
-func (h *host) republish(ctx context.Context, s *sandbox) {
+func (h *host) adoptPorts(ctx context.Context, s *sandbox) error {
 	want := s.kept().Ports
 	err := h.opts.Network.CheckPorts(want)
 	if err == nil && len(want) > 0 {
@@ -114,9 +128,10 @@ func (h *host) republish(ctx context.Context, s *sandbox) {
 		opened, err = h.published.Reopen(s.id, want, reopenPatience)
 		s.update(func() { s.ports = opened })
 	}
-	if err = errors.Join(err, h.servePorts(ctx, s)); err != nil {
+	if err = errors.Join(err, h.servePorts(ctx, s, s.kept().Exposed)); err != nil {
 		h.log.Warn("publish ports again", "sandbox", s.id, "err", err)
 		warning := fmt.Sprintf("after the daemon was started again, not all ports are published: %s", err)
 		s.update(func() { s.record.Warnings = append(slices.Clone(s.record.Warnings), warning) })
 	}
+	return nil
 }

@@ -115,9 +115,9 @@ func (e *fakeEgress) Refresh(ctx context.Context, _ string) error {
 	return ctx.Err()
 }
 
-func newPublishing(t *testing.T) (*fixture, *fakeEgress) {
+func newPublishing(t *testing.T, with ...func(*Options)) (*fixture, *fakeEgress) {
 	t.Helper()
-	f := newFixture(t)
+	f := newFixture(t, with...)
 	gateway := &fakeEgress{published: map[string]egress.Published{}}
 	f.opts.Egress = gateway
 	absent := func(string) string { return f.dir + "/absent/file" }
@@ -245,7 +245,9 @@ func TestRepublish(t *testing.T) {
 	}
 	taken := netip.MustParseAddrPort(thief.Addr().String())
 	s := f.newSandbox(nil, record{ID: idA1, Ports: []Port{{Address: taken.Addr(), Host: taken.Port(), Inside: 3001}, free[0]}})
-	f.republish(t.Context(), s)
+	if err := f.adoptPorts(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() { _ = f.published.Close(idA1) })
 	if list := s.info().Ports; len(list) != 1 || list[0].HostPort != free[0].Host || len(gateway.published[idA1].Ports) != 1 {
 		t.Errorf("%+v", list)

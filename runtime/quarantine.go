@@ -3,8 +3,10 @@ package runtime
 import (
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
@@ -16,8 +18,34 @@ type Quarantined struct{ What, Path, Why string }
 
 // quarantine is what the last cleanup had to skip. Each cleanup tries all of it again.
 type quarantine struct {
-	mu   sync.Mutex
-	list []Quarantined
+	mu      sync.Mutex
+	list    []Quarantined
+	orphans int // what is left of sandboxes that the daemon does not know, by the last look
+}
+
+// setOrphans notes how many orphaned sandboxes there are among leftovers.
+func (q *quarantine) setOrphans(left []Leftover) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.orphans = 0
+	for _, l := range left {
+		if slices.Contains([]string{"sandbox", "container", "cgroup", "output", "disk"}, l.Kind) {
+			q.orphans++
+		}
+	}
+}
+
+func (q *quarantine) orphaned() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.orphans
+}
+
+// has reports whether e is skipped already.
+func (q *quarantine) has(e Quarantined) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return slices.Contains(q.list, e)
 }
 
 func (q *quarantine) set(list []Quarantined) {
@@ -57,10 +85,13 @@ func (m *Manager) skip(stays map[Leftover]error) {
 		if err != nil {
 			e.Why = err.Error()
 		}
-		list = append(list, e)
+		if list = append(list, e); m.quarantine.has(e) { // it was logged
+			continue
+		}
 		m.log.Warn("skip what cannot be removed", "code", sbxerr.Quarantined, "what", e.What, "path", e.Path, "reason", e.Why)
 	}
 	m.quarantine.set(list)
+	m.quarantine.setOrphans(slices.Collect(maps.Keys(stays)))
 }
 
 func (h *host) placeOf(l Leftover) string {
@@ -69,6 +100,8 @@ func (h *host) placeOf(l Leftover) string {
 		return l.ID
 	case "output":
 		return h.paths.output(l.ID)
+	case "disk":
+		return h.paths.diskDir(l.ID)
 	case "cgroup":
 		return h.cgroupPath(l.ID)
 	}
@@ -81,7 +114,7 @@ func (h *host) foreign() (found []Leftover, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, dir := range []string{h.paths.sandboxes(), h.paths.outputs()} {
+	for _, dir := range []string{h.paths.sandboxes(), h.paths.outputs(), h.paths.disks()} {
 		entries, err := os.ReadDir(dir)
 		if err != nil {
 			return nil, sbxerr.Wrap(sbxerr.StateDir, "runtime.list", err)

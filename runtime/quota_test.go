@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/api/sbxerr/errtest"
 	"github.com/caisson-run/caisson/runtime/peer"
@@ -162,20 +163,20 @@ func TestProcessesAndFilesOfAPeer(t *testing.T) {
 	quota := peer.DefaultQuota()
 	quota.PIDs = 300
 	ctx := f.peerWith(t, quota)
-	info, err := f.Create(ctx, plan.CreateRequest{Name: "first", Limits: plan.LimitsRequest{PIDs: new(int64(200))}})
+	info, err := f.Create(ctx, plan.CreateRequest{Name: "first", Limits: &caissonv1.Limits{Pids: new(int64(200))}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = f.Create(ctx, plan.CreateRequest{Limits: plan.LimitsRequest{PIDs: new(int64(101))}})
+	_, err = f.Create(ctx, plan.CreateRequest{Limits: &caissonv1.Limits{Pids: new(int64(101))}})
 	errtest.Want(t, err, sbxerr.Busy, "pids 101 is above what is left", "200 of 300")
-	if _, err := f.Update(ctx, info.ID, UpdateRequest{PIDs: new(int64(100))}); err != nil {
+	if _, err := f.Update(ctx, info.ID, UpdateRequest{Limits: &caissonv1.Limits{Pids: new(int64(100))}}); err != nil {
 		t.Error(err)
 	}
-	if _, err := f.Create(ctx, plan.CreateRequest{Limits: plan.LimitsRequest{PIDs: new(int64(150))}}); err != nil {
+	if _, err := f.Create(ctx, plan.CreateRequest{Limits: &caissonv1.Limits{Pids: new(int64(150))}}); err != nil {
 		t.Error(err)
 	}
-	_, err = f.Update(ctx, info.ID, UpdateRequest{PIDs: new(int64(200))})
+	_, err = f.Update(ctx, info.ID, UpdateRequest{Limits: &caissonv1.Limits{Pids: new(int64(200))}})
 	errtest.Want(t, err, sbxerr.Busy, "pids 100 is above what is left", "250 of 300")
-	_, err = f.Create(ctx, plan.CreateRequest{Limits: plan.LimitsRequest{PIDs: new(int64(16)), OpenFiles: new(int64(4097))}})
+	_, err = f.Create(ctx, plan.CreateRequest{Limits: &caissonv1.Limits{Pids: new(int64(16)), OpenFiles: new(int64(4097))}})
 	errtest.Want(t, err, sbxerr.Peer, "open files 4097 is above the ceiling 4096")
 }

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"os"
-	"slices"
 	"sync"
+	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/cgroups"
@@ -31,15 +31,71 @@ func (m *Manager) Settle(ctx context.Context) ([]Leftover, error) {
 	return found, err
 }
 
+// StartCleaning removes at intervals what belongs to no sandbox, until ctx ends.
+func (m *Manager) StartCleaning(ctx context.Context) {
+	if m.opts.CleanEvery == 0 {
+		return
+	}
+	go func() {
+		tick := time.NewTicker(m.opts.CleanEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				cleaner{m}.again(ctx)
+			}
+		}
+	}()
+}
+
+// cleaner finds and removes what belongs to no sandbox. One works at a time.
+type cleaner struct{ *Manager }
+
+// again logs what it finds and what it cannot remove.
+func (m cleaner) again(ctx context.Context) {
+	m.cleaning.Lock()
+	defer m.cleaning.Unlock()
+	found, _, err := m.workLocked(ctx, false)
+	if err != nil && ctx.Err() == nil {
+		m.log.Warn("look for what belongs to no sandbox", "err", err)
+	}
+	for _, l := range found {
+		if l.Removed {
+			m.log.Warn("removed what belongs to no sandbox", "kind", l.Kind, "id", l.ID, "reason", l.Reason)
+		}
+	}
+}
+
 // cleanup tells apart what could not be removed and what could not be looked for.
 func (m *Manager) cleanup(ctx context.Context, dryRun bool) (found []Leftover, failed, err error) {
 	defer m.Busy()()
 	m.cleaning.Lock() // two at once would take each other's work for failures
 	defer m.cleaning.Unlock()
+	found, errs, err := cleaner{m}.workLocked(ctx, dryRun)
+	if dryRun {
+		return found, nil, err
+	}
+	if e := m.images.Sweep(ctx); e != nil {
+		m.log.Warn("remove what killed imports and builds left", "err", e)
+		errs = append(errs, e)
+	}
+	if e := m.volumes.Sweep(); e != nil {
+		m.log.Warn("remove what killed changes of volumes left", "err", e)
+		errs = append(errs, e)
+	}
+	return found, errors.Join(errs...), err
+}
+
+// workLocked finds leftovers, and removes them unless dryRun is set. Failed has an error for
+// each that it could not remove.
+func (m cleaner) workLocked(ctx context.Context, dryRun bool) (found []Leftover, failed []error, err error) {
 	found, err = m.leftovers(ctx)
 	foreign, foreignErr := m.foreign()
 	err = errors.Join(err, foreignErr)
 	if dryRun {
+		m.quarantine.setOrphans(found)
 		return append(found, foreign...), nil, err
 	}
 	stays := map[Leftover]error{}
@@ -58,19 +114,7 @@ func (m *Manager) cleanup(ctx context.Context, dryRun bool) (found []Leftover, f
 		}
 	}
 	m.skip(stays)
-	if e := m.images.SweepImages(ctx); e != nil {
-		m.log.Warn("remove what killed imports left", "err", e)
-		errs = append(errs, e)
-	}
-	if e := m.sweepBuilds(ctx); e != nil {
-		m.log.Warn("remove what killed builds left", "err", e)
-		errs = append(errs, e)
-	}
-	if e := m.volumes.Sweep(); e != nil {
-		m.log.Warn("remove what killed changes of volumes left", "err", e)
-		errs = append(errs, e)
-	}
-	return append(found, foreign...), errors.Join(errs...), err
+	return append(found, foreign...), errs, err
 }
 
 // cleanAtOnce is how many leftovers are removed at the same time. Each waits for containerd,
@@ -94,10 +138,10 @@ func removeEach(found []Leftover, remove func(Leftover) error) []error {
 	return errs
 }
 
-func (m *Manager) removeLeftover(ctx context.Context, l Leftover) error {
+func (m cleaner) removeLeftover(ctx context.Context, l Leftover) error {
 	switch l.Kind {
 	case kindSnapshot:
-		return m.images.ReleaseView(ctx, l.ID)
+		return m.store.ReleaseView(ctx, l.ID)
 	case kindRemains:
 		if s := m.byID(l.ID); s != nil { // else it was removed meanwhile, whole
 			return m.strip(ctx, s)
@@ -134,20 +178,24 @@ func (m *Manager) leftovers(ctx context.Context) ([]Leftover, error) {
 		{"container", "no sandbox has it", func() ([]string, error) { return m.engine.Containers(ctx) }},
 		{"cgroup", "no sandbox has it", func() ([]string, error) { return cgroups.List(m.groups, m.opts.CgroupParent) }},
 		{"output", "no sandbox has it", func() ([]string, error) { return dirNames(m.paths.outputs()) }},
+		{"disk", "no sandbox has it", func() ([]string, error) { return dirNames(m.paths.disks()) }},
 	} {
 		ids, err := source.list()
 		errs = append(errs, err)
 		for _, id := range ids {
 			// Looked up after the listing: a sandbox is known before it makes
 			// anything.
-			if !seen[id] && idForm.MatchString(id) && !m.known(id) {
+			if !seen[id] && idForm.MatchString(id) && m.byID(id) == nil {
 				seen[id] = true
 				found = append(found, Leftover{Kind: source.kind, ID: id, Reason: source.reason})
 			}
 		}
 	}
-	views, err := m.unusedViews(ctx)
-	return append(found, views...), errors.Join(append(errs, err)...)
+	views, err := m.images.UnusedViews(ctx)
+	for _, v := range views {
+		found = append(found, Leftover{Kind: kindSnapshot, ID: v, Reason: "no image and no sandbox needs it"})
+	}
+	return found, errors.Join(append(errs, err)...)
 }
 
 // remains lists the ended sandboxes that hold more than they keep: the daemon was
@@ -162,40 +210,11 @@ func (m *Manager) remains() []Leftover {
 	return found
 }
 
-func (m *Manager) known(id string) bool { return m.byID(id) != nil }
-
 // byID returns the sandbox with this ID, nil where there is none.
 func (m *Manager) byID(id string) *sandbox {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.sandboxes[id]
-}
-
-func (m *Manager) unusedViews(ctx context.Context) ([]Leftover, error) {
-	views, err := m.images.Views(ctx)
-	if err != nil {
-		return nil, err
-	}
-	stored, err := m.images.ListImages(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var needed []string
-	for _, img := range stored {
-		needed = append(needed, img.ChainID)
-	}
-	for _, s := range m.all() {
-		if !s.retired() {
-			needed = append(needed, s.kept().ChainID)
-		}
-	}
-	var found []Leftover
-	for _, v := range views {
-		if !slices.Contains(needed, v) {
-			found = append(found, Leftover{Kind: kindSnapshot, ID: v, Reason: "no image and no sandbox needs it"})
-		}
-	}
-	return found, nil
 }
 
 // sandboxDirs lists the sandboxes that have a directory.

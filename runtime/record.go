@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/owndir"
@@ -71,7 +72,8 @@ type record struct {
 	Key         string                 `json:"key"`                 // of idempotency
 	Settings    plan.CreateRequest     `json:"settings"`            // as it was asked for
 
-	Expires     moment        `json:"expires"` // by its TTL
+	Born        moment        `json:"born,omitempty"` // when its TTL began; 0 where an older daemon made it
+	Expires     moment        `json:"expires"`        // by its TTL
 	IdleTimeout time.Duration `json:"idle_timeout"`
 	IdleSince   moment        `json:"idle_since"`          // 0 while a command runs or somebody works on files
 	FileWork    bool          `json:"file_work,omitempty"` // somebody does the latter
@@ -101,22 +103,26 @@ type record struct {
 
 // execRecord is what is kept of one command.
 type execRecord struct {
-	Number      uint32        `json:"-"` // under which it is kept
-	Args        []string      `json:"args"`
-	Stdin       bool          `json:"stdin"` // it was started with an input
-	TTY         bool          `json:"tty"`
-	Detached    bool          `json:"detached"`
-	OutputLimit int64         `json:"output_limit"`
-	Deadline    moment        `json:"deadline"`
-	Timeout     time.Duration `json:"timeout"`
-	Began       moment        `json:"began"`
-	StartedAt   time.Time     `json:"started_at"`
-	EndedAt     time.Time     `json:"ended_at"`
-	Cgroup      string        `json:"cgroup"`           // of its own, below the sandbox's; empty is none
-	Ending      *ending       `json:"ending,omitempty"` // of a main command, before it is known what it took
-	Result      *Result       `json:"result"`           // nil until it ended
-	Caller      string        `json:"caller"`           // who asked for it, and
-	RequestID   string        `json:"request_id"`       // by which call
+	Number      uint32         `json:"-"` // under which it is kept
+	Args        []string       `json:"args"`
+	Stdin       bool           `json:"stdin"` // it was started with an input
+	TTY         bool           `json:"tty"`
+	Detached    bool           `json:"detached"`
+	OutputLimit int64          `json:"output_limit"`
+	Deadline    moment         `json:"deadline"`
+	Timeout     time.Duration  `json:"timeout"`
+	Began       moment         `json:"began"`
+	StartedAt   time.Time      `json:"started_at"`
+	EndedAt     time.Time      `json:"ended_at"`
+	Cgroup      string         `json:"cgroup"`           // of its own, below the sandbox's; empty is none
+	Tag         uint32         `json:"tag,omitempty"`    // number of the cgroup that only tells what belongs to it; 0 is none
+	Counted     limitCounts    `json:"counted"`          // for the sandbox before it began, see tally
+	Used        cgroups.CPUUse `json:"used"`             // of a main command: for the making of its sandbox
+	Over        Reason         `json:"over,omitempty"`   // why it is being ended: its time is over or it was canceled; empty is neither
+	Ending      *ending        `json:"ending,omitempty"` // of a main command, before it is known what it took
+	Result      *Result        `json:"result"`           // nil until it ended
+	Caller      string         `json:"caller"`           // who asked for it, and
+	RequestID   string         `json:"request_id"`       // by which call
 }
 
 // maxRecord bounds a record that is read, in bytes. One with the longest arguments,
@@ -199,4 +205,34 @@ func newRecord(p *plan.Sandbox, boot string, created time.Time) record {
 		rec.Version = childRecordVersion
 	}
 	return rec
+}
+
+// keepRecord writes the record of s as it is now. A failure is logged: the
+// sandbox goes on, and only a daemon that comes after this one would miss it.
+func (h *host) keepRecord(s *sandbox) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state == StateRemoving { // its directory goes
+		return
+	}
+	if err := h.writeLocked(s); err != nil {
+		h.log.Error("keep record", "sandbox", s.id, "err", err)
+	}
+}
+
+// above are the IDs of the parent of a sandbox and its ancestors, the nearest first.
+func (r record) above() []string {
+	if r.Parent == "" {
+		return nil
+	}
+	return append([]string{r.Parent}, r.Ancestors...)
+}
+
+// belong notes to whom a sandbox belongs that is made under g.
+func (r *record) belong(g peer.Grant) {
+	o := g.Owner()
+	r.OwnerUID, r.OwnerGID, r.OwnerGroups, r.OwnerSystem = o.UID, o.GID, o.Groups, o.IsSystem()
+	if above := g.Above(); len(above) > 0 {
+		r.Parent, r.Ancestors = above[0], above[1:]
+	}
 }

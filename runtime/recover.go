@@ -116,8 +116,10 @@ func (r *recovery) knowThese(ctx context.Context, records []record) (live []*san
 	for _, kept := range records {
 		wg.Go(func() {
 			var s *sandbox
-			err := r.atOnce.do(func() (err error) { s, err = r.know(ctx, kept, &r.filters); return err })
+			err := r.atOnce.do(func() (err error) { s, err = r.know(ctx, kept); return err })
 			switch {
+			case err != nil && kept.Pooled: // nobody has it, and a pool makes others
+				r.log.Debug("a ready sandbox of an earlier daemon is removed", "sandbox", kept.ID)
 			case err != nil:
 				r.refused(kept.ID, err)
 			case !s.retired():
@@ -167,7 +169,7 @@ func (r *recovery) adopt(ctx context.Context, s *sandbox) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	s.endBy(cancel)
-	err := r.adoptLive(ctx, s, r.atOnce)
+	err := r.adoptLive(ctx, s)
 	s.endBy(nil)
 	if errors.Is(err, errProcessEnded) && s.endCause() == nil && s.kept().outlives() {
 		if err = r.adoptEnded(ctx, s); err == nil {
@@ -232,38 +234,11 @@ func (m *Manager) giveUp(ctx context.Context, s *sandbox, reason error) {
 	_ = m.destroy(ctx, s) // logs what fails
 }
 
-// loseExecs tells those who wait for a command of s, all of which have ended, that
-// nobody knows how: callers find the commands before it is known what becomes of s.
-func (h *host) loseExecs(ctx context.Context, s *sandbox) {
-	for _, e := range s.executions() {
-		if e.isDone() {
-			continue
-		}
-		h.settle(ctx, e)
-		e.stopFilling() // a writer may live on: do not wait for it
-		result := lostResult(e, "the daemon that came after the one which started the command could not go on with its sandbox")
-		e.mu.Lock()
-		e.record.Result, e.record.EndedAt, e.state = result, time.Now().Round(0), ExecExited
-		e.mu.Unlock()
-		s.update(func() { s.running-- })
-		close(e.settled)
-		close(e.done)
-		close(e.kept)
-	}
-}
-
 // killSilent ends all processes of a sandbox without a word from its PID 1.
 func (h *host) killSilent(ctx context.Context, s *sandbox) error {
 	ctx, cancel := context.WithTimeout(ctx, h.opts.Timeouts.Remove)
 	defer cancel()
 	return errors.Join(s.process.kill(), h.releaseKilled(ctx, s), s.process.wait(ctx))
-}
-
-// awaited reports whether it is not yet known if this daemon goes on with s.
-func (s *sandbox) awaited() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.state == StateAdopting
 }
 
 // awaitAdopted waits until it is known whether this daemon goes on with s.

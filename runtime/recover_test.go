@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 	"os"
 	"os/exec"
 	"testing"
@@ -27,12 +26,6 @@ func adopting(t *testing.T, m *Manager) *sandbox {
 	return s
 }
 
-func emptyManager() *Manager {
-	m := &Manager{host: host{log: slog.New(slog.DiscardHandler)}, sandboxes: map[string]*sandbox{}}
-	m.leaving, m.handOver = context.WithCancel(context.Background())
-	return m
-}
-
 // Who asks for a sandbox of an earlier daemon waits until it is known what becomes of
 // it, and no longer than the call or the daemon.
 func TestFindWaitsForAdoption(t *testing.T) {
@@ -48,7 +41,7 @@ func TestFindWaitsForAdoption(t *testing.T) {
 		{"the daemon leaves", func(m *Manager, _ *sandbox, _ func()) { m.handOver() }, sbxerr.Canceled},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			m := emptyManager()
+			m := newTestManager()
 			s := adopting(t, m)
 			ctx, hangUp := context.WithCancel(callerContext(t))
 			defer hangUp()
@@ -68,7 +61,7 @@ func TestFindWaitsForAdoption(t *testing.T) {
 // Of a sandbox that was given up before it said which commands it has, nobody is told
 // that there are none.
 func TestCommandsOfOneThatIsGivenUp(t *testing.T) {
-	m := emptyManager()
+	m := newTestManager()
 	s := adopting(t, m)
 	s.unheard = true
 	listed, waited := make(chan error, 1), make(chan error, 1)
@@ -91,16 +84,16 @@ func TestCommandsOfOneThatIsGivenUp(t *testing.T) {
 
 // What does not come back is left to Cleanup only while that is still to be done.
 func TestDropOnlyBeforeServing(t *testing.T) {
-	m := emptyManager()
+	m := newTestManager()
 	r := &recovery{Manager: m}
 	s := adopting(t, m)
 	s.end(errors.New("silent"))
-	if !r.drop(s, errInjected) || m.known(s.id) {
+	if !r.drop(s, errInjected) || m.byID(s.id) != nil {
 		t.Error("it is known while nothing is served")
 	}
 	s = adopting(t, m)
 	r.conclude()
-	if r.drop(s, errInjected) || !m.known(s.id) {
+	if r.drop(s, errInjected) || m.byID(s.id) == nil {
 		t.Error("it was left to a Cleanup that may be over")
 	}
 }
@@ -108,7 +101,8 @@ func TestDropOnlyBeforeServing(t *testing.T) {
 // Who waits for a command of a sandbox that does not come back after all gets an
 // answer, and what the command wrote.
 func TestGiveUpTellsOfCommands(t *testing.T) {
-	m := emptyManager()
+	m := newTestManager()
+	m.stages = nil // the sandbox has nothing on the host
 	s := adopting(t, m)
 	s.log = journal.New[execRecord](t.TempDir() + "/execs")
 	first := exec.Command("sleep", "3600")

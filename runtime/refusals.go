@@ -9,6 +9,7 @@ import (
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/hostaddr"
 	"github.com/caisson-run/caisson/gateway/policy"
+	"github.com/caisson-run/caisson/gateway/proxy"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime/traffic"
 )
@@ -98,7 +99,7 @@ func addNeeds(r record, entries []traffic.Entry) error {
 
 // neededFor is the rule that would allow e by p, empty where none can.
 func neededFor(p *policy.Policy, e traffic.Entry) string {
-	if e.Kind == traffic.Packet { // of a protocol that no rule is about
+	if e.Kind == traffic.Packet || policy.CitesRoute(e.Rule) { // of a protocol that no rule is about, or to where no rule is needed
 		return ""
 	}
 	t, err := policy.ParseTarget(cmp.Or(e.Name, e.Address))
@@ -111,6 +112,9 @@ func neededFor(p *policy.Policy, e traffic.Entry) string {
 	d := p.Check(t)
 	if d.Allowed && e.Private && e.Code == sbxerr.EgressAddress { // known once it was resolved
 		return policy.WithPrivate(net.JoinHostPort(string(t.Name), strconv.Itoa(int(t.Port))))
+	}
+	if d.Allowed && e.Code == sbxerr.EgressMismatch && proxy.NamesNobody(e.Reason) {
+		return p.NeededOpaque(t.Name, t.Port)
 	}
 	return d.Needs
 }

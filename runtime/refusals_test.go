@@ -74,6 +74,9 @@ func TestRefusals(t *testing.T) {
 	inside := connection("a.example", "198.18.0.3:443")
 	inside.Code, inside.Private = sbxerr.EgressAddress, true
 	refuse(inside, dns.Query{})
+	upstream := connection("up.example", "198.18.0.4:443")
+	upstream.Rule = policy.RouteRule(policy.RouteName("models")) // it allows that already
+	refuse(upstream, dns.Query{})
 	f.engine.poke(t, id)
 	ended, err := f.WaitExec(callerContext(t), id, e.ID)
 	if err != nil {
@@ -83,6 +86,7 @@ func TestRefusals(t *testing.T) {
 		{"b.example", 0, sbxerr.EgressDenied, "b.example"}, {"a.example", 8080, sbxerr.EgressDenied, "a.example:8080"},
 		{"203.0.113.7", 22, sbxerr.EgressDenied, "203.0.113.7:22,private"}, {"127.0.0.9", 80, sbxerr.EgressDenied, ""},
 		{"a.example", 443, sbxerr.EgressAddress, "a.example:443,private"},
+		{"up.example", 443, sbxerr.EgressDenied, ""},
 	}
 	if got := ended.Result.Refusals; !slices.Equal(got, want) {
 		t.Errorf("%+v\nwant %+v", got, want)

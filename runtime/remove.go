@@ -31,12 +31,3 @@ func (m *Manager) removeNow(ctx context.Context, s *sandbox) error {
 	}
 	return errors.Join(m.destroy(ctx, s), m.awaitDescendants(ctx, s))
 }
-
-func wait(ctx context.Context, done <-chan struct{}) error {
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return sbxerr.Wrap(sbxerr.Canceled, "runtime.wait", context.Cause(ctx))
-	}
-}

@@ -83,7 +83,7 @@ func TestRemoveEndsARun(t *testing.T) {
 	}
 	f.wantNothingLeft(t) // when Remove has returned, not only soon
 	r := within(t, "the end of the run", done)
-	if r.err != nil || r.result.Reason != ReasonCanceled || r.result.Source != "runtime" {
+	if r.err != nil || r.result.Reason != ReasonCanceled || r.result.Cause != CauseRemoved || r.result.Source != "runtime" {
 		t.Errorf("the run: %+v, %v", r.result, r.err)
 	}
 }
@@ -229,7 +229,7 @@ func TestClose(t *testing.T) {
 		t.Error(err)
 	}
 	f.wantNothingLeft(t)
-	if r := within(t, "the end of the run", running); r.err != nil || r.result.Reason != ReasonCanceled {
+	if r := within(t, "the end of the run", running); r.err != nil || r.result.Reason != ReasonCanceled || r.result.Cause != CauseDaemon {
 		t.Errorf("the run: %+v, %v", r.result, r.err)
 	}
 	if r := within(t, "the end of the creation", making); !errors.Is(r.err, ErrStopping) {

@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/netns"
+	"github.com/caisson-run/caisson/runtime/memwatch"
 	"github.com/caisson-run/caisson/runtime/output"
 	"github.com/caisson-run/caisson/runtime/plan"
 )
@@ -44,8 +46,9 @@ func (h *host) result(ctx context.Context, s *sandbox, e *execution, end ending)
 	r.ExitCode, r.Signal = exitCode(end)
 	r.MaxRSSBytes = end.Exit.MaxRSSBytes
 	r.CPU = end.Exit.User + end.Exit.System
+	r.EndedProcesses = end.Ended
 	r.Remaining = max(0, end.Exit.Remaining)
-	r.Warnings = h.addUsage(s, e, r, main)
+	r.Warnings = h.addUsage(ctx, s, e, r, end.Used)
 	if failure != nil {
 		r.Warnings = append(r.Warnings, notServed(rec.Network)+" when the command ended: "+failure.Error())
 	} else if silent != nil {
@@ -58,10 +61,13 @@ func (h *host) result(ctx context.Context, s *sandbox, e *execution, end ending)
 	if r.OOMKilled && r.ExitCode == exitKilled && !end.TimedOut && !slices.Contains(byRuntime, end.Reason) {
 		r.Reason = ReasonOOM
 	}
+	if r.Reason == ReasonCanceled {
+		r.Cause = e.cause(end)
+	}
 	if r.Reason == ReasonLost || slices.Contains(byRuntime, r.Reason) {
 		r.Source = "runtime"
 	}
-	if cause := s.endCause(); errors.Is(cause, errUncharged) && r.Reason == ReasonKernelMemory || errors.Is(cause, errLayersLost) {
+	if cause := s.endCause(); errors.Is(cause, memwatch.ErrUncharged) && r.Reason == ReasonKernelMemory || errors.Is(cause, errLayersLost) {
 		r.Warnings = append(r.Warnings, cause.Error())
 	}
 	var cutOut, cutErr bool
@@ -115,58 +121,49 @@ func exitCode(e ending) (code, signal int) {
 }
 
 // addUsage reads the cgroup's counters: the command's own where it has one, the
-// sandbox's where that is for the command alone, and else only what can be told
-// from them. A counter that cannot be read stays zero and is said so.
-func (h *host) addUsage(s *sandbox, e *execution, r *Result, main bool) (warnings []string) {
-	group, err := h.group(s.id)
-	if err != nil {
-		return []string{"usage is not known: " + err.Error()}
+// sandbox's where that is for the command alone, and else only the limits that were hit.
+// A counter that cannot be read stays zero and is said so.
+func (h *host) addUsage(ctx context.Context, s *sandbox, e *execution, r *Result, used cgroups.CPUUse) (warnings []string) {
+	main := s.isMain(e)
+	const unknownHits = "limit violations are not known: "
+	child := e.group()
+	if child != nil {
+		events, err := child.Events()
+		if err != nil {
+			warnings = append(warnings, unknownHits+err.Error())
+		}
+		r.OOMKilled, r.PIDsLimitHit = events.OOMKills > 0, events.PIDsMaxHits > 0
 	}
-	var counted counter = group
-	switch {
-	case e.group() != nil:
-		counted = e.group()
-	case !main && r.ExitCode == 0:
-		return nil // nothing that a limit did can have mattered
-	case !main:
-		return h.addEvents(s, group, r)
+	if err := h.addHits(ctx, s, e, r, main); err != nil {
+		warnings = append(warnings, unknownHits+err.Error())
 	}
-	stats, err := counted.Stats()
+	if child == nil && !main {
+		return warnings
+	}
+	read := child.Stats
+	if child == nil {
+		group, err := h.group(s.id)
+		if err != nil {
+			return append(warnings, "usage is not known: "+err.Error())
+		}
+		read = group.Stats
+	}
+	stats, err := read()
 	if err != nil {
 		warnings = append(warnings, "usage is not known: "+err.Error())
 	}
-	r.CPU = stats.CPU
+	use := stats.CPUUse
+	if child == nil {
+		h.noteUse(s, use)
+		use = cmp.Or(used, use).Since(e.record.Used)
+	}
+	s.update(func() { e.heldBack = isHeldBack(use) })
+	r.CPU = use.CPU
 	r.PeakMemoryBytes = stats.MemoryPeakBytes.N // 0 where the kernel does not count it
-	r.ThrottledPeriods, r.Throttled = stats.ThrottledPeriods, stats.Throttled
+	r.ThrottledPeriods, r.Throttled = use.ThrottledPeriods, use.Throttled
 	r.IOReadBytes = ifKnown(stats.IOReadBytes)
 	if h.groups.Mode == cgroups.V2 { // else most of them are the host's
 		r.IOWriteBytes = ifKnown(stats.IOWriteBytes)
 	}
-	events, err := counted.Events()
-	if err != nil {
-		warnings = append(warnings, "limit violations are not known: "+err.Error())
-	}
-	r.OOMKilled = events.OOMKills > 0
-	r.PIDsLimitHit = events.PIDsMaxHits > 0
 	return warnings
-}
-
-// counter is a cgroup that counts what is used in it.
-type counter interface {
-	Stats() (cgroups.Stats, error)
-	Events() (cgroups.Events, error)
-}
-
-// addEvents puts down to the command what the kernel did to the sandbox since
-// it was last looked at.
-func (h *host) addEvents(s *sandbox, group *cgroups.Group, r *Result) (warnings []string) {
-	events, err := group.Events()
-	if err != nil {
-		return []string{"limit violations are not known: " + err.Error()}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r.OOMKilled, s.oomKills = events.OOMKills > s.oomKills, events.OOMKills
-	r.PIDsLimitHit, s.pidsHits = events.PIDsMaxHits > s.pidsHits, events.PIDsMaxHits
-	return nil
 }

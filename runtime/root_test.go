@@ -18,8 +18,11 @@ import (
 	"github.com/caisson-run/caisson/rootfs/image"
 	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/runtime/images"
+	"github.com/caisson-run/caisson/runtime/images/imagestest"
+	"github.com/caisson-run/caisson/runtime/imageservice"
 	"github.com/caisson-run/caisson/runtime/pid1"
 	"github.com/caisson-run/caisson/runtime/plan"
+	"github.com/caisson-run/caisson/runtime/registry"
 	"github.com/caisson-run/caisson/tests/need"
 )
 
@@ -46,7 +49,7 @@ func rootOptions(t *testing.T) Options {
 	}
 	return Options{
 		Root: filepath.Join(dir, "root"), State: filepath.Join(dir, "state"), CgroupParent: "caisson-test", InitPath: program,
-		IDs: idblock.Range{Base: 1879048192, Blocks: 2}, Settings: Settings{Profiles: plan.BuiltinProfiles(), ImageLimits: image.DefaultLimits()},
+		IDs: idblock.Range{Base: 1879048192, Blocks: 2}, Settings: Settings{Profiles: plan.BuiltinProfiles(), Images: imageservice.Settings{Limits: image.DefaultLimits(), Registry: &registry.Client{}}},
 		Timeouts: Timeouts{time.Minute, time.Minute, time.Minute},
 	}
 }
@@ -78,7 +81,7 @@ func newRooted(t *testing.T, o Options, e *fakeEngine) *fixture {
 		t.Fatal(err)
 	}
 	img := images.Stored{Image: images.Image{Name: "base"}, ChainID: "chain-base", Layers: []string{layer}}
-	f := &fixture{engine: e, images: &fakeImages{images: []images.Stored{img}}}
+	f := &fixture{engine: e, images: &imagestest.Store{Images: []images.Stored{img}}}
 	var err error
 	if f.Manager, err = New(e, f.images, slog.New(slog.DiscardHandler), o); err != nil {
 		t.Fatal(err)
@@ -165,10 +168,10 @@ func TestMountFailsHalfWay(t *testing.T) {
 	f := newRooted(t, o, &fakeEngine{})
 	_, err := f.Run(callerContext(t), plan.Request{Create: plan.CreateRequest{Workspace: &plan.WorkspaceRequest{Dir: "/var/tmp/no-such-directory"}}, Exec: plan.ExecRequest{Args: []string{"exit:0"}}}, IO{})
 	errtest.Want(t, err, sbxerr.Workspace, "create mounts of sandbox", "does not exist")
-	f.images.images[0].Layers = []string{"/var/tmp/no-such-layer"}
+	f.images.Images[0].Layers = []string{"/var/tmp/no-such-layer"}
 	_, err = f.Run(callerContext(t), request("exit:0"), IO{})
 	errtest.Want(t, err, sbxerr.ImageUser, "no-such-layer")
-	f.images.images[0].Layers = nil
+	f.images.Images[0].Layers = nil
 	_, err = f.Run(callerContext(t), request("exit:0"), IO{})
 	errtest.Want(t, err, sbxerr.ImageContent, "create rootfs of sandbox", "has 0 layers")
 	if got := mountsBelow(t, filepath.Dir(o.Root)); len(got) != 1 {
@@ -221,7 +224,7 @@ func TestNewThatFailsMountsNothing(t *testing.T) {
 	need.Root(t, "it mounts, and makes namespaces")
 	o := rootOptions(t)
 	o.InitPath += ".absent"
-	_, err := New(&fakeEngine{}, &fakeImages{}, slog.New(slog.DiscardHandler), o)
+	_, err := New(&fakeEngine{}, &imagestest.Store{}, slog.New(slog.DiscardHandler), o)
 	errtest.Want(t, err, sbxerr.Binary)
 	if got := mountsBelow(t, filepath.Dir(o.Root)); len(got) > 0 {
 		t.Errorf("mounts %q", got)

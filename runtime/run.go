@@ -17,7 +17,8 @@ const mainToCome = math.MaxUint32
 // Run makes a sandbox, runs one command in it, and removes the sandbox. When
 // it returns a result, every process of the sandbox has ended and all output
 // was delivered; what is left of the sandbox on the host is removed right
-// after, while the caller goes on. When ctx ends, so does the command.
+// after, while the caller goes on. When ctx ends, so does the command. With r.Keep
+// the sandbox stays, and the command is one of [Manager.Exec] in it.
 func (m *Manager) Run(ctx context.Context, r plan.Request, streams IO) (*Result, error) {
 	defer m.Busy()()
 	r.Exec.Stdin = r.Exec.Stdin || streams.Stdin != nil
@@ -25,24 +26,10 @@ func (m *Manager) Run(ctx context.Context, r plan.Request, streams IO) (*Result,
 	if err != nil {
 		return nil, err
 	}
+	if r.Keep {
+		return m.attendExec(ctx, s, e, streams)
+	}
 	return m.attendMain(ctx, s, e, streams)
-}
-
-// attendMain returns when the command of a sandbox that is for it has ended, which it does
-// when ctx ends.
-func (h *host) attendMain(ctx context.Context, s *sandbox, e *execution, streams IO) (*Result, error) {
-	stop := context.AfterFunc(ctx, func() { s.end(errCallerLeft) })
-	defer stop()
-	if streams.Stdin != nil {
-		go h.sendGiven(ctx, e, streams.Stdin)
-	}
-	if streams.Started != nil {
-		streams.Started(s.info(), e.info())
-	}
-	p := e.unpark()
-	result, _, err := h.attend(context.WithoutCancel(ctx), e, p, streams)
-	e.detach(p, nil, 0)
-	return result, err
 }
 
 // Start makes a sandbox, starts one command in it, and returns. The sandbox
@@ -60,8 +47,9 @@ func (m *Manager) Start(ctx context.Context, r plan.Request) (Info, error) {
 	return s.info(), nil
 }
 
-// startMain makes a sandbox for one command and starts it. made is called before the
-// command starts; nil does nothing.
+// startMain makes a sandbox for one command, or with r.Keep one that outlives it, and
+// starts the command. made is called before that; nil does nothing. Where the command does
+// not start, nothing stays.
 func (m *Manager) startMain(ctx context.Context, r plan.Request, detached bool, made func(*sandbox) error) (*sandbox, *execution, error) {
 	p, command, err := m.planMain(ctx, r)
 	if err != nil {
@@ -69,7 +57,9 @@ func (m *Manager) startMain(ctx context.Context, r plan.Request, detached bool, 
 	}
 	planned := p.ID
 	s, err := m.obtain(ctx, p, nil, func(rec *record) {
-		rec.Main, rec.MainArgs, rec.Detached = mainToCome, command.Args, detached
+		if !r.Keep {
+			rec.Main, rec.MainArgs, rec.Detached = mainToCome, command.Args, detached
+		}
 	})
 	if err != nil {
 		return nil, nil, err
@@ -126,6 +116,6 @@ func (m *Manager) planMain(ctx context.Context, r plan.Request) (*plan.Sandbox, 
 	if err != nil {
 		return nil, nil, err
 	}
-	command.Main = true
+	command.Main = !r.Keep
 	return p, command, m.boundOutput(r.Exec, command)
 }

@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -43,6 +42,7 @@ type sandbox struct {
 	discard *rate.Limiter                // of what they write that nobody reads or keeps
 
 	meter meter // of what it uses
+	tally tally // of the limits that it hit
 
 	turn atomic.Pointer[place] // among the sandboxes that run; nil where those have no bound
 
@@ -71,14 +71,14 @@ type sandbox struct {
 	lastExec uint32         // the newest number of a command
 	lastOwn  uint32         // that of the daemon's own, without firstOwn
 	newest   uint32         // the newest of execs there were; what works on files is none
+	tags     tags           // of commands
 	files    *files.Session // nil before the first request
 	digest   string         // of its policy; empty until somebody asks
 	told     bool           // an event told of it
 	freeing  time.Duration  // that the removal of a part took
 	learner  *learner       // of what its command reaches; nil where nobody wants to know
-	oomKills int64          // of the cgroup, when last looked at
-	pidsHits int64          // likewise
-	refused  int64          // attempts to reach something, likewise
+	filed    bool           // somebody worked on files since the last look at tally
+	refused  int64          // attempts to reach something, when last looked at
 	cancel   func(error)    // ends the creation
 	ending   error          // why the sandbox is to end, once it is
 	alarm    *time.Timer    // fires when its time may be over
@@ -121,6 +121,7 @@ func (s *sandbox) closeHandles() error {
 		session.Close()
 	}
 	_ = s.network.wait() // the stage egress has its error
+	s.closeTags()
 	errs := []error{s.log.Close()}
 	if s.init != nil {
 		errs = append(errs, s.init.Close())
@@ -135,14 +136,6 @@ func (s *sandbox) closeHandles() error {
 	}
 	if s.process != nil {
 		errs = append(errs, ignoreClosed(s.process.close()))
-	}
-	return errors.Join(errs...)
-}
-
-func (s *sandbox) closeExecs() error {
-	var errs []error
-	for _, e := range s.executions() {
-		errs = append(errs, e.close())
 	}
 	return errors.Join(errs...)
 }
@@ -266,8 +259,6 @@ func (s *sandbox) checkThawed() error {
 	return nil
 }
 
-func (e *execution) isDone() bool { return isClosed(e.done) }
-
 func isClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:
@@ -277,57 +268,12 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// isMain reports whether s is for e alone.
-func (s *sandbox) isMain(e *execution) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.record.Main == e.number()
-}
-
 // notBegun is why the command that s is for could not be started; nil where it was, or
 // may be.
 func (s *sandbox) notBegun() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.unbegun
-}
-
-// execution finds a command by its ID; the empty one is that which the sandbox
-// is for.
-func (s *sandbox) execution(id string) (*execution, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case id != "" || s.record.Main == 0:
-	case s.record.Main == mainToCome:
-		return nil, s.endedLocked()
-	default:
-		id = number(s.record.Main)
-	}
-	for n, e := range s.execs {
-		if number(n) == id {
-			return e, nil
-		}
-	}
-	if id == "" {
-		return nil, sbxerr.New(sbxerr.ExecNotFound, "runtime.find", "sandbox %s is for no single command: name one", s.record.Name)
-	}
-	if n, err := strconv.ParseUint(id, 10, 32); err == nil && 0 < n && n <= uint64(s.lastExec) && number(uint32(n)) == id {
-		return nil, sbxerr.New(sbxerr.ExecForgotten, "runtime.find", "command %s of sandbox %s has ended, and its result is no longer kept", id, s.record.Name)
-	}
-	return nil, sbxerr.New(sbxerr.ExecNotFound, "runtime.find", "sandbox %s has no command %q", s.record.Name, sbxerr.Clip(id))
-}
-
-// executions lists the commands of s, oldest first.
-func (s *sandbox) executions() []*execution {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	list := make([]*execution, 0, len(s.execs))
-	for _, e := range s.execs {
-		list = append(list, e)
-	}
-	slices.SortFunc(list, func(a, b *execution) int { return int(a.number()) - int(b.number()) })
-	return list
 }
 
 // retired reports whether s has ended and holds nothing but its claim and its

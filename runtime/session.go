@@ -3,13 +3,18 @@ package runtime
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/api/settings"
 	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/runtime/events"
+	"github.com/caisson-run/caisson/runtime/failpoint"
+	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/plan"
 )
@@ -21,7 +26,14 @@ func (m *Manager) Create(ctx context.Context, r plan.CreateRequest) (Info, error
 	replaced := ""
 	for {
 		s, err := m.ensured(ctx, r)
-		if err == nil && s == nil {
+		if err == nil && s != nil {
+			info := s.info()
+			if img, err := m.images.Find(ctx, info.Image); err == nil {
+				info.Warnings = append(slices.Clone(info.Warnings), replacedImage(s.kept(), img)...)
+			}
+			return info, nil
+		}
+		if err == nil {
 			s, err = m.create(ctx, r, &replaced)
 		}
 		if err == nil {
@@ -34,6 +46,15 @@ func (m *Manager) Create(ctx context.Context, r plan.CreateRequest) (Info, error
 			return Info{}, err
 		}
 	}
+}
+
+// replacedImage says that the name of a sandbox's image means another one by now.
+func replacedImage(have record, now images.Stored) []string {
+	if have.ImageDigest == now.Digest {
+		return nil
+	}
+	return []string{fmt.Sprintf("the image %s was replaced since the sandbox was made: the sandbox has %s, the name means %s now; --replace makes a sandbox of it",
+		have.Image, have.ImageDigest, now.Digest)}
 }
 
 // create makes what r asks for, and before that removes what it replaces. A request that is
@@ -133,30 +154,33 @@ func differs(r plan.CreateRequest, rec record, g peer.Grant) error {
 	have := rec.Settings.Granted(g)
 	r = r.Granted(g)
 	have.Ensure, have.Replace, have.Key = r.Ensure, r.Replace, r.Key // ways to ask, not settings
-	names := differences("", reflect.ValueOf(normal(r)), reflect.ValueOf(normal(have)))
+	names := differences(normal(r), normal(have))
 	if len(names) == 0 {
 		return nil
 	}
-	return sbxerr.New(sbxerr.Exists, "runtime.create", "sandbox %s was made with other settings: %s", rec.Name, strings.Join(names, ", "))
+	return sbxerr.WithRemedy(sbxerr.Exists, "runtime.create", fmt.Errorf("sandbox %s was made with other settings: %s", rec.Name, strings.Join(names, ", ")),
+		fmt.Sprintf("ask for the settings that it has, choose another name, or end it (its files go): caisson rm --force %s, or give --replace instead of --ensure", rec.Name))
 }
 
-// differences names the fields of two of a kind that are not alike, as the API
-// spells them: limits one by one.
-func differences(prefix string, a, b reflect.Value) (names []string) {
-	for i := range a.NumField() {
-		name := prefix + strings.ToLower(wordEnd.ReplaceAllString(a.Type().Field(i).Name, "${1}_${2}"))
-		switch x, y := a.Field(i), b.Field(i); {
-		case reflect.DeepEqual(x.Interface(), y.Interface()):
-		case x.Kind() == reflect.Struct:
-			names = append(names, differences(name+".", x, y)...)
-		default:
-			names = append(names, name)
+// differences names the settings that a and b do not have alike, as the API spells them.
+func differences(a, b plan.CreateRequest) (names []string) {
+	for i := range settings.Table {
+		row := &settings.Table[i]
+		if x, y := row.In(a.Limits), row.In(b.Limits); (x == nil) != (y == nil) || x != nil && *x != *y {
+			names = append(names, "limits."+row.Field)
+		}
+	}
+	a.Limits, b.Limits = nil, nil
+	x, y := reflect.ValueOf(a), reflect.ValueOf(b)
+	for i := range x.NumField() {
+		if !reflect.DeepEqual(x.Field(i).Interface(), y.Field(i).Interface()) {
+			names = append(names, strings.ToLower(wordEnd.ReplaceAllString(x.Type().Field(i).Name, "${1}_${2}")))
 		}
 	}
 	return names
 }
 
-var wordEnd = regexp.MustCompile(`([a-z]|CPU|IO)([A-Z])`)
+var wordEnd = regexp.MustCompile(`([a-z])([A-Z])`)
 
 // normal is r with the several ways to say nothing made one.
 func normal(r plan.CreateRequest) plan.CreateRequest {
@@ -218,17 +242,17 @@ func (m *Manager) freeze(ctx context.Context, ref string, from, to State) (Info,
 	ctx, stop := s.untilEnding(ctx)
 	defer stop()
 	if to == StatePaused { // first, so that no command is asked for from a frozen PID 1, nor by a daemon that comes after this one
-		s.setPaused(true)
+		m.setPaused(s, true)
 		m.keepRecord(s)
-		err = errors.Join(group.Freeze(ctx), failpoint("pause/frozen"))
+		err = errors.Join(group.Freeze(ctx), failpoint.At("pause/frozen"))
 	} else {
-		err = errors.Join(thaw(ctx, group), failpoint("resume/thawed"))
+		err = errors.Join(thaw(ctx, group), failpoint.At("resume/thawed"))
 	}
 	if err == nil {
-		s.setPaused(to == StatePaused)
+		m.setPaused(s, to == StatePaused)
 		m.emit(ctx, s.kept(), map[State]events.Type{StatePaused: events.SandboxPaused, StateRunning: events.SandboxResumed}[to], events.Data{})
 	} else {
-		s.setPaused(from == StatePaused)
+		m.setPaused(s, from == StatePaused)
 	}
 	m.keepRecord(s)
 	return s.info(), s.orEnded(err)
@@ -246,14 +270,16 @@ func thaw(ctx context.Context, g *cgroups.Group) error {
 	return nil
 }
 
-func (s *sandbox) setPaused(paused bool) {
+// setPaused leaves the state of a sandbox that ends as it is.
+func (h *host) setPaused(s *sandbox, paused bool) {
 	s.init.SetFrozen(paused)
 	s.update(func() {
 		s.record.Paused = paused
-		if paused {
-			s.moveLocked(StatePaused)
-		} else if s.state == StatePaused {
-			s.moveLocked(StateRunning)
+		switch {
+		case paused && s.state == StateRunning:
+			h.moveLocked(s, StatePaused)
+		case !paused && s.state == StatePaused:
+			h.moveLocked(s, StateRunning)
 		}
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/api/sbxerr/errtest"
 	"github.com/caisson-run/caisson/gateway/policy"
@@ -101,13 +102,13 @@ func TestStop(t *testing.T) {
 	if err != nil || info.State != StateExited || info.ExitedAt.IsZero() {
 		t.Errorf("stopped %+v, %v", info, err)
 	}
-	if e, err := f.WaitExec(ctx, "s", plain.ID); err != nil || e.Result.ExitCode != 143 || e.Result.Reason != ReasonCanceled || e.Result.Source != "runtime" {
+	if e, err := f.WaitExec(ctx, "s", plain.ID); err != nil || e.Result.ExitCode != 143 || e.Result.Reason != ReasonCanceled || e.Result.Cause != CauseStopped || e.Result.Source != "runtime" {
 		t.Errorf("a command that TERM ends: %+v, %v", e.Result, err) // it did not crash
 	}
-	if e, err := f.WaitExec(ctx, "s", asked.ID); err != nil || e.Result.ExitCode != 5 || e.Result.Reason != ReasonExited {
+	if e, err := f.WaitExec(ctx, "s", asked.ID); err != nil || e.Result.ExitCode != 5 || e.Result.Reason != ReasonExited || e.Result.Cause != "" {
 		t.Errorf("a command that ends when asked: %+v, %v", e.Result, err)
 	}
-	if e, err := f.WaitExec(ctx, "s", deaf.ID); err != nil || e.Result.Reason != ReasonCanceled || e.Result.Signal != int(syscall.SIGKILL) {
+	if e, err := f.WaitExec(ctx, "s", deaf.ID); err != nil || e.Result.Reason != ReasonCanceled || e.Result.Cause != CauseStopped || e.Result.Signal != int(syscall.SIGKILL) {
 		t.Errorf("a command that does not: %+v, %v", e.Result, err)
 	}
 	var out strings.Builder
@@ -225,7 +226,7 @@ func TestEnsureAndKeys(t *testing.T) {
 	r.Labels = map[string]string{"a": "c"} // what it has by now
 	_, err := f.Create(ctx, r)
 	errtest.Want(t, err, sbxerr.Exists, "other settings: labels")
-	r.IdleTimeout, r.Limits = new(time.Hour), plan.LimitsRequest{MemoryBytes: new(int64(64 << 20)), PIDs: new(int64(64))}
+	r.IdleTimeout, r.Limits = new(time.Hour), &caissonv1.Limits{MemoryBytes: new(int64(64 << 20)), Pids: new(int64(64))}
 	_, err = f.Create(ctx, r)
 	errtest.Want(t, err, sbxerr.Exists, "other settings: limits.memory_bytes, limits.pids, labels, idle_timeout")
 	_, err = f.Create(ctx, plan.CreateRequest{Name: "s"})
@@ -538,7 +539,7 @@ func TestCallersMayComeBack(t *testing.T) {
 	}()
 	e = within(t, "the start", started)
 	leave()
-	if e, err := f.WaitExec(ctx, "s", e.ID); err != nil || e.Result.Reason != ReasonCanceled {
+	if e, err := f.WaitExec(ctx, "s", e.ID); err != nil || e.Result.Reason != ReasonCanceled || e.Result.Cause != CauseCaller {
 		t.Errorf("nobody came back: %+v, %v", e.Result, err)
 	}
 }
@@ -636,7 +637,7 @@ func TestUpdateIsAllOrNothing(t *testing.T) {
 	ctx := callerContext(t)
 	f.session(t, plan.CreateRequest{Name: "s", Labels: map[string]string{"a": "1", "b": "2"}})
 	zero, hour := int64(0), time.Hour
-	_, err := f.Update(ctx, "s", UpdateRequest{MemoryBytes: &zero, Labels: map[string]string{"a": "9"}})
+	_, err := f.Update(ctx, "s", UpdateRequest{Limits: &caissonv1.Limits{MemoryBytes: &zero}, Labels: map[string]string{"a": "9"}})
 	errtest.Want(t, err, sbxerr.Limits, "memory")
 	info, err := f.Update(ctx, "s", UpdateRequest{TTL: &hour, IdleTimeout: &hour, Labels: map[string]string{"b": "", "c": "3"}})
 	if err != nil || info.ExpiresAt.IsZero() || info.IdleTimeout != hour || info.Labels["a"] != "1" || len(info.Labels) != 2 || info.Labels["c"] != "3" {
@@ -656,7 +657,7 @@ func TestUpdateIsAllOrNothing(t *testing.T) {
 func TestRefusedRulesChangeNoLimits(t *testing.T) {
 	f, gateway := newPublishing(t)
 	ctx := callerContext(t)
-	info := f.session(t, plan.CreateRequest{Name: "s", Limits: plan.LimitsRequest{MemoryBytes: new(int64(128 << 20))}})
+	info := f.session(t, plan.CreateRequest{Name: "s", Limits: &caissonv1.Limits{MemoryBytes: new(int64(128 << 20))}})
 	f.engine.count(t, info.ID, "memory.max", "")
 	s := f.sandboxes[info.ID]
 	s.update(func() {
@@ -670,7 +671,7 @@ func TestRefusedRulesChangeNoLimits(t *testing.T) {
 		}
 		return string(text)
 	}
-	r := UpdateRequest{MemoryBytes: new(int64(256 << 20)), Network: new("allow"), Allow: &Rules{[]string{"b.example"}}}
+	r := UpdateRequest{Limits: &caissonv1.Limits{MemoryBytes: new(int64(256 << 20))}, Network: new("allow"), Allow: &Rules{[]string{"b.example"}}}
 	gateway.refuse = map[string]error{"": sbxerr.New(sbxerr.Gateway, "test", "no")}
 	_, err := f.Update(ctx, "s", r)
 	errtest.Want(t, err, sbxerr.Gateway, "no")
@@ -716,10 +717,41 @@ func TestUpdateWithinTheTimeToLive(t *testing.T) {
 		_, err = f.Update(ctx, "s", UpdateRequest{TTL: &ttl})
 		errtest.Want(t, err, sbxerr.Peer, says)
 	}
-	for _, ttl := range []*time.Duration{nil, new(4 * time.Hour)} {
+	for _, ttl := range []*time.Duration{nil, new(time.Hour), new(3 * time.Hour)} {
 		if _, err := f.Update(ctx, "s", UpdateRequest{TTL: ttl}); err != nil {
 			t.Error(err)
 		}
+	}
+	// However often it asks, and whatever the clock of the wall says.
+	s := f.mustFind(t, "s")
+	granted := 0
+	for hours := 1; s.kept().Expires > now(); hours++ {
+		for _, ttl := range []time.Duration{30 * time.Minute, 2*time.Hour - time.Minute} {
+			if _, err := f.Update(ctx, "s", UpdateRequest{TTL: &ttl}); err == nil {
+				granted++
+			} else if sbxerr.Of(err) != sbxerr.Peer || !strings.Contains(err.Error(), "counts from the creation") {
+				t.Error(err)
+			}
+			if r := s.kept(); time.Duration(r.Expires-r.Born) > 4*time.Hour {
+				t.Fatalf("after %d hours it ends %s after its creation", hours, time.Duration(r.Expires-r.Born))
+			}
+		}
+		s.update(func() { // an hour passes, and the clock of the wall goes back
+			s.record.Born, s.record.Expires, s.record.CreatedAt = s.record.Born-moment(time.Hour), s.record.Expires-moment(time.Hour), time.Now()
+		})
+	}
+	if granted == 0 {
+		t.Error("nothing was granted")
+	}
+	least := time.Minute // less than is left is always possible, and so are other changes
+	s.update(func() { s.record.Expires = now() + moment(time.Hour) })
+	for _, r := range []UpdateRequest{{TTL: &least}, {Labels: map[string]string{"a": "b"}}} {
+		if _, err := f.Update(ctx, "s", r); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := f.Update(callerContext(t), s.id, UpdateRequest{TTL: new(9 * time.Hour)}); err != nil { // root has no ceiling
+		t.Error(err)
 	}
 }
 

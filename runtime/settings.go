@@ -4,22 +4,19 @@ import (
 	"context"
 	"slices"
 
-	"github.com/caisson-run/caisson/rootfs/image"
 	"github.com/caisson-run/caisson/rootfs/mount"
+	"github.com/caisson-run/caisson/runtime/imageservice"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/plan"
-	"github.com/caisson-run/caisson/runtime/registry"
 )
 
 // Settings is the part of Options that can change while a Manager runs.
 type Settings struct {
-	Profiles    map[string]plan.Profile
-	Workspaces  mount.Allowed
-	ImageLimits image.Limits
-	Prune       PrunePolicy
-	Registry    *registry.Client
-	Languages   map[string]string // images of root's by language
-	Peers       peer.Policy
+	Profiles   map[string]plan.Profile
+	Workspaces mount.Allowed
+	Images     imageservice.Settings
+	Languages  map[string]string // images of root's by language
+	Peers      peer.Policy
 }
 
 // Reloaded is the answer to a reload of the configuration.

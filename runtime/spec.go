@@ -28,7 +28,7 @@ func (m *Manager) Spec(ctx context.Context, r plan.Request) (*SpecView, error) {
 	if err != nil {
 		return nil, err
 	}
-	p = m.refuseUncounted(p)
+	p = refuseUncounted(p, m.memory.Uncounted())
 	if p.Limits.Disks, err = m.disksFor(ctx, p); err != nil {
 		return nil, err
 	}
@@ -85,4 +85,14 @@ func (m *Manager) PseudoFilter(ctx context.Context, r plan.Request) (string, err
 		return "", err
 	}
 	return compiled.PFC, nil
+}
+
+// refuseUncounted is p, without the sockets' ways to memory where that is not counted.
+func refuseUncounted(p *plan.Sandbox, uncounted error) *plan.Sandbox {
+	if uncounted == nil {
+		return p
+	}
+	refusing := *p
+	refusing.Seccomp = p.Seccomp.RefuseSocketMemory()
+	return &refusing
 }

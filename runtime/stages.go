@@ -3,19 +3,14 @@ package runtime
 import (
 	"context"
 	"errors"
-	"path/filepath"
-
-	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
-	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/initproto"
 	"github.com/caisson-run/caisson/netns"
-	"github.com/caisson-run/caisson/oci"
 	"github.com/caisson-run/caisson/owndir"
 	"github.com/caisson-run/caisson/rootfs/mount"
+	"github.com/caisson-run/caisson/runtime/imageservice"
 	"github.com/caisson-run/caisson/runtime/journal"
-	"github.com/caisson-run/caisson/runtime/pid1"
 )
 
 // stage is one resource of a sandbox. Every host name derives from the
@@ -24,6 +19,13 @@ import (
 type stage struct {
 	name   string
 	create func(context.Context, *sandbox) error
+	// adopt opens again what an earlier daemon held of a live sandbox; nil: it held nothing.
+	adopt func(*recovery, context.Context, *sandbox) error
+	// late says that adopt waits for others than the kernel: it holds up no other sandbox.
+	late bool
+	// update makes the resource of a live sandbox what c says, and returns what takes that
+	// back, nil where nothing does; nil: the resource cannot change.
+	update func(ctx context.Context, s *sandbox, c *change) (undo func() error, err error)
 	remove func(ctx context.Context, id string) error // idempotent: absent is success; nil: nothing to remove
 	// guard says that the stage keeps others from using the same: it is only
 	// removed when all that came after it is gone.
@@ -34,31 +36,48 @@ type stage struct {
 // claim and its output.
 const keptStages = 2
 
-// allStages lists what a sandbox is made of: read forwards to create,
-// backwards to remove. The last ones only see whether it came to life as it was
-// declared.
+// allStages lists the resources of a sandbox: forwards to create, adopt and update, backwards
+// to remove. The last ones only check that it came to life as it was declared.
 func (m *Manager) allStages() []stage {
 	return []stage{
 		{name: "claim", create: m.createClaim, remove: m.removeClaim, guard: true},
 		{name: "output", create: m.createOutput, remove: m.removeOutput},
 		{name: "ids", create: m.createIDs, remove: m.removeIDs, guard: true},
+		{name: "disk", create: m.createDisk, remove: m.removeDisk},
 		{name: "rootfs", create: m.createRootfs, remove: m.removeRootfs},
+		{name: "homes", create: m.createHomes, update: m.updateHomes, remove: m.removeHomes},
 		{name: "own", create: m.createOwn, remove: m.removeOwn},
-		{name: "mounts", create: m.createMounts, remove: m.removeMounts},
-		{name: "ports", create: m.createPorts, remove: m.removePorts},
+		{name: "mounts", create: m.createMounts, update: m.updateMounts, remove: m.removeMounts},
+		{name: "ports", create: m.createPorts, adopt: (*recovery).adoptPorts, late: true, update: m.updatePorts, remove: m.removePorts},
 		{name: "userns", create: m.createUserns, remove: m.removeUserns},
 		{name: "netns", create: m.createNetns, remove: m.removeNetns},
 		{name: "bridge", create: m.createBridge, remove: m.removeBridge},
-		{name: "init", create: m.createInit, remove: m.removeInit},
-		{name: "nested", create: m.createNested, remove: m.removeNested},
+		{name: "init", create: m.createInit, adopt: (*recovery).adoptInit, remove: m.removeInit},
 		{name: "cgroup", create: m.createCgroup, remove: m.removeCgroup},
-		{name: "container", create: m.createContainer, remove: m.removeContainer},
-		{name: "egress", create: m.createEgress, remove: m.removeEgress},
-		{name: "limits", create: m.tighten},
+		{name: "container", create: m.createContainer, adopt: (*recovery).adoptContainer, update: m.updateContainer, remove: m.removeContainer},
+		{name: "limits", create: m.tighten, update: m.updateLimits},
+		{name: "egress", create: m.createEgress, adopt: (*recovery).adoptEgress, update: m.updateEgress, remove: m.removeEgress},
+		{name: "nested", create: m.createNested, adopt: (*recovery).createNested, update: m.updateNested, remove: m.removeNested},
 		{name: "start", create: m.startInit},
 		{name: "hello", create: m.awaitInit},
 		{name: "posture", create: m.checkPosture},
 	}
+}
+
+// AdoptedStages names the stages that adopt opens again, and UpdatedStages those that a live
+// sandbox can have changed, in their order. Each is a point at which tests let the daemon fail.
+func AdoptedStages() []string { return stagesWith(func(s stage) bool { return s.adopt != nil }) }
+
+// UpdatedStages is explained at AdoptedStages.
+func UpdatedStages() []string { return stagesWith(func(s stage) bool { return s.update != nil }) }
+
+func stagesWith(has func(stage) bool) (names []string) {
+	for _, s := range new(Manager).allStages() {
+		if has(s) {
+			names = append(names, s.name)
+		}
+	}
+	return names
 }
 
 func (h *host) createClaim(_ context.Context, s *sandbox) error {
@@ -122,8 +141,8 @@ func (h *host) admitRoot(id string, base uint32) error {
 
 func (h *host) removeIDs(_ context.Context, id string) error { return h.blocks.Release(id) }
 
-func (m *Manager) createRootfs(ctx context.Context, s *sandbox) error {
-	layers, err := m.layers(ctx, s.plan.Image)
+func (h *host) createRootfs(ctx context.Context, s *sandbox) error {
+	layers, err := h.images.Layers(ctx, s.plan.Image)
 	if err != nil {
 		return err
 	}
@@ -133,19 +152,29 @@ func (m *Manager) createRootfs(ctx context.Context, s *sandbox) error {
 	}
 	s.update(func() { s.record.Layers = marks })
 	id := s.id
-	for _, dir := range []string{m.paths.private(id), m.paths.layers(id), m.paths.rootfs(id)} {
+	for _, dir := range []string{h.paths.private(id), h.paths.layers(id), h.paths.rootfs(id)} {
 		if err := makeDir(dir, 0o711); err != nil {
 			return err
 		}
 	}
-	if err := mount.WritePrivate(m.paths.private(id), s.block.Base, s.plan.MountPoints(), mount.HostFiles(s.plan.Hostname(), s.plan.Resolvers...)); err != nil {
+	files := mount.HostFiles(s.plan.Hostname(), s.plan.Resolvers...)
+	if err := imageservice.AddAccount(files, layers, s.plan); err != nil {
+		return err
+	}
+	if err := mount.WritePrivate(h.paths.private(id), s.block.Base, s.plan.MountPoints(), files); err != nil {
 		return err
 	}
 	root := mount.Root{
-		Layers: layers, Private: m.paths.private(id), Scratch: m.paths.layers(id), Target: m.paths.rootfs(id), IDs: s.ids,
+		Layers: layers, Private: h.paths.private(id), Scratch: h.paths.layers(id), Target: h.paths.rootfs(id), IDs: s.ids,
+	}
+	if s.plan.WritableRoot {
+		root.Disk = h.paths.disk(id)
+		if err := mount.PrepareUpper(root.Disk, s.block.Base, s.plan.RootDirs); err != nil {
+			return err
+		}
 	}
 	if s.plan.Request.Build {
-		root.Upper = m.paths.upper(id)
+		root.Upper = h.paths.upper(id)
 		if err := makeDir(root.Upper, 0o700); err != nil {
 			return err
 		}
@@ -219,122 +248,4 @@ func (m *Manager) createNetns(ctx context.Context, s *sandbox) error {
 
 func (h *host) removeNetns(_ context.Context, id string) error {
 	return netns.Remove(h.paths.netns(id))
-}
-
-// createInit gives the sandbox a copy of PID 1's program of its own, and the socket
-// on which it is awaited.
-func (h *host) createInit(_ context.Context, s *sandbox) error {
-	dir := h.paths.init(s.id)
-	if err := makeDir(dir, 0o711); err != nil {
-		return err
-	}
-	if err := h.init.CopyTo(filepath.Join(dir, initproto.BinaryName)); err != nil {
-		return err
-	}
-	u := s.plan.User
-	var err error
-	s.listener, err = pid1.Listen(dir, int(s.block.Base+u.UID), int(s.block.Base+u.GID))
-	return err
-}
-
-func (h *host) removeInit(_ context.Context, id string) error {
-	dir := h.paths.init(id)
-	return removeFiles(filepath.Join(dir, initproto.SocketName), filepath.Join(dir, initproto.WakeName), filepath.Join(dir, initproto.BinaryName), dir)
-}
-
-// createCgroup makes nothing: the OCI runtime makes the group as the spec says. The
-// sockets of the group are seen from the first one on.
-func (m *Manager) createCgroup(ctx context.Context, _ *sandbox) error { return m.awaitMemoryWatch(ctx) }
-
-func (h *host) removeCgroup(ctx context.Context, id string) error {
-	group, err := h.group(id)
-	if err != nil {
-		return err
-	}
-	if err := h.killStray(ctx, group); err != nil {
-		return err
-	}
-	return group.Remove(ctx)
-}
-
-func (h *host) group(id string) (*cgroups.Group, error) {
-	return cgroups.Open(h.groups, h.cgroupPath(id))
-}
-
-func (h *host) cgroupPath(id string) string { return "/" + h.opts.CgroupParent + "/" + id }
-
-func (m *Manager) createContainer(ctx context.Context, s *sandbox) error {
-	return m.createTask(ctx, s, forEngine)
-}
-
-// createTask makes the container by the spec that adapt makes of the declared one.
-func (m *Manager) createTask(ctx context.Context, s *sandbox, adapt func(*specs.Spec) *specs.Spec) error {
-	if err := m.findDisks(s); err != nil {
-		return err
-	}
-	refusing := m.refuseUncounted(s.plan)
-	spec, warnings, err := m.buildSpec(refusing, s.block)
-	if err != nil {
-		return err
-	}
-	if refusing != s.plan {
-		warnings = append(warnings, uncountedWarning)
-	}
-	s.warn(warnings...)
-	s.update(func() { s.spec = spec })
-	if err := writeRecord(m.paths.spec(s.id), spec); err != nil {
-		return err
-	}
-	pid, err := m.engine.Create(ctx, Container{ID: s.id, Spec: adapt(spec), Labels: s.plan.Labels(), Group: m.shims.take(s.id)})
-	if err != nil {
-		return err
-	}
-	process, err := openProcess(pid)
-	if err != nil {
-		return err
-	}
-	_, began, err := processStat(pid)
-	s.update(func() { s.process, s.record.PID, s.record.PIDBegan = process, pid, began })
-	if err != nil {
-		return sbxerr.Wrap(sbxerr.Init, "runtime.process", err)
-	}
-	return m.attachLate(ctx, s, s.plan, nested)
-}
-
-// forEngine is s without what others see to. The mounts in a bind are left to attachLate. The resource limits are left to
-// tighten: the OCI runtime may set those of a process of another user only with
-// CAP_SYS_RESOURCE, which root does not have on every host. The mappings of ids are
-// those of the user namespace that is joined; runc calls it no valid configuration
-// to name both.
-func forEngine(s *specs.Spec) *specs.Spec {
-	out, process, linux := *s, *s.Process, *s.Linux
-	process.Rlimits = nil
-	linux.UIDMappings, linux.GIDMappings = nil, nil
-	out.Process, out.Linux, out.Mounts = &process, &linux, oci.RuntimeMounts(s)
-	return &out
-}
-
-// tighten sets the limits that the OCI runtime does not set. PID 1 has not run anything yet.
-func (h *host) tighten(ctx context.Context, s *sandbox) error {
-	if err := h.tightenGroup(ctx, s); err != nil {
-		return err
-	}
-	return s.ids.AsOwner(func() error { return setRlimits(s.process.pid, s.spec.Process.Rlimits) })
-}
-
-// tightenGroup makes the group that the OCI runtime made ready for groups of single commands.
-func (h *host) tightenGroup(_ context.Context, s *sandbox) error {
-	group, err := h.group(s.id)
-	if err != nil {
-		return err
-	}
-	if err := group.Delegate(s.process.pid); err != nil {
-		return err
-	}
-	return group.Tighten(s.plan.Limits.Cgroup())
-}
-
-func (m *Manager) removeContainer(ctx context.Context, id string) error {
-	m.shims.drop(id)
-	return m.engine.Delete(ctx, id)
 }

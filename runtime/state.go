@@ -1,6 +1,11 @@
 package runtime
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+
+	"github.com/caisson-run/caisson/runtime/failpoint"
+)
 
 // State is where a sandbox stands.
 type State string
@@ -34,21 +39,25 @@ var next = map[State][]State{
 	StateExited:   {StateRemoving},
 }
 
-// moveLocked makes to the state of s, and reports whether it may follow the one that s has. It
-// is the only way from one state to another.
-func (s *sandbox) moveLocked(to State) bool {
+// wrongMovesPanic is set in tests, so that each move that the table lacks is found.
+var wrongMovesPanic = failpoint.Enabled
+
+// moveLocked makes to the state of s. It is the only way from one state to another. A move that
+// the table lacks is a mistake of this package: it changes nothing and is logged.
+func (h *host) moveLocked(s *sandbox, to State) {
 	if !slices.Contains(next[s.state], to) {
-		return false
+		h.log.Error("change the state of a sandbox", "sandbox", s.id, "from", s.state, "to", to)
+		if wrongMovesPanic {
+			panic(fmt.Sprintf("sandbox %s: no way from %s to %s", s.id, s.state, to))
+		}
+		return
 	}
 	s.state = to
-	return true
 }
 
-// move is moveLocked for a state that must be one that may follow.
+// move is moveLocked under the lock of s.
 func (h *host) move(s *sandbox, to State) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if from := s.state; !s.moveLocked(to) {
-		h.log.Error("change the state of a sandbox", "sandbox", s.id, "from", from, "to", to)
-	}
+	h.moveLocked(s, to)
 }

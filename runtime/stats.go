@@ -19,8 +19,9 @@ type SandboxStats struct {
 	MemoryBytes      int64         // with the page cache
 	PeakMemoryBytes  *int64
 	MemoryLimitBytes int64
-	PIDs             int64
+	PIDs             int64 // tasks, that is processes and threads
 	PIDsLimit        int64
+	Processes        *int64
 	IOReadBytes      *int64 // from block devices
 	IOWriteBytes     *int64 // to them; nil with cgroup v1
 	SentBytes        int64
@@ -115,10 +116,28 @@ func (h *host) statsOfSandbox(s *sandbox) SandboxStats {
 	return SandboxStats{
 		SandboxID: r.ID, Name: r.Name, State: state, CPUPercent: cpu, CPU: u.CPU, MilliCPU: r.Limits.MilliCPU,
 		MemoryBytes: u.MemoryBytes, PeakMemoryBytes: ifKnown(u.MemoryPeakBytes), MemoryLimitBytes: r.Limits.MemoryBytes,
-		PIDs: u.PIDs, PIDsLimit: r.Limits.PIDs, IOReadBytes: ifKnown(u.IOReadBytes), IOWriteBytes: ifKnown(u.IOWriteBytes),
+		PIDs: u.PIDs, PIDsLimit: r.Limits.PIDs, Processes: h.processes(s), IOReadBytes: ifKnown(u.IOReadBytes), IOWriteBytes: ifKnown(u.IOWriteBytes),
 		SentBytes: point.SentBytes, ReceivedBytes: point.ReceivedBytes,
 		CPUPressure: stall.CPU, MemoryPressure: stall.Memory, IOPressure: stall.IO,
 	}
+}
+
+// processes counts those of s: none when it has ended, nil where they cannot be read. It is
+// read when it is asked for, and not with each sample: every process adds to its cost.
+func (h *host) processes(s *sandbox) *int64 {
+	n := int64(0)
+	if !s.isMeasured() {
+		return &n
+	}
+	g, err := h.group(s.id)
+	if err == nil {
+		n, err = g.Processes()
+	}
+	if err != nil {
+		h.log.Debug("count the processes of a sandbox", "sandbox", s.id, "err", err)
+		return nil
+	}
+	return &n
 }
 
 func (s *sandbox) currentState() State {
@@ -143,6 +162,11 @@ type History struct {
 	MilliCPU         int64
 	PIDsLimit        int64
 	Samples          []UsageSample // oldest first
+	CreatedAt        time.Time
+	// Of one that is gone alone:
+	Image   string
+	EndedAt time.Time
+	Execs   []ExecInfo // the last commands, oldest first, with the beginning of their arguments
 }
 
 // UsageSample is what was used in the time since the sample before.
@@ -157,25 +181,26 @@ type UsageSample struct {
 	ReceivedBytes int64
 }
 
-// History returns what the sandbox that ref names used since this daemon has known it.
+// History returns what the sandbox that ref names used, also of one that is gone as far as
+// that is kept.
 func (m *Manager) History(ctx context.Context, ref string) (*History, error) {
 	defer m.Busy()()
-	s, err := m.find(ctx, ref)
+	g, err := m.grant(ctx)
 	if err != nil {
 		return nil, err
 	}
+	s, err := m.find(ctx, ref)
+	if err != nil {
+		return m.pastHistory(g, ref, err)
+	}
 	r := s.kept()
 	h := &History{
-		SandboxID: r.ID, Name: r.Name, State: s.currentState(),
-		MemoryLimitBytes: r.Limits.MemoryBytes, MilliCPU: r.Limits.MilliCPU, PIDsLimit: r.Limits.PIDs, Samples: []UsageSample{},
+		SandboxID: r.ID, Name: r.Name, State: s.currentState(), CreatedAt: r.CreatedAt,
+		MemoryLimitBytes: r.Limits.MemoryBytes, MilliCPU: r.Limits.MilliCPU, PIDsLimit: r.Limits.PIDs,
 	}
 	s.meter.mu.Lock()
 	defer s.meter.mu.Unlock()
-	for _, x := range s.meter.series.Samples() {
-		h.Samples = append(h.Samples, UsageSample{
-			Time: s.meter.began.Add(x.At), CPUPercent: x.CPUPercent, MemoryBytes: x.MemoryBytes, PIDs: x.PIDs,
-			IOReadBytes: x.IORead, IOWriteBytes: x.IOWrite, SentBytes: x.SentBytes, ReceivedBytes: x.ReceivedBytes,
-		})
-	}
+	m.beginMeterLocked(s)
+	h.Samples = samplesOf(&s.meter.series, s.meter.began)
 	return h, nil
 }

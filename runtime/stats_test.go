@@ -37,6 +37,9 @@ func TestStatsOfSandboxes(t *testing.T) {
 	busy := f.session(t, plan.CreateRequest{Name: "busy"})
 	f.session(t, plan.CreateRequest{Name: "idle"})
 	f.uses(t, busy.ID, time.Millisecond, 1<<20)
+	if err := os.WriteFile(filepath.Join(f.engine.cgroups, busy.ID, "cgroup.procs"), []byte("1000001\n1000002\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	f.sampleAll(t.Context())
 	time.Sleep(cpuSpan + 100*time.Millisecond)
 	f.uses(t, busy.ID, time.Hour, 3<<20) // more than there are CPUs
@@ -47,7 +50,7 @@ func TestStatsOfSandboxes(t *testing.T) {
 	}
 	s := list[0]
 	if s.Name != "busy" || s.State != StateRunning || s.CPUPercent < 100_000 || s.CPU != time.Hour || s.MemoryBytes != 3<<20 || s.PeakMemoryBytes == nil || *s.PeakMemoryBytes != 6<<20 ||
-		s.MemoryLimitBytes == 0 || s.PIDs != 1 || s.PIDsLimit == 0 || s.MilliCPU == 0 || s.IOReadBytes == nil || *s.IOReadBytes != 10 || s.CPUPressure != nil {
+		s.MemoryLimitBytes == 0 || s.PIDs != 1 || s.PIDsLimit == 0 || s.MilliCPU == 0 || s.Processes == nil || *s.Processes != 2 || s.IOReadBytes == nil || *s.IOReadBytes != 10 || s.CPUPressure != nil {
 		t.Errorf("%+v", s)
 	}
 	h, err := f.History(callerContext(t), "busy")
@@ -63,7 +66,7 @@ func TestStatsOfSandboxes(t *testing.T) {
 	}
 	ended := 0
 	err = f.Stats(callerContext(t), StatsSelection{Refs: []string{"busy", busy.ID}}, true, func(_ time.Time, l []SandboxStats) error { list, ended = l, ended+1; return nil })
-	if err != nil || ended != 1 || len(list) != 1 || list[0].CPU != time.Hour || list[0].MemoryBytes != 0 || list[0].PIDs != 0 || list[0].State != StateExited || list[0].CPUPercent != 0 {
+	if err != nil || ended != 1 || len(list) != 1 || list[0].CPU != time.Hour || list[0].MemoryBytes != 0 || list[0].PIDs != 0 || list[0].Processes == nil || *list[0].Processes != 0 || list[0].State != StateExited || list[0].CPUPercent != 0 {
 		t.Errorf("the ended one, told %d times: %+v, %v", ended, list, err)
 	}
 	if h, err = f.History(callerContext(t), "busy"); err != nil || len(h.Samples) < 2 {

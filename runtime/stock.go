@@ -6,6 +6,7 @@ import (
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/netns"
+	"github.com/caisson-run/caisson/runtime/failpoint"
 	"github.com/caisson-run/caisson/runtime/plan"
 )
 
@@ -66,7 +67,7 @@ func (m *Manager) fillStock(ctx context.Context) {
 		for m.stock.Len() < m.stock.size && m.awaitRest(ctx) {
 			err := m.stock.Add()
 			if err == nil {
-				err = failpoint("stock/filled")
+				err = failpoint.At("stock/filled")
 			}
 			if err == nil {
 				trouble = ""

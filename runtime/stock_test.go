@@ -24,8 +24,8 @@ func TestStockSize(t *testing.T) {
 		{[]PoolConfig{{Profile: "allow", Size: 2}, {Profile: "open", Size: 3, Max: 8}}, 14},
 		{[]PoolConfig{{Profile: "allow", Size: 2, Max: 500}}, 64},
 	} {
-		m := &Manager{host: host{opts: Options{Settings: Settings{Profiles: profiles}, Pools: tt.pools}}}
-		if m.initStock(); m.stock.size != tt.want {
+		m := newTestManager(func(o *Options) { o.Profiles, o.Pools = profiles, tt.pools })
+		if m.stock.size != tt.want {
 			t.Errorf("%+v: %d, want %d", tt.pools, m.stock.size, tt.want)
 		}
 	}
@@ -36,8 +36,8 @@ func TestStockSize(t *testing.T) {
 func TestFillStock(t *testing.T) {
 	need.Root(t, "it makes network namespaces")
 	log := new(bytes.Buffer)
-	m := &Manager{host: host{log: slog.New(slog.NewTextHandler(log, nil))}, making: newGate(2, 0)}
-	m.initStock()
+	m := newTestManager(func(o *Options) { o.MaxCreating = 2 })
+	m.log = slog.New(slog.NewTextHandler(log, nil))
 	ctx, cancel := context.WithCancel(t.Context())
 	m.fillers.Go(func() { m.fillStock(ctx) })
 	defer func() {
@@ -53,7 +53,7 @@ func TestFillStock(t *testing.T) {
 		}
 	}
 	after(3*stockRest, 0)
-	place, err := m.making.enter()
+	place, err := m.making.enter(holder{root: true})
 	if err != nil {
 		t.Fatal(err)
 	}

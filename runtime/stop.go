@@ -3,7 +3,6 @@ package runtime
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
@@ -48,7 +47,7 @@ func (h *host) stop(ctx context.Context, s *sandbox, grace time.Duration) {
 	by := now() + moment(grace)
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
-	if s.beginStop() {
+	if h.beginStop(s) {
 		if !s.leadStop(by, cancel) {
 			return
 		}
@@ -85,38 +84,14 @@ func (h *host) stopAgain(ctx context.Context, s *sandbox) {
 
 // beginStop lets no more commands in, and reports whether those that there are can
 // be asked to end.
-func (s *sandbox) beginStop() bool {
+func (h *host) beginStop(s *sandbox) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ending != nil {
 		return false
 	}
 	if s.state == StateRunning {
-		s.moveLocked(StateStopping)
+		h.moveLocked(s, StateStopping)
 	}
 	return s.state == StateStopping
-}
-
-func (s *sandbox) isStopping() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.state == StateStopping
-}
-
-// askToEnd asks every command to end, also one that is being started once it runs,
-// and waits for their end, no longer than until ctx ends or s is to end at once.
-func (h *host) askToEnd(ctx context.Context, s *sandbox) {
-	running := slices.DeleteFunc(s.executions(), func(e *execution) bool { return e.isDone() })
-	for _, e := range running {
-		go h.beside(s.end, func() { h.askExec(ctx, e) })
-	}
-	for _, e := range running {
-		select {
-		case <-e.done:
-		case <-ctx.Done():
-			return
-		case <-s.asked:
-			return
-		}
-	}
 }

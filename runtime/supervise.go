@@ -22,7 +22,7 @@ func (m *Manager) supervise(ctx context.Context, s *sandbox) {
 		return
 	}
 	cause := s.endCause()
-	lived := s.beginEnd()
+	lived := m.beginEnd(s)
 	if r := s.kept(); lived && r.outlives() && !r.keeps(cause) {
 		m.keepRemoval(s)
 	}
@@ -32,16 +32,18 @@ func (m *Manager) supervise(ctx context.Context, s *sandbox) {
 		<-e.kept
 	}
 	if !errors.Is(cause, errMainEnded) {
-		m.log.Info("sandbox ended", "sandbox", s.id, "cause", cause)
+		m.log.Info("sandbox ended", append([]any{"sandbox", s.id, "cause", cause}, s.meter.throttledAttrs()...)...)
 	}
 	m.emitOver(ctx, s, cause)
 	if lived && s.kept().keeps(cause) {
 		m.retire(ctx, s)
 		close(s.ended)
+		m.keepUsage(s)
 		return
 	}
 	_ = m.strip(ctx, s) // removal tries again
 	close(s.ended)
+	m.keepUsage(s)
 	for _, e := range s.executions() { // who reads has time: what is left to read costs little
 		<-e.left()
 	}
@@ -50,11 +52,13 @@ func (m *Manager) supervise(ctx context.Context, s *sandbox) {
 
 // beginEnd lets nothing more begin in s, and reports whether it was ever live: nobody
 // was told of one that was not.
-func (s *sandbox) beginEnd() (lived bool) {
+func (h *host) beginEnd(s *sandbox) (lived bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	lived = s.state != StateCreating
-	s.moveLocked(StateStopping)
+	if s.state != StateStopping { // it was not stopped
+		h.moveLocked(s, StateStopping)
+	}
 	if !lived {
 		close(s.made)
 	}
@@ -160,17 +164,4 @@ func (m *Manager) strip(ctx context.Context, s *sandbox) error {
 		m.keepRecord(s)
 	}
 	return nil
-}
-
-// keepRecord writes the record of s as it is now. A failure is logged: the
-// sandbox goes on, and only a daemon that comes after this one would miss it.
-func (h *host) keepRecord(s *sandbox) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.state == StateRemoving { // its directory goes
-		return
-	}
-	if err := h.writeLocked(s); err != nil {
-		h.log.Error("keep record", "sandbox", s.id, "err", err)
-	}
 }

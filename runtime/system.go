@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime/idblock"
@@ -66,7 +67,7 @@ func (m *Manager) Doctor(ctx context.Context) ([]Check, error) {
 		return nil, err
 	}
 	checks, err := m.opts.Doctor(ctx)
-	return slices.Concat(checks, m.memory.checks(), m.quarantine.checks()), err
+	return slices.Concat(checks, memoryChecks(m.memory.Uncounted()), m.quarantine.checks()), err
 }
 
 // Capabilities says how each field of a request is honoured on this host.
@@ -82,15 +83,17 @@ func (m *Manager) Capabilities(ctx context.Context) ([]Capability, error) {
 type Counts struct {
 	Sandboxes map[State]int // without those in pools
 	Pooled    int
-	Orphaned  int // leftovers that could not be removed, and foreign files
-	Execs     int // that run
-	Queued    int // requests that wait for their turn to make a sandbox
+	Orphaned  int           // sandboxes that nobody knows of which something is left, by the last look
+	Skipped   int           // leftovers that could not be removed, orphans among them, and foreign files
+	Execs     int           // that run
+	Queued    int           // requests that wait for their turn to make a sandbox
+	Throttled time.Duration // that limits of CPU held sandboxes back since the start, summed over CPUs
 	Pools     []PoolStats
 }
 
 // Counts returns how the daemon does.
 func (m *Manager) Counts() Counts {
-	c := Counts{Sandboxes: map[State]int{}, Orphaned: m.quarantine.size(), Queued: m.queued()}
+	c := Counts{Sandboxes: map[State]int{}, Orphaned: m.quarantine.orphaned(), Skipped: m.quarantine.size(), Queued: waiting(m.making, m.running), Throttled: time.Duration(m.throttled.Load())}
 	for _, s := range m.all() {
 		info := s.info()
 		if s.kept().Pooled {
@@ -104,8 +107,13 @@ func (m *Manager) Counts() Counts {
 	return c
 }
 
-// queued is how many requests wait for their turn.
-func (m *Manager) queued() int { return int(m.making.queued.Load() + m.running.queued.Load()) }
+// waiting is how many requests wait for their turn at the gates.
+func waiting(gates ...*gate) (n int) {
+	for _, g := range gates {
+		n += g.queued()
+	}
+	return n
+}
 
 // HostInfo returns what the daemon counts of what the caller may see.
 func (m *Manager) HostInfo(ctx context.Context) (HostInfo, error) {
@@ -124,7 +132,7 @@ func (m *Manager) HostInfo(ctx context.Context) (HostInfo, error) {
 	if err != nil || g.CheckHost() != nil { // who waits, and pools, are the host's affair
 		return st, err
 	}
-	st.Queued = m.queued()
+	st.Queued = waiting(m.making, m.running)
 	st.Pools = m.poolStats()
 	return st, nil
 }

@@ -12,27 +12,27 @@ import (
 // among them. What a sandbox makes is refused instead: it may itself have the place for
 // which it would wait.
 func (m *Manager) awaitTurn(ctx context.Context, p *plan.Sandbox) (*place, error) {
-	turn, err := m.running.enter()
-	if err != nil || turn.through {
+	turn, err := m.running.enter(holderOf(p.Grant))
+	if err != nil || turn.isThrough() {
 		return turn, err
 	}
 	if p.Grant.Parent() != "" {
 		turn.leave()
-		return nil, sbxerr.New(sbxerr.Busy, "runtime.create", "%d sandboxes run, which is the most (sandboxes.max_running)", cap(m.running.slots))
+		return nil, sbxerr.New(sbxerr.Busy, "runtime.create", "%d sandboxes run, which is the most (sandboxes.max_running)", m.running.slots)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(m.leaving, func() { cancel(m.leaveCause()) })()
 	if err := turn.pass(ctx); err != nil {
 		turn.leave()
-		return nil, fmt.Errorf("wait until fewer than %d sandboxes run (sandboxes.max_running): %w", cap(m.running.slots), err)
+		return nil, fmt.Errorf("wait until fewer than %d sandboxes run (sandboxes.max_running): %w", m.running.slots, err)
 	}
 	return turn, nil
 }
 
 // keepTurn gives s its place among those that run. It leaves it when it has ended.
 func (s *sandbox) keepTurn(turn *place) {
-	if turn.gate.slots == nil {
+	if turn.gate.slots == 0 {
 		return
 	}
 	s.turn.Store(turn)
@@ -50,10 +50,11 @@ func (s *sandbox) passTurnOn() *place { return s.turn.Swap(nil) }
 // regainTurn gives a sandbox of an earlier daemon a place. More of them than may run
 // stay, without one.
 func (m *Manager) regainTurn(s *sandbox) {
-	turn, err := m.running.enter()
+	r := s.kept()
+	turn, err := m.running.enter(holder{r.owner().UID, r.owner().UID == 0 && r.Parent == ""})
 	switch {
 	case err != nil:
-	case turn.through:
+	case turn.isThrough():
 		s.keepTurn(turn)
 	default:
 		turn.leave()

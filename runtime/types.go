@@ -62,13 +62,18 @@ type Result struct {
 	ThrottledPeriods int64         `json:"cpu_throttled_periods"`
 	Throttled        time.Duration `json:"cpu_throttled,omitempty"` // summed over CPUs
 	LimitsHit        []string      `json:"limits_hit,omitempty"`    // of "memory", "pids", "cpu", "tmpfs"
-	FullTmpfs        []string      `json:"full_tmpfs,omitempty"`    // full when the command failed
+	// SandboxLimitsHit were hit in the sandbox while the command ran, by it or by something
+	// else that ran there: of "memory", "pids".
+	SandboxLimitsHit []string `json:"sandbox_limits_hit,omitempty"`
+	FullTmpfs        []string `json:"full_tmpfs,omitempty"` // full when the command failed
 	// ReadOnlyHint says that a failed command ended its standard error with the words of EROFS.
 	ReadOnlyHint bool   `json:"read_only_hint,omitempty"`
 	IOReadBytes  *int64 `json:"io_read_bytes,omitempty"`  // from block devices; nil: not counted
 	IOWriteBytes *int64 `json:"io_write_bytes,omitempty"` // likewise, with cgroup v1 always
-	Remaining    int    `json:"remaining"`                // processes that went on running in the sandbox
-	Network      string `json:"network"`
+	// EndedProcesses were ended with the command, which is not one of them.
+	EndedProcesses int    `json:"ended_processes,omitempty"`
+	Remaining      int    `json:"remaining"` // processes that went on running in the sandbox
+	Network        string `json:"network"`
 	// Egress is what went through the gateway so far, for the sandbox as a whole:
 	// complete, but for connections that are open. In the mode none it is nil if nothing was
 	// tried.
@@ -78,6 +83,7 @@ type Result struct {
 	Learned  *Learned  `json:"learned"` // nil unless Request.Learn
 	Source   string    `json:"source"`  // "command" or "runtime"
 	Reason   Reason    `json:"reason"`
+	Cause    Cause     `json:"cause,omitempty"` // of ReasonCanceled
 	Stages   []Stage   `json:"stages"`
 	Warnings []string  `json:"warnings"` // what was clamped or only reported
 
@@ -150,7 +156,7 @@ type PostureCheck struct {
 
 // Leftover is something of this daemon's that no live sandbox owns.
 type Leftover struct {
-	Kind    string // "remains" of a sandbox that ended, "sandbox", "container", "cgroup", "output", "snapshot", or "foreign"
+	Kind    string // "remains" of a sandbox that ended, "sandbox", "container", "cgroup", "output", "disk", "snapshot", or "foreign"
 	ID      string
 	Reason  string
 	Removed bool

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/api/settings"
 	"github.com/caisson-run/caisson/oci"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/plan"
@@ -48,7 +49,7 @@ func (m *Manager) change(ctx context.Context, s *sandbox, r UpdateRequest) error
 	if next, err = m.changeNetwork(next, r); err != nil {
 		return err
 	}
-	if r.IOReadBPS != nil || r.IOWriteBPS != nil {
+	if l := r.Limits; l != nil && (l.IoReadBps != nil || l.IoWriteBps != nil) {
 		if next.Limits.Disks, err = m.disksOf(next); err != nil {
 			return err
 		}
@@ -59,20 +60,21 @@ func (m *Manager) change(ctx context.Context, s *sandbox, r UpdateRequest) error
 	if err := m.permitUpdate(ctx, s, next, r.TTL); err != nil {
 		return err
 	}
-	if err := m.changeLimits(s, rec.Limits, next.Limits); err != nil {
-		return err
-	}
-	if err := m.setPolicy(ctx, s, rec.Policy, next.Policy); err != nil {
-		return errors.Join(err, m.changeLimits(s, next.Limits, rec.Limits))
-	}
+	err = m.updateStages(ctx, s, m.stages, &change{from: rec, to: next})
 	s.update(func() {
-		s.record.Network, s.record.Asked, s.record.Policy = next.Network, next.Asked, next.Policy
+		s.record.Changing = nil
+		if err != nil {
+			return
+		}
+		s.record.Limits, s.record.Network, s.record.Asked, s.record.Policy = next.Limits, next.Network, next.Asked, next.Policy
 		s.record.Labels, s.record.Expires, s.record.IdleTimeout = next.Labels, next.Expires, next.IdleTimeout
 		s.digest, s.stale = "", true
 	})
 	m.keepRecord(s)
-	s.rearm()
-	return nil
+	if err == nil {
+		s.rearm()
+	}
+	return err
 }
 
 // checkProcesses refuses more processes than the resource limit allows that those
@@ -98,13 +100,16 @@ func (m *Manager) permitUpdate(ctx context.Context, s *sandbox, next record, ttl
 		return err
 	}
 	least := time.Duration(1)
-	switch next.Expires {
-	case have.Expires:
+	var later *time.Duration // an end that is later than before
+	switch {
+	case next.Expires == have.Expires:
 		ttl = &least // it was granted: what is left of it is not asked for again
-	case 0:
+	case next.Expires == 0:
 		ttl = nil // without end
+	case have.Expires == 0 || next.Expires > have.Expires:
+		later = ttl
 	}
-	if err := errors.Join(g.CheckLimits(next.Limits.Peer(), ttl), g.CheckNetwork(string(next.Network), !reflect.DeepEqual(next.Asked, have.Asked))); err != nil {
+	if err := errors.Join(g.CheckLimits(next.Limits.Peer(), ttl), g.CheckLife(have.age(), later), g.CheckNetwork(string(next.Network), !reflect.DeepEqual(next.Asked, have.Asked))); err != nil {
 		return err
 	}
 	more := peer.Usage{
@@ -125,13 +130,8 @@ func (m *Manager) permitUpdate(ctx context.Context, s *sandbox, next record, ttl
 
 // apply returns what rec would be after r.
 func (r UpdateRequest) apply(rec record) (record, error) {
-	plan.Override(&rec.Limits.MemoryBytes, r.MemoryBytes)
-	plan.Override(&rec.Limits.MilliCPU, r.MilliCPU)
-	plan.Override(&rec.Limits.PIDs, r.PIDs)
-	plan.Override(&rec.Limits.CPUShares, r.CPUShares)
-	plan.Override(&rec.Limits.IOReadBPS, r.IOReadBPS)
-	plan.Override(&rec.Limits.IOWriteBPS, r.IOWriteBPS)
-	errs := []error{plan.CheckCPUShares(r.CPUShares), rec.Limits.Validate()}
+	(*settings.Limits)(&rec.Limits).Override(r.Limits)
+	errs := []error{settings.CheckZero(r.Limits, true), rec.Limits.Validate()}
 	for name, d := range map[string]*time.Duration{"ttl": r.TTL, "idle timeout": r.IdleTimeout} {
 		if d != nil && (*d < 0 || *d > plan.MaxTimeout) {
 			errs = append(errs, plan.Invalid("%s %s: give %s, such as 30m, or 0 for never", name, *d, plan.AtMostTimeout))
@@ -157,13 +157,21 @@ func (r UpdateRequest) apply(rec record) (record, error) {
 	return rec, nil
 }
 
-// changeLimits sets the limits of a sandbox that is in use. What they are counts until they
-// are others.
-func (h *host) changeLimits(s *sandbox, from, to plan.Limits) error {
+// updateLimits sets the limits of s. Those of a sandbox in use are kept before, for a daemon
+// that finds the change half done; change settles them.
+func (h *host) updateLimits(_ context.Context, s *sandbox, c *change) (undo func() error, err error) {
+	from, to := c.from.Limits, c.to.Limits
 	if from == to {
-		return nil
+		return nil, nil
 	}
-	return h.noteChange(s, to, func() error { return errors.Join(h.setLimits(s, from, to), failpoint("update/limits")) })
+	if c.plan == nil {
+		s.update(func() { s.record.Changing = &to })
+		h.keepRecord(s)
+	}
+	if err := h.setLimits(s, from, to); err != nil {
+		return nil, err
+	}
+	return func() error { return h.setLimits(s, to, from) }, nil
 }
 
 // noteChange keeps the limits that change sets, for a daemon that finds it half done.

@@ -42,7 +42,7 @@ no_programs() {
 }
 
 python_sdk() { # its types, and its tests without a daemon
-  mypy --strict --cache-dir build/mypy sdk/python/caisson &&
+  mypy --strict --enable-incomplete-feature=Unpack --cache-dir build/mypy sdk/python/caisson &&
     (cd sdk/python && PYTHONDONTWRITEBYTECODE=1 python3 -W error -m unittest discover --quiet -s tests -t .)
 }
 
@@ -71,6 +71,10 @@ check "tools/promql/go.mod" tidy tools/promql
 check "dashboard and alerts" promql
 check "tools/registry/go.mod" tidy tools/registry
 check "tools/browser/go.mod" tidy tools/browser
+check "tools/gotestsum/go.mod" tidy tools/gotestsum
+check "tools/nfpm/go.mod" tidy tools/nfpm
+check "tools/sbom/go.mod" tidy tools/sbom
+check "manual pages" go vet -tags man ./cmd/caisson/caisson-whole ./cmd/caissond
 check generated generated
 check "Python SDK" python_sdk
 check "no programs" no_programs

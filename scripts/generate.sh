@@ -21,10 +21,16 @@ go run ./api/openapi/gen < "$described" > "$out/api/openapi/openapi.json.new"
 mv "$out/api/openapi/openapi.json.new" "$out/api/openapi/openapi.json" # gen may be built with the old one
 go run ./api/openapi/gen -page < "$described" > "$out/docs/reference/routes.md"
 
-mkdir -p "$out/sdk/python/caisson"
+mkdir -p "$out/sdk/python/caisson" "$out/sdk/typescript/src/generated"
+go run ./api/openapi/gen -sdk python < "$described" > "$out/sdk/python/caisson/_options.py"
+go run ./api/openapi/gen -sdk page < "$described" > "$out/docs/reference/options.md"
+go run ./api/openapi/gen -sdk typescript < "$described" > "$out/sdk/typescript/src/generated/options.ts"
 python3 sdk/python/tools/codes.py . > "$out/sdk/python/caisson/codes.py"
 python3 sdk/python/tools/unasync.py sdk/python/caisson/_async "$out/sdk/python/caisson/_sync"
 
 if [ -d api/sbxerr/gendoc ]; then
   go run ./api/sbxerr/gendoc > "$out/docs/reference/errors.md"
+fi
+if [ -d sdk/typescript/node_modules ]; then # its types need its packages; its own test compares them
+  (cd sdk/typescript && node tools/generate.mjs "$out/sdk/typescript/src/generated")
 fi

@@ -10,41 +10,17 @@ func Gateway() Profile {
 	return Profile{Name: "gateway", Summary: "the egress gateway: what Go's runtime and its TCP and UDP need", Rules: gatewayRules}
 }
 
-// goThread are the flags of clone(2) with which Go makes a thread
-// (runtime/os_linux.go); amd64 adds SETTLS.
-const goThread = unix.CLONE_VM | unix.CLONE_FS | unix.CLONE_FILES | unix.CLONE_SIGHAND | unix.CLONE_SYSVSEM | unix.CLONE_THREAD
-
-var gatewayRules = []Rule{
+var gatewayRules = append([]Rule{
 	{
 		Syscalls: fields(`read write close splice epoll_pwait epoll_ctl futex`),
 		Allow:    true,
 		Why:      "carrying bytes, and waiting for them",
 	},
 	{
-		Syscalls: fields(`nanosleep sched_yield clock_gettime getrandom madvise munmap getpid gettid tgkill
-			rt_sigprocmask rt_sigaction rt_sigreturn sigaltstack restart_syscall exit exit_group`),
-		Allow: true,
-		Why:   "Go's runtime: scheduling, memory, preemption by a signal to an own thread, and the end. In its pid namespace there is nobody else to signal",
-	},
-	{
-		Syscalls: fields(`mmap`),
-		Args: []Arg{
-			{Index: 2, Name: "protection", Mask: unix.PROT_EXEC, Values: []Value{zero}},
-			{Index: 3, Name: "flags & MAP_ANONYMOUS", Mask: unix.MAP_ANONYMOUS, Values: []Value{{unix.MAP_ANONYMOUS, "MAP_ANONYMOUS"}}},
-		},
-		Allow: true,
-		Why:   "memory, never executable and never of a file",
-	},
-	{
 		Syscalls: fields(`clone`),
 		Args:     []Arg{{Index: 0, Name: "flags & ~CLONE_SETTLS", Mask: bits32 &^ unix.CLONE_SETTLS, Values: []Value{{goThread, "a thread of Go"}}}},
 		Allow:    true,
 		Why:      "threads, never a process",
-	},
-	{
-		Syscalls: fields(`prctl`),
-		Errno:    unix.EINVAL,
-		Why:      "Go names its memory by PR_SET_VMA, and stops trying at this error",
 	},
 	{
 		Syscalls: fields(`fcntl`),
@@ -101,4 +77,4 @@ var gatewayRules = []Rule{
 		Allow: true,
 		Why:   "the same for TCP",
 	},
-}
+}, goRules...)

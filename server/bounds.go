@@ -4,9 +4,13 @@ import "sync"
 
 // bound is an amount that some callers share.
 type bound struct {
-	name string
-	most int
+	name  string
+	most  int
+	spare int // of most, for callers that hold little
 }
+
+// little is what a caller may hold to have the spare part of a bound too.
+const little = 256 << 10
 
 // amounts counts what callers have, by the names of their bounds.
 type amounts struct {
@@ -16,12 +20,16 @@ type amounts struct {
 
 func newAmounts() *amounts { return &amounts{held: map[string]int{}} }
 
-// take adds n to all of bounds, if it is within each.
+// take adds n to all of bounds, if it is within each. The first bound is the caller's own.
 func (a *amounts) take(bounds []bound, n int) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, b := range bounds {
-		if a.held[b.name]+n > b.most {
+		most := b.most
+		if a.held[bounds[0].name]+n > little {
+			most -= b.spare
+		}
+		if a.held[b.name]+n > most {
 			return false
 		}
 	}

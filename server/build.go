@@ -9,8 +9,8 @@ import (
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/sbxerr"
-	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/images"
+	"github.com/caisson-run/caisson/runtime/imageservice"
 	"github.com/caisson-run/caisson/runtime/plan"
 )
 
@@ -20,25 +20,51 @@ func (s imageService) BuildImage(ctx context.Context, r *connect.Request[caisson
 	if err != nil {
 		return fail(err)
 	}
+	if r.Msg.NeedsOnly {
+		needs, err := s.store.BuildNeeds(ctx, req)
+		if err != nil {
+			return fail(err)
+		}
+		return fail(stream.Send(&caissonv1.BuildProgress{Needs: &caissonv1.BuildNeeds{Images: needs.Images, Context: needs.Context}}))
+	}
 	send := lockedSend(stream)
-	done, err := s.store.BuildImage(ctx, req, func(e images.BuildEvent) { _ = send(buildEventPB(e)) }) // see progressTo
+	done, err := s.store.Build(ctx, req, func(e images.BuildEvent) { _ = send(buildEventPB(e)) }) // see progressTo
 	if err != nil {
 		return fail(err)
 	}
 	return fail(send(&caissonv1.BuildProgress{Image: imagePB(done.Image), Replaced: done.Replaced}))
 }
 
-func buildOf(m *caissonv1.BuildImageRequest) (runtime.BuildRequest, error) {
+func buildOf(m *caissonv1.BuildImageRequest) (imageservice.BuildRequest, error) {
 	timeout, timeoutErr := notNegative("timeout", m.Timeout)
 	sandbox, sandboxErr := createOf(m.Sandbox)
-	errs := []error{checkImage(m.Name), timeoutErr, sandboxErr, onlyForBuild(sandbox)}
+	errs := []error{checkImage(m.Name), timeoutErr, sandboxErr, onlyForBuild(sandbox), checkSecrets(m.Secrets)}
 	if m.Context != "" {
 		errs = append(errs, checkImage(m.Context))
 	}
-	return runtime.BuildRequest{
+	return imageservice.BuildRequest{
 		Name: m.Name, Dockerfile: m.Dockerfile, Context: m.Context, Args: m.Args, Target: m.Target, NoCache: m.NoCache,
-		Sandbox: sandbox, Timeout: timeout,
+		Sandbox: sandbox, Timeout: timeout, Secrets: m.Secrets,
 	}, errors.Join(errs...)
+}
+
+// Bounds of the secrets of a build.
+const (
+	maxSecrets     = 64
+	maxSecretBytes = 500 << 10
+)
+
+func checkSecrets(secrets map[string][]byte) error {
+	if len(secrets) > maxSecrets {
+		return sbxerr.New(sbxerr.APIUsage, "server.build", "%d secrets: at most %d", len(secrets), maxSecrets)
+	}
+	var reasons sbxerr.Reasons
+	for id, data := range secrets {
+		if id == "" || len(data) > maxSecretBytes {
+			reasons.Add(sbxerr.New(sbxerr.APIUsage, "server.build", "secret %q has %d bytes: give it a name, and at most %d bytes", sbxerr.Clip(id), len(data), maxSecretBytes))
+		}
+	}
+	return reasons.Err()
 }
 
 // onlyForBuild refuses what the sandbox of a step gets from the Dockerfile, or cannot have.

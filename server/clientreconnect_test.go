@@ -366,3 +366,24 @@ func TestExecKillsWithItsCaller(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 }
+
+// TestWaitSurvivesSecondRestart: each time that the daemon goes away counts anew.
+func TestWaitSurvivesSecondRestart(t *testing.T) {
+	const window = 1500 * time.Millisecond
+	d := newRestartable(t)
+	var calls atomic.Int32
+	d.serve(&servertest.Fake{OnWaitEx: func(ctx context.Context, _, _ string) (runtime.ExecInfo, error) {
+		if calls.Add(1) > 2 {
+			return runtime.ExecInfo{ID: "exec", SandboxID: "id", Result: &runtime.Result{ExitCode: 9}}, nil
+		}
+		time.AfterFunc(window+100*time.Millisecond, d.restart)
+		<-ctx.Done()
+		return runtime.ExecInfo{}, ctx.Err()
+	}})
+	c := api.New(api.Options{Socket: d.socket, Reconnect: window})
+	defer c.Close()
+	e, err := c.WaitExec(t.Context(), "id", "exec")
+	if err != nil || e.GetResult().GetExitCode() != 9 {
+		t.Errorf("%v, %v after %d calls", e, err, calls.Load())
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/api/settings"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/runtime/plan"
@@ -26,22 +27,6 @@ func mountPB(m plan.MountRequest) *caissonv1.Mount {
 	return &caissonv1.Mount{Type: m.Type, Source: m.Source, Target: m.Target, ReadOnly: m.ReadOnly, SizeBytes: m.SizeBytes}
 }
 
-func limitsPB(l plan.Limits) *caissonv1.Limits {
-	return &caissonv1.Limits{
-		IoReadBps: setOrNil(l.IOReadBPS), IoWriteBps: setOrNil(l.IOWriteBPS),
-		MemoryBytes: &l.MemoryBytes, MilliCpu: &l.MilliCPU, Pids: &l.PIDs,
-		OpenFiles: &l.OpenFiles, TmpfsBytes: &l.TmpfsBytes, CpuShares: &l.CPUShares, ShmBytes: &l.ShmBytes,
-	}
-}
-
-// setOrNil is absent where there is no bound: zero never means unlimited in the API.
-func setOrNil(n int64) *int64 {
-	if n == 0 {
-		return nil
-	}
-	return &n
-}
-
 func resultOf(r *runtime.Result) *caissonv1.Result {
 	if r == nil {
 		return nil
@@ -53,9 +38,9 @@ func resultOf(r *runtime.Result) *caissonv1.Result {
 		Duration: durationpb.New(r.Duration), Cpu: durationpb.New(r.CPU),
 		PeakMemoryBytes: counted(r.PeakMemoryBytes), MaxRssBytes: r.MaxRSSBytes, CpuThrottledPeriods: r.ThrottledPeriods,
 		IoReadBytes: r.IOReadBytes, IoWriteBytes: r.IOWriteBytes,
-		CpuThrottled: duration(r.Throttled), LimitsHit: r.LimitsHit, FullTmpfs: r.FullTmpfs, ReadOnlyHint: r.ReadOnlyHint,
+		CpuThrottled: duration(r.Throttled), LimitsHit: r.LimitsHit, SandboxLimitsHit: r.SandboxLimitsHit, Cause: string(r.Cause), FullTmpfs: r.FullTmpfs, ReadOnlyHint: r.ReadOnlyHint,
 		Network: r.Network, Source: r.Source, Reason: string(r.Reason),
-		Stages: each(r.Stages, stagePB), Warnings: r.Warnings, ExecId: r.ExecID, Remaining: int64(r.Remaining),
+		Stages: each(r.Stages, stagePB), Warnings: r.Warnings, ExecId: r.ExecID, Remaining: int64(r.Remaining), EndedProcesses: int64(r.EndedProcesses),
 		Egress: egressPB(r.Egress), Refusals: each(r.Refusals, refusalPB), Learned: learnedPB(r.Learned), ImageVerified: r.ImageVerified,
 	}
 }
@@ -139,7 +124,7 @@ func poolPB(p runtime.PoolStats) *caissonv1.PoolStats {
 
 func detailPB(d *runtime.Detail) *caissonv1.InspectResponse {
 	return &caissonv1.InspectResponse{
-		Sandbox: sandboxPB(d.Info), Limits: limitsPB(d.Limits), Cgroup: d.Cgroup, ImageDigest: d.ImageDigest,
+		Sandbox: sandboxPB(d.Info), Limits: settings.Limits(d.Limits).Message(), Cgroup: d.Cgroup, ImageDigest: d.ImageDigest,
 		HostIdBase: d.HostIDBase, HostIdSize: d.HostIDSize, OciSpecJson: d.SpecJSON, Posture: each(d.Posture, posturePB),
 		Egress: egressPB(d.Egress), NetworkFailure: d.NetworkFailure, AllowEch: d.AllowECH,
 	}

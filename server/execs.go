@@ -78,12 +78,15 @@ func (s execs) unary(m *caissonv1.ExecRequest) (plan.ExecRequest, error) {
 	return req, errors.Join(errs...)
 }
 
+// errDetachedInput refuses input beside a command that nobody follows.
+var errDetachedInput = refuse("a detached command takes its input from SendInput: set exec.stdin, and leave stdin away")
+
 // Start implements ExecServiceHandler.
 func (s execs) Start(ctx context.Context, r *connect.Request[caissonv1.StartExecRequest], stream *connect.ServerStream[caissonv1.ExecEvent]) error {
 	m := r.Msg
 	req, err := s.request(m.Ref, m.Exec)
 	if err == nil && m.Detach && m.Stdin != nil {
-		err = refuse("a detached command takes its input from SendInput: set exec.stdin, and leave stdin away")
+		err = errDetachedInput
 	}
 	if err != nil {
 		return fail(err)
@@ -100,8 +103,8 @@ func (s execs) Start(ctx context.Context, r *connect.Request[caissonv1.StartExec
 	}))
 }
 
-// Connect implements ExecServiceHandler.
-func (s execs) Connect(ctx context.Context, r *connect.Request[caissonv1.ConnectExecRequest], stream *connect.ServerStream[caissonv1.ExecEvent]) error {
+// Attach implements ExecServiceHandler.
+func (s execs) Attach(ctx context.Context, r *connect.Request[caissonv1.AttachExecRequest], stream *connect.ServerStream[caissonv1.ExecEvent]) error {
 	from, err := attachOf(r.Msg)
 	if err != nil {
 		return fail(err)

@@ -21,7 +21,7 @@ type filter struct {
 // states are those that a sandbox may have.
 var states = []string{
 	string(runtime.StateCreating), string(runtime.StateAdopting), string(runtime.StateRunning), string(runtime.StatePaused),
-	string(runtime.StateStopping), string(runtime.StateExited), string(runtime.StateRemoving),
+	string(runtime.StateStopping), string(runtime.StateExited), string(runtime.StateRemoving), string(runtime.StateRemoved),
 }
 
 func noState(s string) error {

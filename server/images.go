@@ -17,7 +17,7 @@ import (
 type imageService struct{ store Images }
 
 func (s imageService) ListImages(ctx context.Context, _ *connect.Request[caissonv1.ListImagesRequest]) (*connect.Response[caissonv1.ListImagesResponse], error) {
-	list, err := s.store.ListImages(ctx)
+	list, err := s.store.List(ctx)
 	return reply(&caissonv1.ListImagesResponse{Images: each(list, imagePB)}, err)
 }
 
@@ -25,7 +25,7 @@ func (s imageService) InspectImage(ctx context.Context, r *connect.Request[caiss
 	if err := checkImage(r.Msg.Name); err != nil {
 		return nil, fail(err)
 	}
-	detail, err := s.store.InspectImage(ctx, r.Msg.Name)
+	detail, err := s.store.Inspect(ctx, r.Msg.Name)
 	if err != nil {
 		return nil, fail(err)
 	}
@@ -36,7 +36,7 @@ func (s imageService) RemoveImage(ctx context.Context, r *connect.Request[caisso
 	if err := checkImage(r.Msg.Name); err != nil {
 		return nil, fail(err)
 	}
-	return reply(&caissonv1.RemoveImageResponse{}, s.store.RemoveImage(ctx, r.Msg.Name))
+	return reply(&caissonv1.RemoveImageResponse{}, s.store.Remove(ctx, r.Msg.Name))
 }
 
 // ImportImage implements ImageServiceHandler.
@@ -58,7 +58,7 @@ func (s imageService) ImportImage(ctx context.Context, stream *connect.ClientStr
 		_, ok := m.Kind.(*caissonv1.ImportImageRequest_Chunk)
 		return m.GetChunk(), ok
 	}}
-	done, err := s.store.ImportImage(ctx, header.Name, archive, func(string) {})
+	done, err := s.store.Import(ctx, header.Name, archive, func(string) {})
 	return reply(&caissonv1.ImportImageResponse{Image: imagePB(done.Image), Report: reportPB(done.Report), Replaced: done.Replaced}, err)
 }
 
@@ -90,7 +90,7 @@ func (s imageService) PullImage(ctx context.Context, r *connect.Request[caissonv
 		return fail(err)
 	}
 	c := r.Msg.Credentials
-	done, err := s.store.PullImage(ctx, images.PullRequest{
+	done, err := s.store.Pull(ctx, images.PullRequest{
 		Name:        r.Msg.Name,
 		Credentials: registry.Credentials{Username: c.GetUsername(), Password: c.GetPassword(), IdentityToken: c.GetIdentityToken()},
 	}, progress)
@@ -106,7 +106,7 @@ func (s imageService) TagImage(ctx context.Context, r *connect.Request[caissonv1
 			return nil, fail(err)
 		}
 	}
-	done, err := s.store.TagImage(ctx, r.Msg.Name, r.Msg.NewName)
+	done, err := s.store.Tag(ctx, r.Msg.Name, r.Msg.NewName)
 	return reply(&caissonv1.TagImageResponse{Image: imagePB(done.Image), Replaced: done.Replaced}, err)
 }
 
@@ -125,7 +125,7 @@ func (s imageService) SaveImages(ctx context.Context, r *connect.Request[caisson
 	w := bufio.NewWriterSize(chunkWriter(func(p []byte) error {
 		return sent(stream.Send(&caissonv1.SaveImagesResponse{Chunk: p}))
 	}), savedChunk)
-	if err := s.store.SaveImages(ctx, r.Msg.Names, w); err != nil {
+	if err := s.store.Save(ctx, r.Msg.Names, w); err != nil {
 		return fail(err)
 	}
 	return fail(w.Flush())
@@ -152,12 +152,12 @@ func (s imageService) PruneImages(ctx context.Context, r *connect.Request[caisso
 	if r.Msg.Until.AsDuration() < 0 {
 		return nil, fail(sbxerr.New(sbxerr.APIUsage, "server.prune", "until is negative"))
 	}
-	done, err := s.store.PruneImages(ctx, images.PruneRequest{Unused: r.Msg.Unused, Until: r.Msg.Until.AsDuration(), DryRun: r.Msg.DryRun})
+	done, err := s.store.Prune(ctx, images.PruneRequest{Unused: r.Msg.Unused, Until: r.Msg.Until.AsDuration(), DryRun: r.Msg.DryRun})
 	return reply(&caissonv1.PruneImagesResponse{Images: each(done.Images, imagePB), FreedBytes: done.FreedBytes}, err)
 }
 
 func (s imageService) ImageUsage(ctx context.Context, _ *connect.Request[caissonv1.ImageUsageRequest]) (*connect.Response[caissonv1.ImageUsageResponse], error) {
-	list, stored, err := s.store.ImageUsage(ctx)
+	list, stored, err := s.store.Usage(ctx)
 	return reply(&caissonv1.ImageUsageResponse{Images: each(list, diskUsagePB), StoredBytes: stored}, err)
 }
 

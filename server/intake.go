@@ -31,6 +31,8 @@ const (
 	maxUndecodedUser = 7 << 20              // of one user, or one sandbox
 	maxUndecodedBox  = 8 << 20              // of all sandboxes together
 	maxUndecodedRest = maxUndecoded - 2<<20 // of all but root
+	spareUndecoded   = 2 << 20              // of the last, for callers that hold little
+	spareUndecodedIn = 1 << 20              // of all sandboxes, for those that hold little
 )
 
 // keptFactor is how much more of what is decoded is held, while calls use it.
@@ -54,13 +56,13 @@ func newIntake(timeout, later time.Duration) *intake {
 }
 
 func undecodedOf(ctx context.Context) []bound {
-	all, rest := bound{"all", maxUndecoded}, bound{"not root", maxUndecodedRest}
+	all, rest := bound{"all", maxUndecoded, 0}, bound{"not root", maxUndecodedRest, spareUndecoded}
 	c, known := peer.FromContext(ctx)
-	switch own := (bound{c.String(), maxUndecodedUser}); {
+	switch own := (bound{c.String(), maxUndecodedUser, 0}); {
 	case !known || c.Sandbox == "" && c.UID == 0:
 		return []bound{all}
 	case c.Sandbox != "":
-		return []bound{own, {"sandboxes", maxUndecodedBox}, rest, all}
+		return []bound{own, {"sandboxes", maxUndecodedBox, spareUndecodedIn}, rest, all}
 	default:
 		return []bound{own, rest, all}
 	}
@@ -71,6 +73,7 @@ func wider(bounds []bound) []bound {
 	wide := slices.Clone(bounds)
 	for i := range wide {
 		wide[i].most *= keptFactor
+		wide[i].spare *= keptFactor
 	}
 	return wide
 }

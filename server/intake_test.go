@@ -223,7 +223,7 @@ func TestUnendedRequest(t *testing.T) {
 // TestKept: what is decoded counts until its call is over, where it is large.
 func TestKept(t *testing.T) {
 	in := newIntake(time.Hour, 0)
-	bounds := []bound{{"a", 1 << 20}}
+	bounds := []bound{{"a", 1 << 20, 0}}
 	open := func(size int) (*incoming, error) {
 		b := &incoming{ReadCloser: io.NopCloser(io.LimitReader(zeros{}, int64(size))), intake: in, bounds: bounds}
 		if err := b.begin(); err != nil {
@@ -264,29 +264,31 @@ func TestKept(t *testing.T) {
 func TestUndecodedBounds(t *testing.T) {
 	ann, bob := peer.User(1001, 1001, nil, 1), peer.User(1002, 1002, nil, 1)
 	in := newIntake(0, 0)
-	as := func(c peer.Caller, mib int) bool {
-		return in.coming.take(undecodedOf(peer.NewContext(t.Context(), c)), mib<<20)
+	as := func(c peer.Caller, bytes int) bool {
+		return in.coming.take(undecodedOf(peer.NewContext(t.Context(), c)), bytes)
 	}
-	if !as(ann, 7) || as(ann, 1) {
+	if !as(ann, 7<<20) || as(ann, 1<<20) {
 		t.Error("a user has not 7 MiB")
 	}
 	in.coming.give(undecodedOf(peer.NewContext(t.Context(), ann)), 7<<20)
 	for _, step := range []struct {
-		name string
-		c    peer.Caller
-		mib  int
-		ok   bool
+		name  string
+		c     peer.Caller
+		bytes int
+		ok    bool
 	}{
-		{"a sandbox", ann.In("one"), 7, true},
-		{"more of it, as somebody else", bob.In("one"), 1, false},
-		{"sandboxes together", ann.In("two"), 2, false},
-		{"another sandbox", ann.In("two"), 1, true},
-		{"a user", bob, 2, true},
-		{"all but root", bob, 1, false},
-		{"root", peer.User(0, 0, nil, 1), 2, true},
-		{"all", peer.User(0, 0, nil, 1), 1, false},
+		{"a sandbox", ann.In("one"), 7 << 20, true},
+		{"more of it, as somebody else", bob.In("one"), 1 << 20, false},
+		{"sandboxes together", ann.In("two"), 1 << 20, false},
+		{"another sandbox, with little", ann.In("two"), little, true},
+		{"a user with much", bob, 1 << 20, false},
+		{"a user with little", bob, little, true},
+		{"another with little", peer.User(1003, 1003, nil, 1), little, true},
+		{"root", peer.User(0, 0, nil, 1), 4 << 20, true},
+		{"a user with little, of what root left", peer.User(1004, 1004, nil, 1), little, true},
+		{"all", peer.User(0, 0, nil, 1), 1 << 20, false},
 	} {
-		if as(step.c, step.mib) != step.ok {
+		if as(step.c, step.bytes) != step.ok {
 			t.Errorf("%s: want %v", step.name, step.ok)
 		}
 	}

@@ -84,13 +84,13 @@ func (l *identified) identify(conn *net.UnixConn) *peerAddr {
 func boundsOf(who *peerAddr) []bound {
 	switch {
 	case who.refusal != nil:
-		return []bound{{"unlisted", maxUnlisted}, {"not root", maxNotRoot}}
+		return []bound{{"unlisted", maxUnlisted, 0}, {"not root", maxNotRoot, 0}}
 	case who.caller.Sandbox != "":
-		return []bound{{"nested", maxNested}}
+		return []bound{{"nested", maxNested, 0}}
 	case who.caller.UID == 0:
-		return []bound{{fmt.Sprint("process ", who.caller.PID), maxPerProcess}}
+		return []bound{{fmt.Sprint("process ", who.caller.PID), maxPerProcess, 0}}
 	}
-	return []bound{{who.caller.String(), maxPerUser}, {"not root", maxNotRoot}}
+	return []bound{{who.caller.String(), maxPerUser, 0}, {"not root", maxNotRoot, 0}}
 }
 
 // enter counts a connection, if it is within all of its bounds.

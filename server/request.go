@@ -14,6 +14,7 @@ import (
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/api/settings"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/plan"
 )
@@ -21,8 +22,6 @@ import (
 // This file translates messages into the runtime's types. It refuses what those
 // cannot carry; the runtime judges the values. A refusal names all that is
 // wrong.
-
-var errDetachedInput = refuse("a detached run has no standard input: set detach or stdin")
 
 // requestOf reads a RunSpec.
 func requestOf(s *caissonv1.RunSpec) (plan.Request, error) {
@@ -32,13 +31,13 @@ func requestOf(s *caissonv1.RunSpec) (plan.Request, error) {
 	create, errCreate := createOf(s.Sandbox)
 	exec, errExec := execOf(s.Exec)
 	err := errors.Join(errCreate, errExec)
-	if s.Detach && exec.Stdin {
-		err = errors.Join(err, errDetachedInput)
-	}
 	if s.LearnPrivate && !s.Learn {
 		err = errors.Join(err, sbxerr.New(sbxerr.APIUsage, "server.request", "learn_private is for learn: set both"))
 	}
-	return plan.Request{Create: create, Exec: exec, Learn: s.Learn, LearnPrivate: s.LearnPrivate}, err
+	if s.Keep && (s.Detach || s.Learn) {
+		err = errors.Join(err, refuse("keep excludes detach, whose sandbox stays anyway, and learn, whose sandbox goes with its command"))
+	}
+	return plan.Request{Create: create, Exec: exec, Learn: s.Learn, LearnPrivate: s.LearnPrivate, Keep: s.Keep}, err
 }
 
 // createOf reads a SandboxSpec; nil is one with nothing set.
@@ -60,9 +59,9 @@ func createOf(s *caissonv1.SandboxSpec) (plan.CreateRequest, error) {
 	env, err := envOf(s.Env)
 	errs = append(errs, err)
 	return plan.CreateRequest{
-		Name: s.Name, Hostname: s.Hostname, Image: s.Image, Language: s.Language, LanguageReason: s.LanguageReason, Profile: s.Profile, User: s.User, Env: env, Network: s.Network, Allow: s.Allow, Deny: s.Deny, DNS: s.Dns, AllowECH: s.AllowEch, Publish: s.Publish,
+		Name: s.Name, Hostname: s.Hostname, Rootfs: s.Rootfs, Image: s.Image, Language: s.Language, LanguageReason: s.LanguageReason, Profile: s.Profile, User: s.User, Env: env, Network: s.Network, Allow: s.Allow, Deny: s.Deny, DNS: s.Dns, AllowECH: s.AllowEch, Publish: s.Publish,
 		Expose: s.Expose, Links: s.Links,
-		Workspace: workspaceOf(s.Workspace), Mounts: mountsOf(s.Mounts), Limits: limitsRequestOf(s.Limits),
+		Workspace: workspaceOf(s.Workspace), Mounts: mountsOf(s.Mounts), Limits: s.Limits,
 		Labels: s.Labels, Session: s.Session, Task: s.Task, TTL: ttl, IdleTimeout: idle,
 		Nested: nestedOf(s.Nested),
 	}, errors.Join(errs...)
@@ -159,13 +158,12 @@ func updateOf(m *caissonv1.UpdateRequest) (runtime.UpdateRequest, error) {
 	ttl, errTTL := notNegative("ttl", m.Ttl)
 	idle, errIdle := notNegative("idle_timeout", m.IdleTimeout)
 	req := runtime.UpdateRequest{
-		MemoryBytes: m.MemoryBytes, MilliCPU: m.MilliCpu, PIDs: m.Pids, CPUShares: m.CpuShares, IOReadBPS: m.IoReadBps, IOWriteBPS: m.IoWriteBps, TTL: ttl, IdleTimeout: idle, Labels: m.Labels,
+		Limits: settings.Changes(m), TTL: ttl, IdleTimeout: idle, Labels: m.Labels,
 		Network: m.Network, Allow: rulesOf(m.Allow), Deny: rulesOf(m.Deny),
 	}
 	err := errors.Join(errTTL, errIdle)
 	network := m.Network != nil || m.Allow != nil || m.Deny != nil
-	limits := m.MemoryBytes != nil || m.MilliCpu != nil || m.Pids != nil || m.CpuShares != nil || m.IoReadBps != nil || m.IoWriteBps != nil
-	if err == nil && !network && !limits && ttl == nil && idle == nil && len(m.Labels) == 0 {
+	if err == nil && !network && req.Limits == nil && ttl == nil && idle == nil && len(m.Labels) == 0 {
 		err = refuse("there is nothing to update: set a limit, a time, a label or rules")
 	}
 	return req, err
@@ -195,8 +193,8 @@ func policyQueryOf(q *caissonv1.PolicyQuery) (runtime.PolicyQuery, error) {
 	return out, err
 }
 
-// attachOf reads a ConnectExecRequest.
-func attachOf(a *caissonv1.ConnectExecRequest) (runtime.AttachOptions, error) {
+// attachOf reads a AttachExecRequest.
+func attachOf(a *caissonv1.AttachExecRequest) (runtime.AttachOptions, error) {
 	err := errors.Join(checkRef("ref", a.Ref), checkRef("id", a.Id),
 		checkOffset("stdout_offset", a.StdoutOffset), checkOffset("stderr_offset", a.StderrOffset))
 	return runtime.AttachOptions{StdoutOffset: a.StdoutOffset, StderrOffset: a.StderrOffset}, err
@@ -264,17 +262,6 @@ func mountsOf(list []*caissonv1.Mount) []plan.MountRequest {
 	return each(list, func(m *caissonv1.Mount) plan.MountRequest {
 		return plan.MountRequest{Type: m.Type, Source: m.Source, Target: m.Target, ReadOnly: m.ReadOnly, SizeBytes: m.SizeBytes}
 	})
-}
-
-func limitsRequestOf(l *caissonv1.Limits) plan.LimitsRequest {
-	if l == nil {
-		return plan.LimitsRequest{}
-	}
-	return plan.LimitsRequest{
-		MemoryBytes: l.MemoryBytes, MilliCPU: l.MilliCpu, PIDs: l.Pids,
-		OpenFiles: l.OpenFiles, TmpfsBytes: l.TmpfsBytes, CPUShares: l.CpuShares, ShmBytes: l.ShmBytes,
-		IOReadBPS: l.IoReadBps, IOWriteBPS: l.IoWriteBps,
-	}
 }
 
 func refuse(format string, args ...any) error {

@@ -117,25 +117,34 @@ func TestRoutes(t *testing.T) {
 		{"GET", "/v1/sandboxes?labels=team", "", 400, `give KEY=VALUE`},
 		{"GET", "/v1/sandboxes?label=a", "", 400, `did you mean \"labels\"?`},
 		{"GET", "/v1/sandboxes", "{}", 400, `takes no body`},
-		{"POST", "/v1/sandboxes", `{"spec":{"name":"n"}}`, 201, `"name":"n"`},
-		{"POST", "/v1/sandboxes?spec.name=m", ``, 201, `"name":"m"`},
-		{"POST", "/v1/sandboxes?spec.name=m", `{"spec":{"name":"n"}}`, 400, `name is given twice`},
-		{"POST", "/v1/sandboxes", `{"spec":{"nam":"n"}}`, 400, `unknown field \"nam\"; did you mean \"name\"?`},
-		{"POST", "/v1/sandboxes", `{"spec":{"limits":{"memory_bytes":"x"}}}`, 400, `invalid value for int64 field memory_bytes`},
+		{"POST", "/v1/sandboxes", `{"name":"n"}`, 201, `"name":"n"`},
+		{"POST", "/v1/sandboxes?name=m", ``, 201, `"name":"m"`},
+		{"POST", "/v1/sandboxes?spec.name=m", ``, 400, `there is no field \"spec.name\": its fields stand alone, without spec.`},
+		{"POST", "/v1/sandboxes", `{"spec":{"name":"n"}}`, 400, `there is no field \"spec\": give its fields in the outermost object, as {\"name\": …}`},
+		{"POST", "/v1/sandboxes", `{"name":"n","replase":true}`, 400, `unknown field \"replase\"; did you mean \"replace\"?`},
+		{"POST", "/v1/sandboxes", `{"memory_bytes":"1"}`, 400, `it belongs into \"limits\"`},
+		{"POST", "/v1/sandboxes", `{"name":"a","ensure":true,"name":"n"}`, 400, `duplicate field \"name\"`},
+		{"POST", "/v1/sandboxes", `{"ensure":true,"ensure":true}`, 400, `duplicate field \"ensure\"`},
+		{"POST", "/v1/sandboxes", `{"ensure":"yes"}`, 400, `"ensure is a string: give true or false"`},
+		{"POST", "/v1/sandboxes", "{\"ensure\":true,\n \"network\": \"none\", \"idempotencyKey\": \"k\" ,\n\"nam\":\"n\"}", 400, `line 3, column 1 of the body: unknown field \"nam\"`},
+		{"POST", "/v1/sandboxes", `{"name":"n"} {}`, 400, `the body is not JSON`},
+		{"POST", "/v1/sandboxes?name=m", `{"name":"n"}`, 400, `name is given twice`},
+		{"POST", "/v1/sandboxes", `{"nam":"n"}`, 400, `unknown field \"nam\"; did you mean \"name\"?`},
+		{"POST", "/v1/sandboxes", `{"limits":{"memory_bytes":"x"}}`, 400, `invalid value for int64 field memory_bytes`},
 		{"POST", "/v1/sandboxes", `{"spec"`, 400, `the body is not JSON: `},
 		{"POST", "/v1/sandboxes", `[]`, 400, `"the body is a list: give an object"`},
 		{"POST", "/v1/sandboxes", `null`, 400, `"the body is null: give an object"`},
-		{"POST", "/v1/sandboxes", `{"spec":{"env":["A=B"]}}`, 400, `"spec.env is a list: give an object such as {\"NAME\": \"VALUE\"}"`},
-		{"POST", "/v1/sandboxes", `{"spec":{"env":{"A":"","PORT":8080}}}`, 400, `"spec.env[\"PORT\"] is a number: give a string"`},
-		{"POST", "/v1/sandboxes", `{"spec":{"env":{"A":null}}}`, 400, `"spec.env[\"A\"] is null: give a string"`},
-		{"POST", "/v1/sandboxes", `{"spec":{"name":"\udcff"}}`, 400, `a string in the body has half of an escaped character`},
-		{"POST", "/v1/sandboxes", `{"spec":{"allow_ech":"yes"}}`, 400, `"spec.allow_ech is a string: give true or false"`},
-		{"POST", "/v1/sandboxes", `{"spec":{"allow":"example.com"}}`, 400, `"spec.allow is a string: give a list"`},
-		{"POST", "/v1/sandboxes", `{"spec":{"mounts":[{},"a:b"]}}`, 400, `"spec.mounts[1] is a string: give an object"`},
-		{"POST", "/v1/sandboxes", `{"spec":{"ttl":90}}`, 400, `"spec.ttl is a number: give a duration in seconds such as \"90s\""`},
-		{"POST", "/v1/sandboxes", `{"spec":{"ttl":"1m30s"}}`, 400, `"spec.ttl is \"1m30s\": give a duration in seconds such as \"90s\""`},
+		{"POST", "/v1/sandboxes", `{"env":["A=B"]}`, 400, `"env is a list: give an object such as {\"NAME\": \"VALUE\"}"`},
+		{"POST", "/v1/sandboxes", `{"env":{"A":"","PORT":8080}}`, 400, `"env[\"PORT\"] is a number: give a string"`},
+		{"POST", "/v1/sandboxes", `{"env":{"A":null}}`, 400, `"env[\"A\"] is null: give a string"`},
+		{"POST", "/v1/sandboxes", `{"name":"\udcff"}`, 400, `a string in the body has half of an escaped character`},
+		{"POST", "/v1/sandboxes", `{"allow_ech":"yes"}`, 400, `"allow_ech is a string: give true or false"`},
+		{"POST", "/v1/sandboxes", `{"allow":"example.com"}`, 400, `"allow is a string: give a list"`},
+		{"POST", "/v1/sandboxes", `{"mounts":[{},"a:b"]}`, 400, `"mounts[1] is a string: give an object"`},
+		{"POST", "/v1/sandboxes", `{"ttl":90}`, 400, `"ttl is a number: give a duration in seconds such as \"90s\""`},
+		{"POST", "/v1/sandboxes", `{"ttl":"1m30s"}`, 400, `"ttl is \"1m30s\": give a duration in seconds such as \"90s\""`},
 		{"POST", "/v1/sandboxes/a/execs", `{"exec":{"args":["sh"],"tty":true}}`, 400, `"exec.tty is a boolean: give an object with rows, cols"`},
-		{"POST", "/v1/sandboxes", `{"spec":{"name":"` + strings.Repeat("x", 5<<20) + `"}}`, 413, `larger than 4194304 bytes`},
+		{"POST", "/v1/sandboxes", `{"name":"` + strings.Repeat("x", 5<<20) + `"}`, 413, `larger than 4194304 bytes`},
 		{"PUT", "/v1/sandboxes", `{}`, 405, `PUT is not a method`},
 		{"GET", "/v1/sandboxs", ``, 404, `did you mean \"/v1/sandboxes\"?`},
 		{"GET", "/v1//sandboxes", ``, 404, `SBX-801`},
@@ -184,7 +193,7 @@ func TestRefusedHeaders(t *testing.T) {
 		{"Accept", "image/png", "/v1/sandboxes/a/execs", 406},
 		{"Accept", "image/png", "/v1/cleanup", 406},
 		{"Accept", "text/html, application/*;q=0.5", "/v1/cleanup", 200},
-		{"Accept", "text/event-stream, */*", "/v1/run", 400}, // there is no spec
+		{"Accept", "text/event-stream, */*", "/v1/run", 200},
 	} {
 		res := plain(t, socket, "POST", tt.path, "{}", tt.name, tt.value)
 		if answer := whole(t, res); res.StatusCode != tt.status {
@@ -208,7 +217,7 @@ func talks(_ context.Context, _, _ string, o runtime.AttachOptions, rio runtime.
 
 func TestLines(t *testing.T) {
 	socket := servertest.Listen(t, &servertest.Fake{OnAttach: talks})
-	res := plain(t, socket, "GET", "/v1/sandboxes/a/execs/1/output", "")
+	res := plain(t, socket, "POST", "/v1/sandboxes/a/execs/1/attach", "")
 	lines := strings.Split(strings.TrimSpace(whole(t, res)), "\n")
 	want := []string{
 		`{"started":{"sandbox_id":"id",`, `{"stdout":{"text":"über"}}`, `{"stdout":{"offset":"5","skipped":"100"}}`,
@@ -223,17 +232,17 @@ func TestLines(t *testing.T) {
 // TestServerSentEvents: the ID of the last event is enough to go on.
 func TestServerSentEvents(t *testing.T) {
 	socket := servertest.Listen(t, &servertest.Fake{OnAttach: talks})
-	path := "/v1/sandboxes/a/execs/1/output?stdout_offset=0"
-	res := plain(t, socket, "GET", path, "", "Accept", "text/event-stream")
+	path := "/v1/sandboxes/a/execs/1/attach?stdout_offset=0"
+	res := plain(t, socket, "POST", path, "", "Accept", "text/event-stream")
 	first := whole(t, res)
 	if !strings.Contains(first, "id: 105.0\ndata: {\"stdout\":{\"offset\":\"5\",\"skipped\":\"100\"}}\n\n") || res.Header.Get("Content-Type") != "text/event-stream" {
 		t.Errorf("%v\n%s", res.Header, first)
 	}
-	rest := whole(t, plain(t, socket, "GET", path, "", "Accept", "text/event-stream", "Last-Event-ID", "105.0"))
+	rest := whole(t, plain(t, socket, "POST", path, "", "Accept", "text/event-stream", "Last-Event-ID", "105.0"))
 	if strings.Contains(rest, "über") || !strings.Contains(rest, "id: 111.0\n") || !strings.Contains(rest, "id: 111.2\ndata: {\"exit\"") {
 		t.Errorf("gone on with:\n%s", rest)
 	}
-	if res := plain(t, socket, "GET", path, "", "Accept", "text/event-stream", "Last-Event-ID", "x"); res.StatusCode != 400 {
+	if res := plain(t, socket, "POST", path, "", "Accept", "text/event-stream", "Last-Event-ID", "x"); res.StatusCode != 400 {
 		t.Errorf("an ID of nobody: %s", res.Status)
 	}
 }
@@ -259,7 +268,10 @@ func TestErrorInAStream(t *testing.T) {
 
 // TestRawOutput: raw bytes end at a gap, which the next request is told about.
 func TestRawOutput(t *testing.T) {
-	f := &servertest.Fake{OnAttach: talks}
+	f := &servertest.Fake{OnLogs: func(ctx context.Context, ref string, o runtime.LogOptions, stdout, stderr io.Writer) error {
+		_, err := talks(ctx, ref, o.Exec, runtime.AttachOptions{StdoutOffset: o.StdoutOffset}, runtime.IO{Stdout: stdout, Stderr: stderr, Started: func(runtime.Info, runtime.ExecInfo) {}})
+		return err
+	}}
 	socket := servertest.Listen(t, f)
 	res := plain(t, socket, "GET", "/v1/sandboxes/a/execs/1/stdout?stdout_offset=105", "")
 	if got := whole(t, res); got != "endü." {
@@ -269,8 +281,8 @@ func TestRawOutput(t *testing.T) {
 	if data, err := io.ReadAll(res.Body); !errors.Is(err, io.ErrUnexpectedEOF) || string(data) != "über" {
 		t.Errorf("over a gap: %q, %v", data, err)
 	}
-	f.OnAttach = func(_ context.Context, _, _ string, _ runtime.AttachOptions, rio runtime.IO) (*runtime.Result, error) {
-		return nil, rio.Stdout.(runtime.Skipper).Skip(100)
+	f.OnLogs = func(_ context.Context, _ string, _ runtime.LogOptions, stdout, _ io.Writer) error {
+		return stdout.(runtime.Skipper).Skip(100)
 	}
 	res = plain(t, socket, "GET", "/v1/sandboxes/a/execs/1/stdout", "")
 	if answer := whole(t, res); !strings.Contains(answer, "from 0 to 99 are no longer kept") || !strings.Contains(answer, "stdout_offset=100") || res.StatusCode < 400 {
@@ -366,6 +378,29 @@ func TestRawFiles(t *testing.T) {
 	}
 }
 
+// TestFileHeader: whatever a name holds is in the header, which holds what clients take: the
+// one of Node.js takes no DEL, and reads other bytes as Latin-1.
+func TestFileHeader(t *testing.T) {
+	socket := serveDeps(t, server.Deps{Files: &fakeFiles{content: "x"}})
+	for escaped, name := range map[string]string{"a%7Fb": "a\x7fb", "%C3%BC": "ü", "%F0%9F%98%80": "😀", "%09%22%0A": "\t\"\n", "%C2%85": "\u0085", "plain": "plain"} {
+		res := plain(t, socket, "GET", "/v1/sandboxes/box/files/"+escaped, "")
+		whole(t, res)
+		header := res.Header.Get("Caisson-File")
+		var info struct{ Path string }
+		if err := json.Unmarshal([]byte(header), &info); err != nil || info.Path != "/"+name || strings.Trim(header, asciiPrintable) != "" {
+			t.Errorf("%q: %q, %v", name, header, err)
+		}
+	}
+}
+
+// asciiPrintable are the characters of a header that every client takes.
+var asciiPrintable = func() (all string) {
+	for c := ' '; c <= '~'; c++ {
+		all += string(c)
+	}
+	return all
+}()
+
 // TestLineAtOnce: a line is with its reader before there are more.
 func TestLineAtOnce(t *testing.T) {
 	read := make(chan struct{})
@@ -399,7 +434,7 @@ func (deadlineRecorder) SetReadDeadline(time.Time) error  { return nil }
 // FuzzPlain: no path, query or body makes a handler panic, and each error has the form.
 func FuzzPlain(f *testing.F) {
 	f.Add("GET", "/v1/sandboxes/a/files/%2e?offset=1&length=&x=%zz", "")
-	f.Add("POST", "/v1/run?spec.exec.tty.rows=1&stdin=x", `{"spec":{"exec":{}}}`)
+	f.Add("POST", "/v1/run?exec.tty.rows=1&stdin=x", `{"exec":{}}`)
 	f.Add("PUT", "/v1/sandboxes/a/execs/1/input?close=x&offset=-1", "data")
 	f.Add("POST", "/v1/policy/check?policy.allow=a&policy.allow=b&target.x=1", "null")
 	h := server.New(server.Deps{Sandboxes: &servertest.Fake{}, Execs: &servertest.Fake{}, System: &servertest.Fake{}, Network: &servertest.Fake{}, Files: &fakeFiles{}})
@@ -419,7 +454,7 @@ func FuzzPlain(f *testing.F) {
 // TestOpenAPI: the daemon serves the description of its routes.
 func TestOpenAPI(t *testing.T) {
 	res := plain(t, servertest.Listen(t, &servertest.Fake{}), "GET", "/openapi.json", "")
-	if answer := whole(t, res); res.StatusCode != 200 || !strings.Contains(answer, `"/v1/sandboxes/{ref}/execs/{id}/output"`) || !json.Valid([]byte(answer)) {
+	if answer := whole(t, res); res.StatusCode != 200 || !strings.Contains(answer, `"/v1/sandboxes/{ref}/execs/{exec_id}/output"`) || !json.Valid([]byte(answer)) {
 		t.Errorf("%s %.200s", res.Status, answer)
 	}
 }
@@ -429,14 +464,10 @@ func TestOpenAPI(t *testing.T) {
 func TestAnswerBeforeOutput(t *testing.T) {
 	silent := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 	f := &servertest.Fake{
-		OnAttach: func(ctx context.Context, _, _ string, _ runtime.AttachOptions, rio runtime.IO) (*runtime.Result, error) {
-			started(rio)
-			return nil, silent(ctx)
-		},
 		OnLogs: func(ctx context.Context, _ string, _ runtime.LogOptions, _, _ io.Writer) error { return silent(ctx) },
 	}
 	socket := servertest.Listen(t, f)
-	for _, path := range []string{"/v1/sandboxes/a/execs/1/stdout", "/v1/sandboxes/a/execs/1/output", "/v1/sandboxes/a/logs?follow"} {
+	for _, path := range []string{"/v1/sandboxes/a/execs/1/output?follow", "/v1/sandboxes/a/logs?follow"} {
 		if res := plain(t, socket, "GET", path, ""); res.StatusCode != 200 { // it returns with the header
 			t.Errorf("%s: %s", path, res.Status)
 		}

@@ -2,11 +2,13 @@ package server
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"connectrpc.com/connect"
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/runtime"
 )
 
 // sandboxes serves SandboxService.
@@ -26,6 +28,11 @@ func (s sandboxes) List(ctx context.Context, r *connect.Request[caissonv1.ListRe
 		return nil, fail(err)
 	}
 	infos, err := s.runtime.List(ctx)
+	if err == nil && slices.Contains(r.Msg.States, string(runtime.StateRemoved)) {
+		past, pastErr := s.runtime.Past(ctx)
+		infos, err = append(infos, past...), pastErr
+		slices.SortStableFunc(infos, func(a, b runtime.Info) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	}
 	out := &caissonv1.ListResponse{}
 	for _, info := range infos {
 		if f.selects(info) {

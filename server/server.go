@@ -26,7 +26,9 @@ import (
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/events"
 	"github.com/caisson-run/caisson/runtime/images"
+	"github.com/caisson-run/caisson/runtime/imageservice"
 	"github.com/caisson-run/caisson/runtime/plan"
+	"github.com/caisson-run/caisson/runtime/volumes"
 	"github.com/caisson-run/caisson/server/rest"
 )
 
@@ -49,6 +51,7 @@ type Sandboxes interface {
 	Stop(ctx context.Context, ref string, grace *time.Duration) (runtime.Info, error)
 	Wait(ctx context.Context, ref string) (runtime.Info, error)
 	List(ctx context.Context) ([]runtime.Info, error)
+	Past(ctx context.Context) ([]runtime.Info, error)
 	Inspect(ctx context.Context, ref string) (*runtime.Detail, error)
 	Remove(ctx context.Context, ref string, force bool) (id string, err error)
 	Cleanup(ctx context.Context, dryRun bool) ([]runtime.Leftover, error)
@@ -76,27 +79,28 @@ type Execs interface {
 
 // Images manages what sandboxes are made of.
 type Images interface {
-	ListImages(ctx context.Context) ([]images.Image, error)
-	InspectImage(ctx context.Context, name string) (*images.Detail, error)
-	RemoveImage(ctx context.Context, name string) error
-	ImportImage(ctx context.Context, name string, r io.Reader, progress func(string)) (images.Imported, error)
+	List(ctx context.Context) ([]images.Image, error)
+	Inspect(ctx context.Context, name string) (*images.Detail, error)
+	Remove(ctx context.Context, name string) error
+	Import(ctx context.Context, name string, r io.Reader, progress func(string)) (images.Imported, error)
 	FromHost(ctx context.Context, req images.FromHostRequest, progress func(string)) (images.Imported, error)
-	PullImage(ctx context.Context, req images.PullRequest, progress func(images.PullProgress)) (images.Imported, error)
-	BuildImage(ctx context.Context, r runtime.BuildRequest, report func(images.BuildEvent)) (images.Imported, error)
-	TagImage(ctx context.Context, name, newName string) (images.Imported, error)
-	SaveImages(ctx context.Context, names []string, w io.Writer) error
-	PruneImages(ctx context.Context, r images.PruneRequest) (images.Pruned, error)
-	ImageUsage(ctx context.Context) (list []images.DiskUsage, stored int64, err error)
+	Pull(ctx context.Context, req images.PullRequest, progress func(images.PullProgress)) (images.Imported, error)
+	BuildNeeds(ctx context.Context, r imageservice.BuildRequest) (images.BuildNeeds, error)
+	Build(ctx context.Context, r imageservice.BuildRequest, report func(images.BuildEvent)) (images.Imported, error)
+	Tag(ctx context.Context, name, newName string) (images.Imported, error)
+	Save(ctx context.Context, names []string, w io.Writer) error
+	Prune(ctx context.Context, r images.PruneRequest) (images.Pruned, error)
+	Usage(ctx context.Context) (list []images.DiskUsage, stored int64, err error)
 	PullAll(ctx context.Context, progress func(images.PullProgress), each func(images.Imported)) error
 }
 
 // Volumes manages the volumes that sandboxes can mount.
 type Volumes interface {
-	CreateVolume(ctx context.Context, name string) (runtime.VolumeInfo, error)
-	ListVolumes(ctx context.Context) ([]runtime.VolumeInfo, error)
-	InspectVolume(ctx context.Context, ref string) (runtime.VolumeInfo, error)
-	RemoveVolume(ctx context.Context, ref string) error
-	PruneVolumes(ctx context.Context, dryRun bool) ([]runtime.VolumeInfo, error)
+	Create(ctx context.Context, name string) (volumes.Info, error)
+	List(ctx context.Context) ([]volumes.Info, error)
+	Inspect(ctx context.Context, ref string) (volumes.Info, error)
+	Remove(ctx context.Context, ref string) error
+	Prune(ctx context.Context, dryRun bool) ([]volumes.Info, error)
 }
 
 // Network answers what sandboxes may reach, and what they tried to.

@@ -24,7 +24,7 @@ var patient = map[string]bool{
 	caissonv1connect.SandboxServiceRunProcedure:  true,
 	caissonv1connect.SandboxServiceLogsProcedure: true,
 	caissonv1connect.ExecServiceStartProcedure:   true,
-	caissonv1connect.ExecServiceConnectProcedure: true,
+	caissonv1connect.ExecServiceAttachProcedure:  true,
 }
 
 // boundWrites ends other calls whose caller stays connected and does not read. A

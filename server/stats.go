@@ -46,7 +46,7 @@ func sandboxStatsPB(s runtime.SandboxStats) *caissonv1.SandboxStats {
 		SandboxId: s.SandboxID, Name: text(s.Name), State: string(s.State), CpuPercent: s.CPUPercent, Cpu: durationpb.New(s.CPU), MilliCpu: s.MilliCPU,
 		MemoryBytes: s.MemoryBytes, PeakMemoryBytes: s.PeakMemoryBytes, MemoryLimitBytes: s.MemoryLimitBytes, Pids: s.PIDs, PidsLimit: s.PIDsLimit,
 		IoReadBytes: s.IOReadBytes, IoWriteBytes: s.IOWriteBytes, SentBytes: s.SentBytes, ReceivedBytes: s.ReceivedBytes,
-		CpuPressure: s.CPUPressure, MemoryPressure: s.MemoryPressure, IoPressure: s.IOPressure,
+		Processes: s.Processes, CpuPressure: s.CPUPressure, MemoryPressure: s.MemoryPressure, IoPressure: s.IOPressure,
 	}
 }
 
@@ -65,6 +65,7 @@ func (s sandboxes) History(ctx context.Context, r *connect.Request[caissonv1.His
 func historyPB(h *runtime.History) *caissonv1.HistoryResponse {
 	return &caissonv1.HistoryResponse{
 		SandboxId: h.SandboxID, Name: text(h.Name), State: string(h.State),
+		CreatedAt: timestamp(h.CreatedAt), Image: h.Image, EndedAt: timestamp(h.EndedAt), Execs: each(h.Execs, execPB),
 		MemoryLimitBytes: h.MemoryLimitBytes, MilliCpu: h.MilliCPU, PidsLimit: h.PIDsLimit, Samples: each(h.Samples, samplePB),
 	}
 }

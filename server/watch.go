@@ -37,10 +37,10 @@ func eventDataPB(d *events.Data) *caissonv1.EventData {
 		Caller: d.Caller, RequestId: d.RequestID, SandboxId: d.SandboxID, Name: text(d.Name), ExecId: text(d.ExecID), Session: d.Session, Task: d.Task,
 		Profile: d.Profile, Pooled: d.Pooled, Isolation: d.Isolation, Image: d.Image, ImageDigest: d.ImageDigest, ImageVerified: d.Verified, Network: d.Network, PolicyDigest: d.PolicyDigest, FilterDigest: d.FilterDigest, Workspace: text(d.Workspace), Mounts: each(d.Mounts, eventMountPB), Volume: d.Volume,
 		MemoryBytes: d.MemoryBytes, MilliCpu: d.MilliCPU, Pids: d.PIDs, Stages: each(d.Stages, eventStagePB),
-		Args: each(d.Args, text), ArgsDigest: d.ArgsDigest, Env: each(d.Env, text), Cwd: text(d.Cwd), User: d.User, Inputs: each(d.Inputs, eventInputPB),
+		Args: each(d.Args, text), ArgsDigest: d.ArgsDigest, ArgsBytes: d.ArgsBytes, Env: each(d.Env, text), Cwd: text(d.Cwd), User: d.User, Inputs: each(d.Inputs, eventInputPB),
 		Signal: int32(d.Signal), Reason: text(d.Reason), StdinBytes: d.StdinBytes, StdoutBytes: d.StdoutBytes, StderrBytes: d.StderrBytes, LostBytes: d.LostBytes,
 		CpuMs: d.CPUMS, PeakMemoryBytes: d.PeakMemoryBytes, DurationMs: d.DurationMS, Limit: d.Limit,
-		Kind: d.Kind, Verdict: d.Verdict, Host: text(d.Host), Port: uint32(d.Port), Address: d.Address, Peer: d.Peer, Rule: text(d.Rule), Skipped: d.Skipped,
+		Kind: d.Kind, Verdict: d.Verdict, Host: text(d.Host), Port: uint32(d.Port), Address: d.Address, Peer: d.Peer, Rule: text(d.Rule), Skipped: d.Skipped, Request: text(d.Request), Status: int32(d.Status), Credential: d.Credential,
 		SentBytes: d.SentBytes, ReceivedBytes: d.ReceivedBytes, Action: d.Action, Path: text(d.Path), To: text(d.To), Bytes: d.Bytes,
 		Call: text(d.Call), Code: string(d.Code), Message: d.Message, Version: d.Version, ConfigDigest: d.ConfigDigest, ConfigDigestBefore: d.ConfigDigestBefore, Keys: d.Keys, Lost: d.Lost,
 	}

@@ -123,7 +123,7 @@ func (s execs) Start(ctx context.Context, r *connect.Request[caissonv1.StartExec
 	return s.d.tell(ctx, p, stream, 0, 0)
 }
 
-func (s execs) Connect(ctx context.Context, r *connect.Request[caissonv1.ConnectExecRequest], stream *connect.ServerStream[caissonv1.ExecEvent]) error {
+func (s execs) Attach(ctx context.Context, r *connect.Request[caissonv1.AttachExecRequest], stream *connect.ServerStream[caissonv1.ExecEvent]) error {
 	p, err := s.d.exec(r.Msg.Ref, r.Msg.Id)
 	if err != nil {
 		return api.Encode(err)

@@ -61,6 +61,8 @@ const (
 
 	VolumeNotFound Code = "SBX-231" // no such volume
 	VolumeInUse    Code = "SBX-232" // the volume is needed by a sandbox
+	ImageProcess   Code = "SBX-233" // the process that reads an image or a Dockerfile ended
+	Disk           Code = "SBX-234" // a disk for a sandbox could not be made
 
 	Seccomp        Code = "SBX-301" // the filter is invalid or cannot be enforced here
 	SeccompProfile Code = "SBX-302" // no such seccomp profile
@@ -103,6 +105,9 @@ const (
 	EgressProxyDown Code = "SBX-709" // the operator's upstream proxy does not answer
 
 	EgressECH Code = "SBX-710" // a TLS hello may hide the name that a rule depends on
+
+	EgressRoute Code = "SBX-711" // a route does not pass a request or its answer on
+	Secret      Code = "SBX-712" // a secret is absent or its value cannot be used
 
 	APIUsage  Code = "SBX-801" // the call or command line is malformed
 	DaemonOff Code = "SBX-802" // no daemon listens on the socket

@@ -16,7 +16,7 @@ var table = []Description{
 	{Profile, "no such profile", ClassInput, 400, false, "name a profile that the message lists, or define it under profiles: in the daemon's configuration"},
 	{Workspace, "the directory of a workspace or mount is refused", ClassPolicy, 403, false, "name an existing directory inside the allowed roots (workspaces.allowed_roots in the configuration)"},
 	{DaemonConf, "the daemon's configuration is refused", ClassInput, 400, false, "correct the key that the message names; docs/reference/configuration.md lists them all"},
-	{Exists, "the name or ID is taken", ClassInput, 409, false, "choose another name, or remove the sandbox that holds it: caisson rm NAME"},
+	{Exists, "the name or ID is taken", ClassInput, 409, false, "choose another name, or remove the sandbox that holds it: caisson rm --force NAME"},
 	{NotFound, "no such sandbox", ClassSandbox, 404, false, "list sandboxes: caisson ls"},
 	{State, "the state of the sandbox does not allow this", ClassSandbox, 409, true, "check the state: caisson inspect SANDBOX; an exited sandbox only has logs and can be removed"},
 	{Rights, "a right is missing", ClassHost, 403, false, "run the daemon as root, with the capabilities that the message names"},
@@ -62,6 +62,8 @@ var table = []Description{
 	{Bundle, "the bundle is damaged or not signed by the key", ClassInput, 422, false, "copy the bundle again, or name the key of its maker; nothing was loaded"},
 	{VolumeNotFound, "no such volume", ClassInput, 404, false, "list volumes: caisson volume ls; create makes one, and so does the first sandbox that mounts it"},
 	{VolumeInUse, "a sandbox uses the volume", ClassInput, 409, true, "remove the sandboxes that the message names first"},
+	{ImageProcess, "the process that reads an image or a Dockerfile ended", ClassHost, 503, true, "try again; nothing of the work was kept"},
+	{Disk, "a disk for a sandbox could not be made", ClassHost, 503, false, "caisson doctor says what the host lacks: e2fsprogs, loop devices or room below root"},
 
 	{Seccomp, "the seccomp filter cannot be enforced", ClassHost, 503, false, "use the runc of this installation; caisson doctor names the missing feature"},
 	{SeccompProfile, "no such seccomp profile", ClassInput, 400, false, "use strict, compat or debug"},
@@ -72,13 +74,13 @@ var table = []Description{
 	{NetRule, "a filter rule was rejected", ClassEngine, 500, false, "caisson doctor checks the iptables flavour in use"},
 	{NetworkMode, "the network mode is unknown or not offered", ClassPolicy, 400, false, "use none, allow or open, or bridge where the operator offers it"},
 
-	{NetPolicy, "an egress policy is refused as written", ClassInput, 400, false, "write rules as HOST[:PORT][+PORT...][,private], for example github.com:443+22, *.example.com or 10.1.0.0/16:5432,private"},
+	{NetPolicy, "an egress policy is refused as written", ClassInput, 400, false, "write rules as HOST[:PORT][+PORT...][,private][,opaque], for example github.com:443+22, *.example.com or 10.1.0.0/16:5432,private"},
 	{PortTaken, "a published port is taken on the host", ClassInput, 409, false, "publish another port, or port 0 to pick a free one; caisson ls --json lists published ports"},
 	{NetChild, "a child sandbox would have more network than its parent", ClassPolicy, 403, false, "allow destinations that the parent may reach, or have the parent's policy widened from outside: caisson update --allow"},
 
 	{Cgroup, "a cgroup operation failed", ClassEngine, 500, false, "caisson doctor shows the cgroup layout"},
 	{CgroupController, "a cgroup controller is missing", ClassHost, 503, false, "enable the controller that the message names (kernel command line or the parent's cgroup.subtree_control)"},
-	{KernelMemory, "the sandbox used too much kernel memory outside its limits", ClassSandbox, 409, false, "hold fewer file locks inside, read error queues of sockets, and accept pending connections"},
+	{KernelMemory, "the sandbox used too much kernel memory outside its limits", ClassSandbox, 409, false, "hold fewer file locks and sockets inside, read error queues of sockets, and accept pending connections"},
 	{SocketMemory, "the memory of sockets cannot be counted", ClassHost, 503, false, "use Linux 5.17 or later with CONFIG_DEBUG_INFO_BTF, mount cgroup2, give the daemon CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, and start it again"},
 
 	{Engine, "containerd failed an operation", ClassEngine, 502, true, "see the daemon's log and containerd.log in its root"},
@@ -103,6 +105,8 @@ var table = []Description{
 	{EgressProxy, "the host's upstream proxy does not connect to the destination", ClassHost, 502, false, "ask the operator of the proxy to allow the destination"},
 	{EgressProxyDown, "the host's upstream proxy does not answer", ClassHost, 502, true, "check the proxy, and network.upstream_proxy in the daemon's configuration; public addresses are only reached through it"},
 	{EgressECH, "a TLS hello may hide the name that a rule depends on", ClassPolicy, 403, false, "turn encrypted client hello (ECH) and its GREASE off in the client, or start the sandbox with --allow-ech"},
+	{EgressRoute, "a route does not pass a request or its answer on", ClassPolicy, 403, false, "send what the route of the profile allows, in plain HTTP/1.1"},
+	{Secret, "a secret is absent or its value cannot be used", ClassHost, 502, false, "check the source of the secret in the daemon's configuration, then reload the daemon"},
 
 	{APIUsage, "the call is malformed", ClassInput, 400, false, "caisson help shows the usage"},
 	{DaemonOff, "no daemon listens on the socket", ClassHost, 503, true, "start it as root: caissond (or set CAISSON_SOCKET to the socket of a running one)"},

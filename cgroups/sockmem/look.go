@@ -49,7 +49,7 @@ func lookMain(m maps, o offsets) asm.Instructions {
 	ins = append(ins,
 		// By way of the map the pointer becomes a number, with which one may compute.
 		asm.Mov.Reg(asm.R9, asm.R0), asm.StoreMem(asm.R9, stateBuckets, asm.R7, asm.DWord), asm.LoadMem(asm.R7, asm.R9, stateBuckets, asm.DWord),
-		asm.StoreImm(asm.R9, stateCut, 1, asm.DWord), // until the walk is over
+		storeImm(asm.R9, stateCut, 1), // until the walk is over
 		asm.Mov.Imm(asm.R1, 1), asm.LSh.Reg(asm.R1, asm.R8), asm.Add.Imm(asm.R1, -1),
 		asm.StoreMem(asm.R10, walk+walkLeft, asm.R1, asm.DWord),
 		asm.Mov.Reg(asm.R1, asm.R7), asm.Add.Imm(asm.R1, o.bucketSize),
@@ -62,7 +62,7 @@ func lookMain(m maps, o offsets) asm.Instructions {
 		asm.Mov.Reg(asm.R3, asm.R10), asm.Add.Imm(asm.R3, walk), asm.Mov.Imm(asm.R4, 0), asm.FnLoop.Call(),
 		asm.LoadMem(asm.R1, asm.R10, walk+walkNode, asm.DWord), asm.JNE.Imm(asm.R1, 0, "end"),
 		asm.LoadMem(asm.R1, asm.R10, walk+walkLeft, asm.DWord), asm.JNE.Imm(asm.R1, 0, "end"),
-		asm.StoreImm(asm.R9, stateCut, 0, asm.DWord),
+		storeImm(asm.R9, stateCut, 0),
 		asm.Mov.Imm(asm.R0, 0).WithSymbol("end"), asm.Return())
 }
 
@@ -108,7 +108,7 @@ func lookStep(m maps, o offsets) asm.Instructions {
 // jumps where there is none.
 func readAt(base asm.Register, offset int32, size int32, none string) asm.Instructions {
 	return asm.Instructions{
-		asm.StoreImm(asm.R10, atRead, 0, asm.DWord),
+		storeImm(asm.R10, atRead, 0),
 		asm.Mov.Reg(asm.R1, asm.R10), asm.Add.Imm(asm.R1, atRead), asm.Mov.Imm(asm.R2, size),
 		asm.Mov.Reg(asm.R3, base), asm.Add.Imm(asm.R3, offset), asm.FnProbeReadKernel.Call(),
 		asm.JNE.Imm(asm.R0, 0, none),
@@ -149,11 +149,12 @@ func addUp(m maps) asm.Instructions {
 	look[0] = look[0].WithSymbol("sum")
 	ins := append(look,
 		asm.Mov.Imm(asm.R1, 1), add(asm.R0, stateSockets, asm.R1), add(asm.R0, stateTotal, asm.R9),
-		asm.JLE.Imm(asm.R9, 1, "go on"), // an idle socket's send memory is 1
-		asm.Mov.Reg(asm.R6, asm.R0), asm.LoadMem(asm.R8, asm.R6, stateLook, asm.DWord))
+		asm.JGT.Imm(asm.R9, 1, "busy"), // an idle socket's send memory is 1
+		asm.Mov.Imm(asm.R7, 0), asm.Mov.Imm(asm.R9, 0),
+		asm.Mov.Reg(asm.R6, asm.R0).WithSymbol("busy"), asm.LoadMem(asm.R8, asm.R6, stateLook, asm.DWord))
 	ins = append(ins, lookupSum(m)...)
 	ins = append(ins, asm.JNE.Imm(asm.R0, 0, "there"),
-		asm.StoreImm(asm.R10, atSum+sumLook, 0, asm.DWord), asm.StoreImm(asm.R10, atSum+sumUncharged, 0, asm.DWord), asm.StoreImm(asm.R10, atSum+sumTotal, 0, asm.DWord),
+		storeImm(asm.R10, atSum+sumLook, 0), storeImm(asm.R10, atSum+sumUncharged, 0), storeImm(asm.R10, atSum+sumTotal, 0), storeImm(asm.R10, atSum+sumSockets, 0),
 		mapPointer(asm.R1, m.sums), asm.Mov.Reg(asm.R2, asm.R10), asm.Add.Imm(asm.R2, atID),
 		asm.Mov.Reg(asm.R3, asm.R10), asm.Add.Imm(asm.R3, atSum), asm.Mov.Imm(asm.R4, 0), asm.FnMapUpdateElem.Call())
 	ins = append(ins, lookupSum(m)...)
@@ -161,8 +162,9 @@ func addUp(m maps) asm.Instructions {
 		asm.Mov.Imm(asm.R1, 1), add(asm.R6, stateLost, asm.R1), asm.Ja.Label("go on"),
 		asm.LoadMem(asm.R1, asm.R0, sumLook, asm.DWord).WithSymbol("there"), asm.JEq.Reg(asm.R1, asm.R8, "same"),
 		asm.StoreMem(asm.R0, sumLook, asm.R8, asm.DWord), // the number of the look replaces setting all to 0
-		asm.StoreImm(asm.R0, sumUncharged, 0, asm.DWord), asm.StoreImm(asm.R0, sumTotal, 0, asm.DWord),
-		add(asm.R0, sumUncharged, asm.R7).WithSymbol("same"), add(asm.R0, sumTotal, asm.R9))
+		storeImm(asm.R0, sumUncharged, 0), storeImm(asm.R0, sumTotal, 0), storeImm(asm.R0, sumSockets, 0),
+		add(asm.R0, sumUncharged, asm.R7).WithSymbol("same"), add(asm.R0, sumTotal, asm.R9),
+		asm.Mov.Imm(asm.R1, 1), add(asm.R0, sumSockets, asm.R1))
 }
 
 func lookupSum(m maps) asm.Instructions {

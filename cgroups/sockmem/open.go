@@ -206,10 +206,9 @@ func newMaps() (m maps, err error) {
 	return m, nil
 }
 
-// newLook loads the program that looks. It needs the kernel's types, which take 42 MiB.
+// newLook loads the program that looks, which needs a few of the kernel's types.
 func newLook(m maps) (*ebpf.Program, error) {
 	defer debug.FreeOSMemory()
-	defer btf.FlushKernelSpec()
 	kernel, err := btf.LoadKernelSpec()
 	if err != nil {
 		return nil, fmt.Errorf("read the kernel's types: %w", err)

@@ -31,16 +31,18 @@ const (
 
 // The value of the map of sums, by cgroup.
 type sum struct {
-	Look      uint64 // the last one that saw a socket of the cgroup with memory
+	Look      uint64 // the last one that saw a socket of the cgroup
 	Uncharged uint64
 	Total     uint64
+	Sockets   uint64
 }
 
 const (
 	sumLook      = 0
 	sumUncharged = 8
 	sumTotal     = 16
-	sumSize      = 24
+	sumSockets   = 24
+	sumSize      = 32
 	maxSums      = 8192
 )
 
@@ -96,7 +98,7 @@ func createProgram(m maps, parent uint64) *ebpf.ProgramSpec {
 		// The exchange is a full barrier: either this sees that the daemon sleeps, or the
 		// daemon's last look before it slept sees the tag.
 		asm.Mov.Imm(asm.R1, 0), exchange(asm.R0, stateAsleep, asm.R1), asm.JEq.Imm(asm.R1, 0, "allow"),
-		asm.StoreImm(asm.R10, -8, 0, asm.DWord),
+		storeImm(asm.R10, -8, 0),
 		mapPointer(asm.R1, m.wake), asm.Mov.Reg(asm.R2, asm.R10), asm.Add.Imm(asm.R2, -8), asm.Mov.Imm(asm.R3, 8),
 		asm.Mov.Imm(asm.R4, forceWakeup), asm.FnRingbufOutput.Call(),
 		asm.Mov.Imm(asm.R0, goOn).WithSymbol("allow"), asm.Return(),
@@ -123,7 +125,7 @@ func ancestorBelow(parent uint64) asm.Instructions {
 // lookupState leaves in R0 where the state is, or jumps.
 func lookupState(m maps, missing string) asm.Instructions {
 	return asm.Instructions{
-		asm.StoreImm(asm.R10, -8, 0, asm.DWord),
+		storeImm(asm.R10, -8, 0),
 		mapPointer(asm.R1, m.state), asm.Mov.Reg(asm.R2, asm.R10), asm.Add.Imm(asm.R2, -8), asm.FnMapLookupElem.Call(),
 		asm.JEq.Imm(asm.R0, 0, missing),
 	}
@@ -137,6 +139,14 @@ func mapPointer(to asm.Register, m *ebpf.Map) asm.Instruction {
 	return asm.LoadMapPtr(to, m.FD())
 }
 
+// storeImm stores a number of eight bytes. The kernel takes it, and extends its sign. The
+// library's own function refuses it.
+func storeImm(dst asm.Register, at int16, value int64) asm.Instruction {
+	return asm.Instruction{OpCode: asm.StoreImmOp(asm.DWord), Dst: dst, Offset: at, Constant: value}
+}
+
+// exchange writes the number of the operation itself: the library encodes its own Xchg as
+// an addition (v0.22.0).
 func exchange(dst asm.Register, at int16, src asm.Register) asm.Instruction {
 	i := asm.StoreXAdd(dst, src, asm.DWord)
 	i.Offset, i.Constant = at, atomicExchange

@@ -15,6 +15,7 @@ import (
 type Held struct {
 	Uncharged int64 // to no cgroup
 	Total     int64 // with what a cgroup may be charged for
+	Sockets   int64 // how many there are
 }
 
 // Watch sees all sockets of the sandboxes below a cgroup. Look is for one goroutine.
@@ -57,23 +58,25 @@ func newWatch(group string, m maps, look *ebpf.Program) (*Watch, error) {
 // little is what the sockets of all sandboxes may hold before anybody asks which.
 const little = 1 << 20
 
+// Many is a number of sockets of all sandboxes past which somebody may ask whose they are.
+const Many = 16 << 10
+
 // Look adds up what the sockets of each cgroup hold. The map is empty where all hold
-// little, leaves out those that hold nothing, and is valid until the next Look. Sockets
-// counts all. With arm, the next socket that is made ends Wait.
+// little and are not many, and is valid until the next Look. Sockets counts all. With arm, the next socket that is made ends Wait.
 func (w *Watch) Look(arm bool) (held map[uint64]Held, sockets int, err error) {
 	st, err := w.look(arm)
 	if err != nil {
 		return nil, 0, err
 	}
 	clear(w.held)
-	if st.Total < little && st.Lost == 0 {
+	if st.Total < little && st.Sockets <= Many && st.Lost == 0 {
 		return w.held, int(st.Sockets), nil
 	}
 	if err := w.readSums(); err != nil {
 		return nil, 0, err
 	}
 	if st.Lost > 0 {
-		err = fmt.Errorf("the sockets of more than %d sandboxes hold memory: %d were not counted", maxSums, st.Lost)
+		err = fmt.Errorf("more than %d sandboxes have sockets: %d were not counted", maxSums, st.Lost)
 	}
 	return w.held, int(st.Sockets), err
 }
@@ -110,7 +113,7 @@ func (w *Watch) readSums() error {
 	}
 	for i, id := range w.keys[:n] {
 		if s := w.sums[i]; s.Look == w.looks {
-			w.held[id] = Held{Uncharged: int64(s.Uncharged), Total: int64(s.Total)}
+			w.held[id] = Held{Uncharged: int64(s.Uncharged), Total: int64(s.Total), Sockets: int64(s.Sockets)}
 			continue
 		}
 		if err := w.maps.sums.Delete(id); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {

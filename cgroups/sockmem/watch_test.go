@@ -195,10 +195,10 @@ func TestLook(t *testing.T) {
 	if least := 1 + many + 1 + 2*many; sockets < least {
 		t.Errorf("%d sockets, want %d", sockets, least)
 	}
-	if h, ok := held[boxes["idle"]]; ok {
+	if h := held[boxes["idle"]]; h != (Held{Sockets: 1}) {
 		t.Errorf("an idle socket holds %+v", h)
 	}
-	if h := held[boxes["corked"]]; h.Uncharged < many*corked {
+	if h := held[boxes["corked"]]; h.Uncharged < many*corked || h.Sockets < many {
 		t.Errorf("corked datagrams: %+v", h)
 	}
 	if h := held[boxes["unaccepted"]]; h.Uncharged < many*(received+unacceptedSize) {

@@ -6,6 +6,9 @@
 // do without; see package confine. It stays in the host's network namespace,
 // from which it dials. When the daemon is gone, it ends.
 //
+// It has a second, small task, as it is the program that talks to servers without rights: in
+// the sandbox of a build it fetches what ADD names; see fetch.
+//
 // The Go runtime is told not to look for the CPU limit of its cgroup again and
 // again, for which it would keep files open.
 //
@@ -26,6 +29,7 @@ import (
 	"github.com/caisson-run/caisson/cmd/caisson-gateway/confine"
 	"github.com/caisson-run/caisson/gateway/control"
 	"github.com/caisson-run/caisson/gateway/hostaddr"
+	"github.com/caisson-run/caisson/gateway/secret"
 )
 
 var version, commit = "unknown", "unknown" // set by the linker
@@ -40,6 +44,13 @@ func init() { runtime.LockOSThread() }
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
 func run(args []string, stdout, stderr io.Writer) int {
+	if len(args) > 1 && args[0] == fetchVerb {
+		if err := fetch(args[1], args[2:]); err != nil {
+			fmt.Fprintln(stderr, err)
+			return 1
+		}
+		return 0
+	}
 	flags := flag.NewFlagSet("caisson-gateway", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	uid := flags.Uint("uid", 0, "`user` to run as")
@@ -69,12 +80,14 @@ func serve(u confine.User) error {
 	if err != nil {
 		return err
 	}
+	secrets, secretsErr := secret.NewStore() // while memory may be locked; without it no secret is taken
+	roots := hostRoots()                     // while there are files
 	if err := confine.Confine(u); err != nil {
 		return err
 	}
 	debug.SetGCPercent(collectAt)
 	ended := make(chan error, 1)
-	go func() { ended <- newServer(conn, kernel.Local).serve() }() // off the first thread, which is slow to wake
+	go func() { ended <- newServer(conn, kernel.Local, secrets, secretsErr, roots).serve() }() // off the first thread, which is slow to wake
 	return <-ended
 }
 

@@ -26,7 +26,9 @@ type sandbox struct {
 	log   *droplog.Log // of packets that go past both
 	spare ratelog.Log[dns.Query]
 	out   *outbox
-	told  int // connections, when it was last said
+
+	routes *routes
+	told   int // connections, when it was last said
 
 	stop   context.CancelFunc
 	served sync.WaitGroup
@@ -51,7 +53,9 @@ func (s *server) newSandbox(q control.Request) (*sandbox, error) {
 	for name := range q.Names {
 		b.known[name] = true
 	}
+	b.routes = &routes{sandbox: b, secrets: s.secrets, roots: s.roots}
 	b.proxy, err = proxy.New(proxy.Config{
+		Routes:  b.routes,
 		Sandbox: b.id, Names: pool, Resolver: b.resolver, Local: s.local, Recorder: b, Upstream: s.proxy, Link: s.link, Limits: proxy.DefaultLimits,
 	}, p)
 	if err != nil {
@@ -126,6 +130,7 @@ func (b *sandbox) end() {
 	b.stop()
 	b.log.End()
 	b.served.Wait()
+	b.routes.end()
 	b.spare.Flush()
 }
 

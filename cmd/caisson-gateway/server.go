@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"io"
 	"net"
@@ -14,6 +15,7 @@ import (
 	"github.com/caisson-run/caisson/gateway/control"
 	"github.com/caisson-run/caisson/gateway/dns"
 	"github.com/caisson-run/caisson/gateway/policy"
+	"github.com/caisson-run/caisson/gateway/secret"
 	"github.com/caisson-run/caisson/gateway/upstream"
 )
 
@@ -26,14 +28,17 @@ type server struct {
 	proxy     *upstream.Proxy     // nil: there is none
 	sandboxes map[string]*sandbox
 	watched   map[string]*watched
+	secrets   *secret.Store         // nil: memory for it could not be locked
+	noSecrets error                 // why
+	roots     func() *x509.CertPool // that this host trusts
 
 	mu        sync.Mutex // connections of linked sandboxes look at these
 	published map[string]*published
 }
 
-func newServer(conn *net.UnixConn, local policy.Local) *server {
+func newServer(conn *net.UnixConn, local policy.Local, secrets *secret.Store, noSecrets error, roots func() *x509.CertPool) *server {
 	return &server{
-		in: control.NewReceiver(conn), out: newOutbox(conn), local: local,
+		in: control.NewReceiver(conn), out: newOutbox(conn), local: local, secrets: secrets, noSecrets: noSecrets, roots: roots,
 		sandboxes: map[string]*sandbox{}, watched: map[string]*watched{}, published: map[string]*published{},
 	}
 }
@@ -92,12 +97,29 @@ func (s *server) do(q control.Request, files []*os.File) error {
 		return s.publish(q, files)
 	case control.Supply:
 		return s.supply(q.Sandbox, files)
+	case control.Secrets:
+		return s.setSecrets(q, files)
 	case control.Remove:
 		s.remove(q.Sandbox)
 	case control.Ping, control.Settle:
 		s.tellOpen()
 	}
 	return nil
+}
+
+// setSecrets has the values that were sent, and no others.
+func (s *server) setSecrets(q control.Request, files []*os.File) error {
+	if s.secrets == nil {
+		if len(q.Secrets) > 0 {
+			return s.noSecrets
+		}
+		return nil
+	}
+	values := map[string]io.Reader{}
+	for i, name := range q.Secrets {
+		values[name] = files[i]
+	}
+	return s.secrets.Set(values, q.Some)
 }
 
 // configure is done once: sandboxes share what was resolved. One that fails leaves no

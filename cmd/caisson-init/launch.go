@@ -44,8 +44,8 @@ func (s *server) spawnLauncher(r *request, rec *record, sys *syscall.SysProcAttr
 	}
 	defer files.close()
 	failure = s.forkLauncher(r, rec, sys, files)
-	if failure != nil && rec.term != nil {
-		s.closeTerminal(rec.term)
+	if failure != nil {
+		s.dropTerminal(rec)
 	}
 	return failure
 }
@@ -70,12 +70,17 @@ func (s *server) forkLauncher(r *request, rec *record, sys *syscall.SysProcAttr,
 	if r.Terminal {
 		sys.Setctty, sys.Ctty = true, launchStdin
 	}
+	if failure := r.enterTag(); failure != nil {
+		l.close()
+		return failure
+	}
 	n := uintptr(null)
 	rec.pid, err = syscall.ForkExec("/proc/self/exe", []string{initproto.BinaryName, initproto.LaunchMode}, &syscall.ProcAttr{
 		Env:   []string{"GOMAXPROCS=1", "GOGC=off"},
 		Files: append([]uintptr{n, n, n, uintptr(r.payload), uintptr(report[1]), uintptr(l.gate)}, files.list()...),
 		Sys:   sys,
 	})
+	r.leaveTag()
 	if err != nil {
 		l.close()
 		stage := forkStage(err, sys.Credential)

@@ -25,16 +25,20 @@ type request struct {
 	initproto.Payload
 	payload   int
 	inputData int    // -1 for none
+	tag       [2]int // files to enter and to leave the command's cgroup; -1 for none
 	streams   [3]int // inside ends
 	held      heldFDs
 	made      []input
 }
 
 func newRequest(m initproto.Start, fds []int) *request {
-	r := &request{Start: m, payload: fds[0], inputData: -1, streams: noFiles, held: noHeld}
+	r := &request{Start: m, payload: fds[0], inputData: -1, tag: [2]int{-1, -1}, streams: noFiles, held: noHeld}
 	fds = fds[1:]
 	if m.Inputs {
 		r.inputData, fds = fds[0], fds[1:]
+	}
+	if m.Tag {
+		r.tag, fds = [2]int{fds[0], fds[1]}, fds[2:]
 	}
 	for _, take := range []struct {
 		set initproto.Stdio
@@ -52,6 +56,8 @@ func newRequest(m initproto.Start, fds []int) *request {
 func (r *request) close() {
 	closeFD(&r.payload)
 	closeFD(&r.inputData)
+	closeFD(&r.tag[0])
+	closeFD(&r.tag[1])
 	removeInputs(r.made)
 	for i := range r.streams {
 		closeFD(&r.streams[i])
@@ -172,18 +178,28 @@ func (s *server) spawn(r *request) (*record, *failure) {
 	}
 	defer files.close()
 	sys.Setctty = r.Terminal // Ctty is the command's stdin
+	if failure := r.enterTag(); failure != nil {
+		s.dropTerminal(rec)
+		return nil, failure
+	}
 	// The child gets default signal handlers, the signal mask and the limit of
 	// open files that this process was started with, and no other descriptors:
 	// all of them are close-on-exec.
 	rec.pid, err = syscall.ForkExec(path, r.Args, &syscall.ProcAttr{Env: r.Env, Files: files.list(), Sys: sys})
+	r.leaveTag()
 	if err != nil {
-		if rec.term != nil {
-			s.closeTerminal(rec.term)
-		}
+		s.dropTerminal(rec)
 		return nil, fail(forkStage(err, cred), err)
 	}
 	rec.take(r)
 	return rec, nil
+}
+
+// dropTerminal ends the terminal, if there is one, of a command that did not start.
+func (s *server) dropTerminal(rec *record) {
+	if rec.term != nil {
+		s.closeTerminal(rec.term)
+	}
 }
 
 // take moves what is held, and the input files, from the request to the record.

@@ -7,12 +7,7 @@
 //go:debug updatemaxprocs=0
 package main
 
-import (
-	"context"
-	"io"
-	"os"
-	"runtime/debug"
-)
+import "github.com/caisson-run/caisson/cmd/caisson/internal/cli"
 
 // Set when linked.
 var (
@@ -20,17 +15,4 @@ var (
 	commit  = "unknown"
 )
 
-// gcPercent lets the heap grow to some 32 MB before it is collected. Messages with output
-// are garbage at once: with the usual 100, four fifths of the time of a stream went into
-// collecting a heap of 4 MB.
-const gcPercent = 800
-
-func main() {
-	debug.SetGCPercent(gcPercent)
-	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
-}
-
-// run is the whole program: it returns the exit code.
-func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	return newApp(stdin, stdout, stderr).run(ctx, args)
-}
+func main() { cli.Program{Version: version, Commit: commit, Whole: "caisson-whole"}.Main() }

@@ -9,6 +9,7 @@ import (
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/ctrd"
 	"github.com/caisson-run/caisson/runtime/doctor"
+	"github.com/caisson-run/caisson/runtime/images"
 )
 
 // imageChecks names the images whose stored copy is damaged, and what was set aside
@@ -28,13 +29,17 @@ func (h hostDoctor) damagedImages(ctx context.Context) []runtime.Check {
 		return []runtime.Check{{Name: name, Status: doctor.Unknown, Detail: err.Error()}}
 	}
 	var bad []string
+	named := 0
 	for _, i := range list {
+		if !images.OfBuild(i.Name) {
+			named++
+		}
 		if i.Damaged != "" {
 			bad = append(bad, fmt.Sprintf("%s: %s", i.Key(), i.Damaged))
 		}
 	}
 	if len(bad) == 0 {
-		return []runtime.Check{{Name: name, Status: doctor.OK, Detail: fmt.Sprintf("%d, none is damaged", len(list))}}
+		return []runtime.Check{{Name: name, Status: doctor.OK, Detail: fmt.Sprintf("%d, and %d steps of builds: none is damaged", named, len(list)-named)}}
 	}
 	d, _ := sbxerr.Describe(sbxerr.ImageDamaged)
 	return []runtime.Check{{Name: name, Status: doctor.Warn, Detail: strings.Join(bad, "; "), Code: string(sbxerr.ImageDamaged), Remedy: d.Remedy}}

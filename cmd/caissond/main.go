@@ -35,6 +35,9 @@ var (
 // exitRuntime is the exit code of a failure that is not a command's.
 const exitRuntime = 125
 
+// exitUnhealthy is doctor's exit code where a run would fail on this host.
+const exitUnhealthy = 1
+
 // The first thread runs nothing but main: Go cannot end it, so it must never be
 // one whose namespaces or rights a piece of work changes for itself.
 func init() { goruntime.LockOSThread() }
@@ -53,14 +56,17 @@ func run(args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	err := netns.CleanEnvironment()
-	cmd := rootCommand(&flags{})
+	cmd := rootCommand(&flags{systemd: takeSystemd()})
 	cmd.SetArgs(args)
 	cmd.SetOut(stdout)
 	cmd.SetErr(stderr)
 	if err == nil {
 		err = cmd.ExecuteContext(ctx)
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, errUnhealthy):
+		return exitUnhealthy // the checks have told
+	case err != nil:
 		fmt.Fprintf(stderr, "caissond: %v\n  remedy: %s\n", api.Explain(err), sbxerr.RemedyOf(err))
 		return exitRuntime
 	}
@@ -73,6 +79,8 @@ type flags struct {
 	file, root, state, socket, binDir, address string
 	idle                                       time.Duration
 	keep, stopAll                              bool
+
+	systemd systemd // of which the daemon is a unit
 }
 
 // helpWidth is how many columns help has: those of the smallest usual terminal.
@@ -158,7 +166,7 @@ func (f *flags) config(cmd *cobra.Command) (config.Config, error) {
 	if err == nil { // of what is no path, or for nobody, that is said already
 		err = errors.Join(checkEngine(c), checkPeers(c))
 	}
-	return c, err
+	return c, c.Locate(err)
 }
 
 func schemaCommand() *cobra.Command {

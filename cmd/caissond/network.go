@@ -8,7 +8,7 @@ import (
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/config"
 	"github.com/caisson-run/caisson/netns"
-	"github.com/caisson-run/caisson/rootfs/fromhost"
+	"github.com/caisson-run/caisson/rootfs/imageproc"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/egress"
 	"github.com/caisson-run/caisson/runtime/plan"
@@ -35,17 +35,17 @@ func bridgeConfig(c config.Config) (netns.BridgeConfig, error) {
 }
 
 // checkNetwork refuses a map and profiles by which requests would be refused, and
-// resolvers and an upstream proxy that are none.
+// resolvers, an upstream proxy and secrets that are none.
 func checkNetwork(c config.Config, known map[string]plan.Profile) error {
 	_, err := c.Network.Servers()
 	rules, rulesErr := networkRules(c)
-	err = errors.Join(err, rulesErr, rules.Validate(known))
+	err = errors.Join(err, rulesErr, rules.Validate(known), checkSecrets(c))
 	row, _ := sbxerr.Describe(sbxerr.DaemonConf)
 	return sbxerr.WithRemedy(sbxerr.DaemonConf, "caissond.network", err, row.Remedy) // each has its own in its text
 }
 
 // ownUsers are the users of the daemon's processes that have no rights.
-var ownUsers = map[uint32]string{egress.DefaultID: "gateway", fromhost.ID: "collector"}
+var ownUsers = map[uint32]string{egress.DefaultID: "gateway", imageproc.ID: "collector"}
 
 // openNetwork gives the manager what carries the traffic of its sandboxes. It
 // starts nothing: the first sandbox with a network does.
@@ -68,10 +68,15 @@ func (d *daemon) openNetwork(c config.Config, o *runtime.Options) error {
 		d.log.Info("what is public is reached through the upstream proxy alone", "proxy", u.String())
 	}
 	o.Traffic = traffic.New(runtime.TrafficFiles(c.Root, c.State), d.log)
+	program := filepath.Join(c.BinDir, "caisson-gateway")
 	gateway := egress.New(egress.Options{
-		Program: filepath.Join(c.BinDir, "caisson-gateway"), Servers: servers, Upstream: rules.Upstream, Log: d.log, Observer: o.Traffic,
+		Program: program, Servers: servers, Upstream: rules.Upstream, Log: d.log, Observer: o.Traffic,
 	})
 	d.onStop(func(context.Context) error { return gateway.Close() })
-	o.Egress, o.Network, o.Bridge = gateway, rules, bridge
+	if err := gateway.SetSecrets(context.Background(), secrets(c)); err != nil {
+		return err
+	}
+	d.gateway = gateway
+	o.Egress, o.Network, o.Bridge, o.GatewayPath = gateway, rules, bridge, program
 	return nil
 }

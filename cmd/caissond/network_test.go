@@ -6,7 +6,7 @@ import (
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/config"
-	"github.com/caisson-run/caisson/rootfs/fromhost"
+	"github.com/caisson-run/caisson/rootfs/imageproc"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/egress"
 	"github.com/caisson-run/caisson/runtime/idblock"
@@ -16,7 +16,7 @@ import (
 
 // A sandbox's user must be none of the daemon's own.
 func TestOpenNetworkRefusesOwnUsers(t *testing.T) {
-	for id, whose := range map[uint32]string{egress.DefaultID: "gateway", fromhost.ID: "collector"} {
+	for id, whose := range map[uint32]string{egress.DefaultID: "gateway", imageproc.ID: "collector"} {
 		o := runtime.Options{IDs: idblock.Range{Base: id - idblock.Size + 1, Blocks: 1}} // it is the last
 		if id == egress.DefaultID {
 			o.IDs.Base = id // and the collector's is not in it
@@ -69,7 +69,7 @@ func TestNetworkRefusedAtStart(t *testing.T) {
 			[]string{"log.level", "network.dns[0]", "network.map.a.example", "profiles.p: memory", "profiles.p.network.allow[0]", "profiles.q.network: "},
 		},
 	} {
-		_, err := settings(t, "--config", writeConfig(t, tt.text))
+		_, err := configured(t, "--config", writeConfig(t, tt.text))
 		if sbxerr.Of(err) != sbxerr.DaemonConf {
 			t.Errorf("%s: %v", tt.text, err)
 			continue
@@ -115,7 +115,7 @@ func TestNetworkTakenAtStart(t *testing.T) {
 		"profiles: {p: {network: {mode: none, deny: [a.example], map: {b.example: 10.0.0.1}}}}", // for requests that name a mode
 		"network: {map: {a.example: 10.0.0.1}}\nprofiles: {p: {network: {map: {a.example: 10.0.0.2}}}}",
 	} {
-		if _, err := settings(t, "--config", writeConfig(t, text)); err != nil {
+		if _, err := configured(t, "--config", writeConfig(t, text)); err != nil {
 			t.Errorf("%s: %v", text, err)
 		}
 	}

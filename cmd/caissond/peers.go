@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/api/settings"
 	"github.com/caisson-run/caisson/config"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/plan"
@@ -53,11 +54,10 @@ func peerRule(p config.Peer, known map[string]plan.Profile) (peer.Rule, error) {
 		return u.Uid, nil
 	})
 	gids, gidErr := lookUp(p.Groups, "group", lookUpGroup)
-	limits, quota := peer.DefaultLimits(), peer.DefaultQuota()
+	limits, quota := settings.Ceilings(), peer.DefaultQuota()
+	limitsErr := p.Limits.Override(&limits)
 	r := peer.Rule{UIDs: uids, GIDs: gids, Profiles: p.Profiles, Workspaces: p.Workspaces, TTL: peer.DefaultTTL, Network: p.Network, Images: p.Images, Volumes: p.Volumes}
 	for to, from := range map[*int64]int64{
-		&limits.MemoryBytes: int64(p.Limits.Memory), &limits.MilliCPU: int64(p.Limits.CPUs),
-		&limits.PIDs: p.Limits.PIDs, &limits.TmpfsBytes: int64(p.Limits.Tmpfs), &limits.OpenFiles: p.Limits.Files, &limits.CPUShares: p.Limits.CPUShares,
 		&quota.Sandboxes: p.Quota.Sandboxes, &quota.MemoryBytes: int64(p.Quota.Memory),
 		&quota.MilliCPU: int64(p.Quota.CPUs), &quota.Execs: p.Quota.Execs, &quota.ImageBytes: int64(p.Quota.Images),
 	} {
@@ -74,8 +74,8 @@ func peerRule(p config.Peer, known map[string]plan.Profile) (peer.Rule, error) {
 	if p.Limits.TTL != 0 {
 		r.TTL = time.Duration(p.Limits.TTL)
 	}
-	r.Limits, r.Quota = limits, quota
-	return r, errors.Join(err, gidErr, checkPeerProfiles(r, known))
+	r.Limits, r.Quota = peer.Limits(limits), quota
+	return r, errors.Join(err, gidErr, limitsErr, checkPeerProfiles(r, known))
 }
 
 // defaultPIDs is the sum of processes that so many sandboxes have with the profile
@@ -98,8 +98,10 @@ func checkPeerProfiles(r peer.Rule, known map[string]plan.Profile) error {
 			errs = append(errs, unknownProfile(name, known))
 			continue
 		}
-		if l := p.Limits; l.MemoryBytes > r.Limits.MemoryBytes || l.MilliCPU > r.Limits.MilliCPU || l.PIDs > r.Limits.PIDs || max(l.TmpfsBytes, l.ShmBytes) > r.Limits.TmpfsBytes || l.OpenFiles > r.Limits.OpenFiles || l.CPUShares > r.Limits.CPUShares {
-			errs = append(errs, fmt.Errorf("limits: profile %q has more memory, cpus, pids, tmpfs, open files or cpu_shares than one sandbox may; raise these", name))
+		own := settings.Limits(p.Limits.Peer())
+		own.TmpfsBytes = max(own.TmpfsBytes, p.Limits.ShmBytes)
+		for _, row := range own.Exceeding(settings.Limits(r.Limits)) {
+			errs = append(errs, fmt.Errorf("limits: profile %q has more %s than one sandbox may; raise %s", name, row.Name, row.Key))
 		}
 		if l := p.Limits; l.MemoryBytes > r.Quota.MemoryBytes || l.MilliCPU > r.Quota.MilliCPU || l.PIDs > r.Quota.PIDs {
 			errs = append(errs, fmt.Errorf("quota: profile %q has more memory, cpus or pids than all sandboxes may; raise these", name))

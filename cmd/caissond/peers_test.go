@@ -81,12 +81,12 @@ func TestNamesRefused(t *testing.T) {
 		"{socket_group: no-such-group, peers: [{uids: [1]}]}":                            `socket_group: no group "no-such-group"`,
 		"pools: [{profile: buidl, size: 1}]":                                             `pools[0]: no profile "buidl"; there are compat, debug, strict`,
 	} {
-		_, err := settings(t, "--config", writeConfig(t, text))
+		_, err := configured(t, "--config", writeConfig(t, text))
 		if sbxerr.Of(err) != sbxerr.DaemonConf || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
-	if c, err := settings(t, "--config", writeConfig(t, "{socket_group: root, peers: [{uids: [root], profiles: [debug]}], pools: [{size: 1}]}")); err != nil || c.Pools[0].Max != 1 {
+	if c, err := configured(t, "--config", writeConfig(t, "{socket_group: root, peers: [{uids: [root], profiles: [debug]}], pools: [{size: 1}]}")); err != nil || c.Pools[0].Max != 1 {
 		t.Errorf("what there is: %+v, %v", c.Pools, err)
 	}
 }

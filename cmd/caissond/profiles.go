@@ -4,13 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
-	"github.com/caisson-run/caisson/cgroups/units"
+	"github.com/caisson-run/caisson/api/settings"
+	"github.com/caisson-run/caisson/api/units"
 	"github.com/caisson-run/caisson/config"
 	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/plan"
@@ -43,32 +45,21 @@ func profile(p config.Profile) (plan.Profile, error) {
 			*to = from
 		}
 	}
-	out.Env = p.Env
-	out.Network = plan.Network(p.Network)
-	if p.PIDs != 0 {
-		out.Limits.PIDs = p.PIDs
-	}
-	if p.Files != 0 {
-		out.Limits.OpenFiles = p.Files
-	}
-	if p.CPUShares != 0 {
-		out.Limits.CPUShares = p.CPUShares
-	}
-	err := errors.Join(
-		parse("memory", p.Memory, units.ParseSize, &out.Limits.MemoryBytes),
-		parse("cpus", p.CPUs, units.ParseCPU, &out.Limits.MilliCPU),
-		parse("tmpfs", p.Tmpfs, someSize, &out.Limits.TmpfsBytes),
-		parse("shm_size", p.ShmSize, someSize, &out.Limits.ShmBytes),
-		parse("io_read_bps", p.IORead, someSize, &out.Limits.IOReadBPS),
-		parse("io_write_bps", p.IOWrite, someSize, &out.Limits.IOWriteBPS))
+	env, envErr := environment(p)
+	out.Env = env
+	n := p.Network
+	routes, routesErr := routesOf(p.Routes)
+	out.Network = plan.Network{Mode: n.Mode, Allow: n.Allow, Deny: n.Deny, Map: n.Map, AllowECH: n.AllowECH, Routes: routes}
+	err := p.Override((*settings.Limits)(&out.Limits))
 	alerts, alertsErr := alertsOf(p.Alerts)
 	out.Alerts, out.NestedEnter = alerts, p.Nested.Enter
 	if p.Nested.Depth != 0 {
 		out.NestedDepth = p.Nested.Depth
 	}
+	out.Rootfs, out.RootUser = p.Rootfs, p.RootUser
 	mounts, mountsErr := mountsOf(p.Mounts)
 	out.Mounts, out.Timeout = mounts, time.Duration(p.Timeout)
-	return out, errors.Join(err, alertsErr, mountsErr, out.Validate())
+	return out, errors.Join(err, envErr, alertsErr, mountsErr, routesErr, out.Validate())
 }
 
 func mountsOf(list []config.Mount) (out []plan.MountRequest, err error) {
@@ -94,9 +85,16 @@ func checkProfileMounts(c config.Config, known map[string]plan.Profile) error {
 	return sbxerr.Wrap(sbxerr.DaemonConf, "caissond.profiles", errors.Join(errs...))
 }
 
-// workspaces are the directories of the host that requests may name.
+// workspaces are the directories of the host that requests may name. A request's path is
+// compared without links, so what /home and its like lead to counts as well.
 func workspaces(c config.Config) mount.Allowed {
-	return mount.Allowed{Roots: c.Workspaces.AllowedRoots, Private: []string{c.Root, c.State, c.BinDir}}
+	a := mount.Allowed{Roots: c.Workspaces.AllowedRoots, Private: []string{c.Root, c.State, c.BinDir}}
+	for _, root := range mount.WorkRoots {
+		if dir, err := filepath.EvalSymlinks(root); err == nil && dir != root {
+			a.Linked = append(a.Linked, dir)
+		}
+	}
+	return a
 }
 
 func alertsOf(a config.Alerts) (plan.Alerts, error) {
@@ -121,15 +119,6 @@ func threshold(key string, t config.Threshold) (plan.Threshold, error) {
 		return plan.Threshold{}, fmt.Errorf("alerts.%s.for: %s is negative", key, time.Duration(t.For))
 	}
 	return plan.Threshold{Percent: percent, For: time.Duration(t.For)}, nil
-}
-
-// someSize refuses the 0 that stands for a tmpfs whose size follows from the memory.
-func someSize(text string) (int64, error) {
-	n, err := units.ParseSize(text)
-	if err == nil && n == 0 {
-		err = sbxerr.New(sbxerr.Limits, "caissond.profiles", "size 0: give at least 64K, or leave it out")
-	}
-	return n, err
 }
 
 func parse(key, text string, with func(string) (int64, error), to *int64) error {

@@ -17,6 +17,7 @@ import (
 	"github.com/caisson-run/caisson/rootfs/image"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/events"
+	"github.com/caisson-run/caisson/runtime/imageservice"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/registry"
 )
@@ -43,14 +44,14 @@ func settingsOf(c config.Config) (runtime.Settings, error) {
 		Credentials: c.Registries.CredentialsFile(), Timeout: time.Duration(c.Registries.Timeout), SpoolDir: filepath.Join(c.Root, "spool"),
 	})
 	return runtime.Settings{
-		Profiles: profiles, Peers: policy, ImageLimits: limits, Prune: prunePolicy(c.Images.Prune), Registry: registries, Languages: c.Images.Languages,
-		Workspaces: workspaces(c),
+		Profiles: profiles, Peers: policy, Workspaces: workspaces(c), Languages: c.Images.Languages,
+		Images: imageservice.Settings{Limits: limits, Prune: prunePolicy(c.Images.Prune), Registry: registries},
 	}, err
 }
 
 // prunePolicy is p, which Validate has checked.
-func prunePolicy(p config.Prune) runtime.PrunePolicy {
-	return runtime.PrunePolicy{UnusedFor: time.Duration(p.UnusedFor), MinFree: func(size int64) int64 {
+func prunePolicy(p config.Prune) imageservice.PrunePolicy {
+	return imageservice.PrunePolicy{UnusedFor: time.Duration(p.UnusedFor), MinFree: func(size int64) int64 {
 		free, _ := p.Free(size)
 		return free
 	}}
@@ -69,6 +70,9 @@ func (d *daemon) reload(ctx context.Context) (runtime.Reloaded, error) {
 	change := running.Reload(next)
 	s, err := checkChange(change)
 	if err != nil {
+		return runtime.Reloaded{}, err
+	}
+	if err := d.gateway.SetSecrets(ctx, secrets(change.Config)); err != nil { // also where no key changed: a file may hold another value
 		return runtime.Reloaded{}, err
 	}
 	before, after := digestOf(running), digestOf(change.Config)

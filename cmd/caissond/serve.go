@@ -23,8 +23,10 @@ import (
 	"github.com/caisson-run/caisson/gateway/ratelog"
 	"github.com/caisson-run/caisson/initproto"
 	"github.com/caisson-run/caisson/metrics"
+	"github.com/caisson-run/caisson/rootfs/imageproc"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/ctrd"
+	"github.com/caisson-run/caisson/runtime/egress"
 	"github.com/caisson-run/caisson/runtime/events"
 	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/runtime/peer"
@@ -54,6 +56,7 @@ type daemon struct {
 	tracer  *tracing.Tracer // nil where nothing is traced
 	engine  *engine
 	manager atomic.Pointer[runtime.Manager] // nil until it is made
+	gateway *egress.Gateway
 	close   []func(context.Context) error
 	handler chan http.Handler           // the API, once it is there
 	policy  atomic.Pointer[peer.Policy] // of the peers, once the socket is made
@@ -140,8 +143,26 @@ func (f *flags) serve(ctx context.Context, load func() (config.Config, error), l
 	d.ready = true
 	d.onStop(func(context.Context) error { return os.Remove(c.Socket) })
 	d.log.Info("ready", "socket", c.Socket, "instance", c.Instance(), "version", version)
+	defer f.serveUnit(ctx, d.log, manager)()
 	go d.reloadOn(ctx, hangups)
 	return d.serveAPI(d.beside(ctx, settle), l, site, manager, time.Duration(c.IdleTimeout))
+}
+
+// serveUnit tells systemd that the daemon is ready, then that it lives: the fleet's lock and
+// that of each sandbox can be had. The returned function ends that.
+func (f *flags) serveUnit(ctx context.Context, log *slog.Logger, m *runtime.Manager) (stop func() bool) {
+	tell := func(state string) {
+		if err := f.systemd.tell(state); err != nil {
+			log.Warn("tell systemd", "state", state, "err", err)
+		}
+	}
+	tell(stateReady)
+	go func() {
+		if err := f.systemd.watch(ctx, func() { m.IdleSince() }); err != nil {
+			log.Warn("give systemd a sign of life", "err", err)
+		}
+	}()
+	return context.AfterFunc(ctx, func() { tell(stateStopping) })
 }
 
 // start goes on with the sandboxes of an earlier daemon, and returns what is
@@ -214,17 +235,23 @@ func (d *daemon) settle(ctx context.Context, engine *engine, manager *runtime.Ma
 		return err
 	}
 	for _, l := range left {
-		if l.Removed { // else it is logged why not
-			d.log.Warn("removed what an earlier daemon left", "kind", l.Kind, "id", l.ID)
+		if !l.Removed { // it is logged why not
+			continue
 		}
+		level := slog.LevelWarn
+		if l.Kind == "sandbox" { // a warning has said why it could not stay, or it waited in a pool
+			level = slog.LevelInfo
+		}
+		d.log.Log(ctx, level, "removed what an earlier daemon left", "kind", l.Kind, "id", l.ID)
 	}
-	if err := manager.EnsureBase(ctx); err != nil {
+	if err := manager.Images().EnsureBase(ctx); err != nil {
 		return err
 	}
+	manager.StartCleaning(ctx)
 	manager.StartPools(ctx)
-	manager.StartPruning(ctx)
+	manager.Images().StartPruning(ctx)
 	if d.config.Load().Registries.PullAtStart {
-		manager.StartPull(ctx)
+		manager.Images().StartPull(ctx)
 	}
 	return nil
 }
@@ -259,15 +286,17 @@ func (d *daemon) managerOptions(ctx context.Context, c config.Config, ids idbloc
 	host := hostDoctor{config: d.config.Load, ids: ids, engine: engine, exports: d.exports}
 	return runtime.Options{
 		Root: c.Root, State: c.State, CgroupParent: c.Cgroup.Parent,
-		InitPath:  filepath.Join(c.BinDir, initproto.BinaryName),
-		IDs:       ids,
-		Settings:  settings,
-		StopGrace: time.Duration(c.StopGrace),
+		InitPath:   filepath.Join(c.BinDir, initproto.BinaryName),
+		ImagesPath: filepath.Join(c.BinDir, imageproc.Name),
+		IDs:        ids,
+		Settings:   settings,
+		StopGrace:  time.Duration(c.StopGrace),
 		Timeouts: runtime.Timeouts{
 			Create: time.Duration(c.Timeouts.Create), Start: time.Duration(c.Timeouts.Start), Remove: time.Duration(c.Timeouts.Remove),
 		},
 		AttachGrace:  time.Duration(c.Sandboxes.AttachGrace),
 		OrphanGrace:  time.Duration(c.Sandboxes.OrphanGrace),
+		CleanEvery:   time.Duration(c.Sandboxes.CleanEvery),
 		KeepOnExit:   c.Sandboxes.KeepOnExit,
 		MaxSandboxes: int(c.Sandboxes.Max),
 		ForRoot:      int(c.Sandboxes.ForRoot()),
@@ -275,7 +304,11 @@ func (d *daemon) managerOptions(ctx context.Context, c config.Config, ids idbloc
 		MaxRunning:   int(c.Sandboxes.MaxRunning),
 		Queue:        int(c.Sandboxes.Queue),
 		KeptExecs:    int(c.Sandboxes.KeptExecs),
+		KeptUsage:    int(c.Sandboxes.KeptUsage),
+		KeptUsageFor: time.Duration(c.Sandboxes.KeptUsageFor),
 		KeptOutput:   int64(c.Sandboxes.KeptOutput),
+		DiskBytes:    int64(c.Sandboxes.Disk),
+		DiskReserve:  int64(c.Sandboxes.DiskReserve),
 		PerShim:      int(c.Sandboxes.PerShim),
 		Pools:        pools(c.Pools),
 		Warm:         int(c.Warm),
@@ -308,7 +341,7 @@ func (d *daemon) serveAPI(ctx context.Context, l net.Listener, site *site, m *ru
 		}()
 	}
 	handler := server.New(server.Deps{
-		Sandboxes: m, Execs: m, Files: fileSessions{m}, Images: m, Volumes: m, System: m, Network: m, Events: m, Stream: d.events, Called: d.called, Traced: d.tracer != nil, Log: d.log, WriteTimeout: writeTimeout,
+		Sandboxes: m, Execs: m, Files: fileSessions{m}, Images: m.Images(), Volumes: m.Volumes(), System: m, Network: m, Events: m, Stream: d.events, Called: d.called, Traced: d.tracer != nil, Log: d.log, WriteTimeout: writeTimeout,
 	})
 	d.handler <- handler
 	if err := d.servePage(site, handler); err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/caisson-run/caisson/gateway/dns"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/proxy"
+	"github.com/caisson-run/caisson/gateway/usage"
 )
 
 // The bounds of texts, in bytes.
@@ -31,7 +32,7 @@ var (
 // check reports what r lacks. Whether the policy is one, policy.Compile says.
 func (r Request) check() error {
 	switch r.Op {
-	case Configure, Ping:
+	case Configure, Ping, Secrets:
 		if r.Sandbox != "" {
 			return fmt.Errorf("the operation %q is not about a sandbox", r.Op)
 		}
@@ -52,6 +53,8 @@ func (r Request) check() error {
 		return errors.New("a request without a number")
 	case len(r.Names) > MaxNames:
 		return fmt.Errorf("%d names are more than %d", len(r.Names), MaxNames)
+	case r.Op != Secrets && len(r.Secrets) > 0, len(r.Secrets) > MaxSecrets:
+		return fmt.Errorf("the operation %q with %d secrets", r.Op, len(r.Secrets))
 	case r.Op == Publish:
 		return checkPorts(r.Ports, r.Exposed)
 	case r.Op == Supply && (r.Sockets < 1 || r.Sockets > proxy.Batch):
@@ -86,6 +89,7 @@ func (r Report) check() error {
 		{r.Query != nil, func() error { return checkQuery(r.Query) }},
 		{r.Named != nil, func() error { return r.Named.check() }},
 		{r.Arrival != nil, func() error { return checkArrival(r.Arrival) }},
+		{r.Use != nil, func() error { return checkUse(r.Use) }},
 		{r.Need != nil, func() error { return checkID(r.Need.Sandbox) }},
 		{r.Open != nil, func() error { return r.Open.check() }},
 		{r.Broken != nil, func() error { return checkID(r.Broken.Sandbox) }},
@@ -139,6 +143,16 @@ func checkArrival(a *proxy.Arrival) error {
 		return errors.New("an arrival with less than nothing")
 	}
 	return errors.Join(checkID(a.Sandbox), checkCode(a.Code))
+}
+
+func checkUse(u *usage.Use) error {
+	switch {
+	case u.Sent < 0 || u.Received < 0 || u.Duration < 0 || u.Status < 0 || u.Status > 999:
+		return errors.New("a request with less than nothing, or no status")
+	case !canonical(u.Name):
+		return errors.New("a request to what is no name")
+	}
+	return errors.Join(checkID(u.Sandbox), checkCode(u.Code))
 }
 
 func checkQuery(q *dns.Query) error {
@@ -197,6 +211,13 @@ func (r *Report) shorten() {
 		a.Reason, a.Peer = clean(a.Reason, maxText), withoutZone(a.Peer)
 		a.Begun = notAfter(a.Begun, time.Now())
 		r.Arrival = &a
+	}
+	if r.Use != nil {
+		u := *r.Use
+		u.Credential, u.Method = clean(u.Credential, maxID), clean(u.Method, maxID)
+		u.Path, u.Reason = clean(u.Path, maxText), clean(u.Reason, maxText)
+		u.Begun = notAfter(u.Begun, time.Now())
+		r.Use = &u
 	}
 	if r.Broken != nil {
 		b := *r.Broken

@@ -14,7 +14,7 @@ import (
 )
 
 // maxFiles is the most descriptors that come with a frame.
-const maxFiles = max(MaxPorts, proxy.Batch)
+const maxFiles = max(MaxPorts, MaxSecrets, proxy.Batch)
 
 // Send writes frame to c, and copies of files with it. The mode of files, which
 // the receiver shares, is not touched.

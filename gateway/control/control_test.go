@@ -22,6 +22,7 @@ import (
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/proxy"
 	"github.com/caisson-run/caisson/gateway/upstream"
+	"github.com/caisson-run/caisson/gateway/usage"
 )
 
 var requests = []Request{
@@ -34,6 +35,8 @@ var requests = []Request{
 	{Seq: 8, Op: Publish, Sandbox: "abc", Exposed: []uint16{5432}},
 	{Seq: 7, Op: Supply, Sandbox: "abc", Sockets: proxy.Batch},
 	{Seq: 10, Op: Watch, Sandbox: "abc"},
+	{Seq: 11, Op: Secrets, Secrets: []string{"key", "other"}, Some: true},
+	{Seq: 12, Op: Secrets},
 	{Seq: 5, Op: Add, Sandbox: "abc", Policy: policy.Spec{AirGapped: true}, Names: map[policy.Name]netip.Addr{"a.test": netip.MustParseAddr("198.18.0.9")}},
 }
 
@@ -44,6 +47,7 @@ var reports = []Report{
 	{Attempt: &proxy.Attempt{Sandbox: "abc", Name: "a.test", Asked: netip.MustParseAddrPort("198.18.0.9:443"), Verdict: proxy.Allowed, Begun: time.Unix(1700000000, 5).UTC(), Sent: 3}, Lost: 4},
 	{Query: &dns.Query{Sandbox: "abc", Name: "A.test", Type: "A", Verdict: dns.Refused, Code: sbxerr.EgressDenied}},
 	{Arrival: &proxy.Arrival{Sandbox: "abc", Peer: netip.MustParseAddrPort("[::1]:4000"), Port: 8080, Verdict: proxy.Failed, Code: sbxerr.EgressDial, Begun: time.Unix(1700000000, 5).UTC(), Sent: 3}},
+	{Use: &usage.Use{Sandbox: "abc", Name: "up.caisson.internal", Credential: "key", Method: "GET", Path: "/v1", Status: 200, Begun: time.Unix(1700000000, 5).UTC(), Sent: 3}},
 	{Need: &Need{"abc"}},
 	{Named: &Named{"abc", "a.test", netip.MustParseAddr("198.18.0.9")}},
 	{Open: &Open{"abc", 3}},
@@ -125,7 +129,8 @@ func TestReportsThatAreRefused(t *testing.T) {
 		`{"Attempt":{"Sandbox":"abc","Verdict":"allowed","Name":"1.2.3.4"}}`, `{"Attempt":{"Sandbox":"abc","Verdict":"allowed","Begun":"99999-01-01T00:00:00Z"}}`,
 		`{"Attempt":{"Sandbox":"abc","Verdict":"allowed","Duration":-5}}`, `{"Attempt":{"Sandbox":"abc","Verdict":"refused","Code":"x"}}`,
 		`{"Arrival":{"Sandbox":"abc","Verdict":"fine"}}`, `{"Arrival":{"Sandbox":"abc","Verdict":"allowed","Sent":-1}}`, `{"Arrival":{"Verdict":"allowed"}}`,
-		`{"Arrival":{"Sandbox":"abc","Verdict":"failed","Code":"x"}}`, `{"Need":{}}`, `{"Need":{"Sandbox":"a/b"}}`,
+		`{"Arrival":{"Sandbox":"abc","Verdict":"failed","Code":"x"}}`, `{"Use":{"Sandbox":"abc"}}`, `{"Use":{"Sandbox":"abc","Name":"a.test","Status":-1}}`, `{"Use":{"Sandbox":"abc","Name":"a.test","Code":"x"}}`, `{"Use":{"Name":"a.test"}}`,
+		`{"Need":{}}`, `{"Need":{"Sandbox":"a/b"}}`,
 		`{"Query":{"Sandbox":"abc","Verdict":"cut"}}`, `{"Query":{"Sandbox":"` + strings.Repeat("a", 65) + `","Verdict":"empty"}}`,
 	} {
 		if r, err := DecodeReport([]byte(body)); err == nil {

@@ -40,7 +40,8 @@ const (
 
 // The bounds of what a request carries. Both together fit into one.
 const (
-	MaxNames  = 8192    // that a sandbox can use while it lives
-	MaxPolicy = 3 << 19 // bytes of a policy as JSON
-	MaxPorts  = 16      // that a sandbox publishes
+	MaxNames   = 8192    // that a sandbox can use while it lives
+	MaxPolicy  = 3 << 19 // bytes of a policy as JSON
+	MaxPorts   = 16      // that a sandbox publishes
+	MaxSecrets = 64      // of all sandboxes together
 )

@@ -8,6 +8,7 @@ import (
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/proxy"
 	"github.com/caisson-run/caisson/gateway/upstream"
+	"github.com/caisson-run/caisson/gateway/usage"
 )
 
 // Op is what a Request asks for.
@@ -21,6 +22,7 @@ const (
 	SetPolicy Op = "policy"
 	Publish   Op = "publish"
 	Supply    Op = "supply"
+	Secrets   Op = "secrets" // all there are, whose values come from descriptors
 	Settle    Op = "settle"
 	Remove    Op = "remove"
 	Ping      Op = "ping"
@@ -28,13 +30,16 @@ const (
 
 // Files is how many descriptors come with r. Those of Add are, in this order,
 // the TCP listener, the DNS socket, the DNS listener and the drop log;
-// that of Watch is the drop log; those of Publish a listener for each of Ports.
+// that of Watch is the drop log; those of Publish a listener for each of Ports; those of
+// Secrets are read to their ends, and must not keep the reader waiting.
 func (r Request) Files() int {
 	switch r.Op {
 	case Add:
 		return 4
 	case Watch:
 		return 1
+	case Secrets:
+		return len(r.Secrets)
 	case Publish:
 		return len(r.Ports)
 	case Supply:
@@ -47,7 +52,7 @@ func (r Request) Files() int {
 type Request struct {
 	Seq     uint64 // of the Answer as well; never 0
 	Op      Op
-	Sandbox string                     `json:",omitempty"` // of all but Configure and Ping; Settle without it is about all
+	Sandbox string                     `json:",omitempty"` // of all but Configure, Ping and Secrets; Settle without it is about all
 	Policy  policy.Spec                `json:",omitzero"`  // of Add and SetPolicy
 	Names   map[policy.Name]netip.Addr `json:",omitempty"` // of Add: given before
 	Servers []netip.AddrPort           `json:",omitempty"` // of Configure
@@ -55,6 +60,9 @@ type Request struct {
 	Ports   []uint16                   `json:",omitempty"` // of Publish: inside, of the listeners
 	Exposed []uint16                   `json:",omitempty"` // of Publish: to which links may lead
 	Sockets int                        `json:",omitempty"` // of Supply: how many come
+	Secrets []string                   `json:",omitempty"` // of Secrets: their names
+	// Some, of Secrets, leaves out what is no value. Else that leaves all as they were.
+	Some bool `json:",omitempty"`
 }
 
 // Proxy is an upstream.Spec as it travels.
@@ -89,11 +97,12 @@ type Report struct {
 	Query    *dns.Query     `json:",omitempty"`
 	Named    *Named         `json:",omitempty"`
 	Arrival  *proxy.Arrival `json:",omitempty"`
+	Use      *usage.Use     `json:",omitempty"`
 	Need     *Need          `json:",omitempty"`
 	Open     *Open          `json:",omitempty"`
 	Broken   *Broken        `json:",omitempty"`
 
-	// Lost counts attempts, queries and arrivals of the same sandbox before this one that
+	// Lost counts attempts, queries, arrivals and uses of the same sandbox before this one that
 	// were dropped because the daemon did not read.
 	Lost uint64 `json:",omitempty"`
 }

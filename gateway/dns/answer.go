@@ -42,6 +42,8 @@ func read(q, r *miekg.Msg) (found, error) {
 	return found{}, fmt.Errorf("it answers %s", miekg.RcodeToString[r.Rcode])
 }
 
+var errTruncated = errors.New("its answer is truncated")
+
 // belongs checks that r is an answer to q. The id and the sender were checked
 // when it was received.
 func belongs(q, r *miekg.Msg) error {
@@ -49,7 +51,7 @@ func belongs(q, r *miekg.Msg) error {
 	case !r.Response || r.Opcode != miekg.OpcodeQuery || r.Id != q.Id:
 		return errors.New("what it sent is no answer")
 	case r.Truncated:
-		return errors.New("its answer is truncated, also over TCP")
+		return errTruncated
 	case len(r.Question) != 1 || !strings.EqualFold(r.Question[0].Name, q.Question[0].Name),
 		r.Question[0].Qtype != q.Question[0].Qtype, r.Question[0].Qclass != q.Question[0].Qclass:
 		return errors.New("its answer is to another question")

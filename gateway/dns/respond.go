@@ -58,10 +58,13 @@ func (s *server) decide(question miekg.Question) (policy.Name, outcome) {
 	if !d.Allowed {
 		return name, refusal(d)
 	}
-	if question.Qtype != miekg.TypeA {
-		return name, outcome{verdict: Empty, rule: d.Rule}
+	o := outcome{verdict: Empty}
+	if question.Qtype == miekg.TypeA || question.Qtype == miekg.TypeAAAA {
+		o = s.resolve(p, name)
 	}
-	o := s.resolve(p, name)
+	if o.verdict == Answered && question.Qtype != miekg.TypeA {
+		o = outcome{verdict: Empty}
+	}
 	o.rule = cmp.Or(o.rule, d.Rule)
 	return name, o
 }
@@ -107,16 +110,39 @@ func (s *server) resolve(p *policy.Policy, name policy.Name) outcome {
 func (s *server) known(p *policy.Policy, name policy.Name) (outcome, bool) {
 	_, mapped := p.Mapped(name, 0)
 	_, linked := p.Linked(name)
-	if mapped || linked {
+	_, routed := p.Routed(name)
+	if mapped || linked || routed {
 		return outcome{}, true
 	}
-	if _, used := s.Pool.Lookup(name); !used && !s.fresh.Allow() {
+	if !s.begin(name) {
 		return outcome{verdict: Refused, rule: "limit of new names", err: sbxerr.New(sbxerr.EgressBusy, "dns.answer", "too many new names; ask again later")}, false
 	}
+	defer s.finish(name)
 	if s.Elsewhere != nil && s.Elsewhere(p, name) {
 		return outcome{}, true
 	}
 	return s.exists(name)
+}
+
+// begin notes a question for the addresses of name, and reports whether there may be one: the
+// questions for both families that a program asks together count as one for a new name.
+func (s *server) begin(name policy.Name) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, used := s.Pool.Lookup(name); !used && s.asking[name] == 0 && !s.fresh.Allow() {
+		return false
+	}
+	s.asking[name]++
+	return true
+}
+
+// finish is told when it is answered.
+func (s *server) finish(name policy.Name) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.asking[name]--; s.asking[name] == 0 {
+		delete(s.asking, name)
+	}
 }
 
 // exists asks upstream for name, within the limits. The outcome counts only if

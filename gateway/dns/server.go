@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"sync"
 	"time"
 
 	miekg "github.com/miekg/dns"
@@ -38,7 +39,7 @@ type Limits struct {
 	Burst        int // questions at once
 	NewPerSecond int // names not asked for before, sustained: what a tunnel through a wildcard needs
 	NewBurst     int
-	Pending      int // questions that wait for an upstream resolver
+	Pending      int // questions that wait for an upstream resolver: programs ask two for each name
 	Connections  int // over TCP
 	NameBytes    int // at most 253
 	Labels       int
@@ -46,7 +47,7 @@ type Limits struct {
 
 // DefaultLimits are generous for tools and tight for tunnels.
 var DefaultLimits = Limits{
-	PerSecond: 200, Burst: 1000, NewPerSecond: 20, NewBurst: 300, Pending: 64, Connections: 32, NameBytes: policy.MaxAsked, Labels: policy.MaxAskedLabels,
+	PerSecond: 200, Burst: 1000, NewPerSecond: 20, NewBurst: 300, Pending: 128, Connections: 32, NameBytes: policy.MaxAsked, Labels: policy.MaxAskedLabels,
 }
 
 // validate reports all limits that are absent.
@@ -108,6 +109,9 @@ type server struct {
 	rate    *rate.Limiter
 	fresh   *rate.Limiter
 	pending chan struct{}
+
+	mu     sync.Mutex
+	asking map[policy.Name]int // questions for addresses that have no answer yet
 }
 
 // The deadlines of a client over TCP.
@@ -177,7 +181,7 @@ func newServer(ctx context.Context, c Config) *server {
 		Config: c, ctx: ctx,
 		rate:    rate.NewLimiter(rate.Limit(c.Limits.PerSecond), c.Limits.Burst),
 		fresh:   rate.NewLimiter(rate.Limit(c.Limits.NewPerSecond), c.Limits.NewBurst),
-		pending: make(chan struct{}, c.Limits.Pending),
+		pending: make(chan struct{}, c.Limits.Pending), asking: map[policy.Name]int{},
 	}
 }
 

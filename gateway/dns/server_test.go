@@ -29,6 +29,7 @@ type zone struct {
 	rcode   int           // of every answer
 	silent  uint16        // type that is never answered
 	mute    string        // network over which nothing is answered
+	edns    int           // of every answer to a question with EDNS; -1: there is none
 	deaf    string        // how names end that are never answered; empty: none do
 	big     bool          // answers over UDP are truncated
 	gate    chan struct{} // if set, answers wait for it
@@ -40,10 +41,14 @@ func (z *zone) ServeDNS(w miekg.ResponseWriter, q *miekg.Msg) {
 	z.mu.Lock()
 	z.asked = append(z.asked, w.LocalAddr().Network()+" "+key)
 	rcode := z.rcode
+	extended := q.IsEdns0() != nil && z.edns != 0
+	if extended {
+		rcode = max(z.edns, 0)
+	}
 	r := new(miekg.Msg).SetRcode(q, rcode)
 	records, known := z.records[key]
-	silent := z.silent == q.Question[0].Qtype || z.mute == w.LocalAddr().Network() || z.deaf != "" && strings.HasSuffix(q.Question[0].Name, z.deaf)
-	big, gate := z.big && w.LocalAddr().Network() == "udp", z.gate
+	silent := extended && z.edns < 0 || z.silent == q.Question[0].Qtype || z.mute == w.LocalAddr().Network() || z.deaf != "" && strings.HasSuffix(q.Question[0].Name, z.deaf)
+	big, gate := z.big && w.LocalAddr().Network() == "udp" && q.IsEdns0() == nil, z.gate
 	z.mu.Unlock()
 	if gate != nil {
 		<-gate
@@ -311,7 +316,7 @@ func TestNothingIsForwarded(t *testing.T) {
 			b.ask(t, "udp", question(name, qtype))
 		}
 	}
-	for _, qtype := range []uint16{miekg.TypeAAAA, miekg.TypeTXT, miekg.TypeHTTPS, miekg.TypeANY} {
+	for _, qtype := range []uint16{miekg.TypeTXT, miekg.TypeHTTPS, miekg.TypeANY} {
 		b.ask(t, "udp", question("a.test.", qtype))
 	}
 	if got := b.zone.questions(); len(got) != 0 {
@@ -322,6 +327,63 @@ func TestNothingIsForwarded(t *testing.T) {
 	slices.Sort(got)
 	if want := []string{"udp a.test. A", "udp a.test. AAAA"}; !slices.Equal(got, want) {
 		t.Errorf("upstream was asked %q, want %q", got, want)
+	}
+}
+
+// Programs ask for both families. A name that fails for one of them alone has no address for
+// them, which is final.
+func TestBothFamiliesFailAlike(t *testing.T) {
+	b := start(t, allowed, nil)
+	ask := func(name string, want int) {
+		t.Helper()
+		for _, qtype := range []uint16{miekg.TypeAAAA, miekg.TypeA} {
+			if r := b.ask(t, "udp", question(name, qtype)); r.Rcode != want {
+				t.Errorf("%s %s: %s, want %s", name, miekg.TypeToString[qtype], miekg.RcodeToString[r.Rcode], miekg.RcodeToString[want])
+			}
+		}
+	}
+	ask("absent.test.", miekg.RcodeNameError)
+	b.zone.change(func() { b.zone.rcode = miekg.RcodeServerFailure })
+	ask("a.test.", miekg.RcodeServerFailure)
+	b.zone.change(func() { b.zone.rcode = miekg.RcodeSuccess })
+	ask("a.test.", miekg.RcodeSuccess)
+}
+
+// calls is a Resolver that tells when it is asked.
+type calls struct {
+	Resolver
+	each chan<- policy.Name
+}
+
+func (c calls) Resolve(ctx context.Context, name policy.Name) (policy.Resolution, error) {
+	c.each <- name
+	return c.Resolver.Resolve(ctx, name)
+}
+
+// The questions for both families of a new name count once.
+func TestBothFamiliesAreOneNewName(t *testing.T) {
+	asked, gate := make(chan policy.Name, 2), make(chan struct{})
+	b := start(t, allowed, func(c *Config) {
+		c.Limits.NewBurst, c.Limits.NewPerSecond, c.Resolver = 1, 1, calls{c.Resolver, asked}
+	})
+	b.zone.change(func() { b.zone.gate = gate })
+	answers := make(chan int, 2)
+	for _, qtype := range []uint16{miekg.TypeA, miekg.TypeAAAA} {
+		go func() { answers <- b.ask(t, "udp", question("a.test.", qtype)).Rcode }()
+		select {
+		case <-asked:
+		case <-time.After(3 * time.Second):
+			t.Errorf("%s is not asked for", miekg.TypeToString[qtype])
+		}
+	}
+	if r := b.ask(t, "udp", question("six.test.", miekg.TypeA)); r.Rcode != miekg.RcodeRefused {
+		t.Errorf("control: another new name: %s", miekg.RcodeToString[r.Rcode])
+	}
+	close(gate)
+	for range 2 {
+		if rcode := <-answers; rcode != miekg.RcodeSuccess {
+			t.Errorf("%s", miekg.RcodeToString[rcode])
+		}
 	}
 }
 

@@ -35,10 +35,11 @@ const (
 	rounds         = 2               // over all servers
 	graceAAAA      = 200 * time.Millisecond
 	udpSize        = 1232 // never fragmented (DNS flag day 2020)
+	answerSize     = 4096 // that is taken over UDP: some servers send more than they may
 )
 
 // Upstream asks recursive resolvers, in order, over UDP and over TCP where an
-// answer does not fit. Answers are kept for as long as they say, within bounds.
+// answer does not fit, as the C libraries do. Answers are kept for as long as they say, within bounds.
 // Each sandbox has its Share.
 type Upstream struct {
 	servers []netip.AddrPort
@@ -129,29 +130,40 @@ func (u *Upstream) lookup(ctx context.Context, name policy.Name, qtype uint16) f
 	return found{err: errors.Join(errs...)}
 }
 
+// ways are how a server is asked, one after the other while answers do not fit. Some servers
+// refuse questions with EDNS, or never answer them, so that comes last: for those that
+// answer over UDP alone.
+var ways = []struct {
+	network string
+	edns    bool
+}{{"udp", false}, {"tcp", false}, {"udp", true}}
+
 // ask puts one question to one server: from a port and with an id of its own,
 // both random, on a socket that only this server can answer to. The error is
 // nil if the server answered, even if with ErrNoName.
-func ask(ctx context.Context, server netip.AddrPort, name policy.Name, qtype uint16) (found, error) {
-	q := new(miekg.Msg).SetQuestion(string(name)+".", qtype)
-	q.SetEdns0(udpSize, false)
-	var r *miekg.Msg
-	for _, network := range []string{"udp", "tcp"} {
-		var err error
-		if r, err = exchange(ctx, network, server, q); err != nil {
-			return found{}, err
+func ask(ctx context.Context, server netip.AddrPort, name policy.Name, qtype uint16) (answer found, err error) {
+	for _, way := range ways {
+		q := new(miekg.Msg).SetQuestion(string(name)+".", qtype)
+		if way.edns {
+			q.SetEdns0(udpSize, false)
 		}
-		if !r.Truncated {
+		r, failed := exchange(ctx, way.network, server, q)
+		if failed == nil {
+			answer, err = read(q, r)
+		} else {
+			err = errors.Join(err, failed)
+		}
+		if !errors.Is(err, errTruncated) {
 			break
 		}
 	}
-	return read(q, r)
+	return answer, err
 }
 
 // exchange sends q and waits for what comes back, at most until ctx ends: the library
 // looks at the deadline of a context, not at its end.
 func exchange(ctx context.Context, network string, server netip.AddrPort, q *miekg.Msg) (*miekg.Msg, error) {
-	client := miekg.Client{Net: network, Timeout: tryTimeout}
+	client := miekg.Client{Net: network, Timeout: tryTimeout, UDPSize: answerSize}
 	conn, err := client.DialContext(ctx, server.String())
 	if err != nil {
 		return nil, cmp.Or(context.Cause(ctx), err)

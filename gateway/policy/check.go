@@ -5,12 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 )
 
 // check refuses rules that parse but must not be, or would do nothing.
 func (r Rule) check() error {
 	if r.Action == ActDeny {
 		return r.checkDeny()
+	}
+	if err := r.checkOpaque(); err != nil {
+		return err
 	}
 	switch {
 	case r.Wildcard:
@@ -27,6 +31,22 @@ func (r Rule) check() error {
 func (r Rule) checkDeny() error {
 	if r.Private {
 		return errors.New("option \"private\" is for rules that allow; a denial covers private addresses as well")
+	}
+	if r.Opaque {
+		return errors.New("option \"opaque\" is for rules that allow; a denial covers what is not read as well")
+	}
+	return nil
+}
+
+// checkOpaque refuses the option where it does nothing.
+func (r Rule) checkOpaque() error {
+	const why = "option \"opaque\" is for ports 80 and 443 of a name"
+	switch {
+	case !r.Opaque:
+	case r.Name == "":
+		return errors.New(why + "; connections to addresses are not read, so leave it out")
+	case !slices.ContainsFunc(readPorts, r.covers):
+		return errors.New(why + "; other ports are not read, so leave it out")
 	}
 	return nil
 }

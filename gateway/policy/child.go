@@ -13,6 +13,7 @@ import (
 // that s refuses. The child has the rules allow of its own, as far as s covers them; nil
 // takes those of s. It is denied what s denies, and deny besides. It has the map, the
 // resolvers and the ECH of s, but no links: a link leads to a sandbox of its parent's choice.
+// It has the routes of s with the rules of s alone.
 //
 // The error names the rules that are left out, with code sbxerr.NetChild, and the policy is
 // usable without them. The zero Spec comes with another error, or where the mode of s is none.
@@ -29,7 +30,7 @@ func (s Spec) ForChild(allow, deny []string) (Spec, error) {
 	child := Spec{Mode: Allow, Deny: slices.Concat(s.Deny, deny), Map: s.Map, AllowECH: s.AllowECH, Resolvers: s.Resolvers, AirGapped: s.AirGapped}
 	inherited := allow == nil
 	if inherited {
-		allow = s.Allow
+		allow, child.Routes = s.Allow, s.Routes
 	}
 	var reasons sbxerr.Reasons
 	for _, text := range allow {
@@ -87,14 +88,16 @@ func (p *Policy) checkCovered(text string) error {
 		return nil
 	}
 	why := errors.New("the parent's policy does not cover it")
-	public := r
-	public.Private = false
+	public, read := r, r
+	public.Private, read.Opaque = false, false
 	_, linked := p.links[r.Name]
 	switch {
 	case linked && !r.Wildcard:
 		why = errors.New("the parent has a link of this name, and a child has none")
 	case r.Private && len(p.uncovered(public)) == 0:
 		why = fmt.Errorf("the parent's policy does not cover the option %q", private[1:])
+	case r.Opaque && len(p.uncovered(read)) == 0:
+		why = fmt.Errorf("the parent's policy does not cover the option %q", opaque[1:])
 	case len(left) < len(r.Ports):
 		why = fmt.Errorf("the parent's policy does not cover %s", portNames(left))
 	}
@@ -106,15 +109,15 @@ func (p *Policy) uncovered(r Rule) []uint16 {
 	if _, linked := p.links[r.Name]; linked && !r.Wildcard { // no rule of p counts for it
 		return r.Ports
 	}
-	if r.Name != "" && !r.Private && (r.Wildcard && p.mode == Open || p.opens(r.Name)) {
+	if r.Name != "" && !r.Private && !r.Opaque && (r.Wildcard && p.mode == Open || p.opens(r.Name)) {
 		return nil // names below a wildcard that may be written are public
 	}
 	left := slices.Clone(r.Ports)
-	if _, mapped := p.mirrors[r.Name]; mapped && !r.Wildcard && !r.Private {
+	if _, mapped := p.mirrors[r.Name]; mapped && !r.Wildcard && !r.Private && !r.Opaque {
 		left = slices.DeleteFunc(left, func(port uint16) bool { return slices.Contains(defaultPorts, port) })
 	}
 	for _, by := range p.allow.around(r) {
-		if by.Private || !r.Private {
+		if (by.Private || !r.Private) && (by.Opaque || !r.Opaque) {
 			left = slices.DeleteFunc(left, by.covers)
 		}
 	}

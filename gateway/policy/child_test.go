@@ -22,6 +22,7 @@ func TestForChildCovers(t *testing.T) {
 	}
 	suffixes := Spec{Mode: Allow, Allow: []string{"*.amazonaws.com", "any.c.test", "9.9.8.0/24", "169.254.169.254:80,private", "169.254.0.0/15:80,private"}}
 	opened := Spec{Mode: Open, Allow: []string{"nas.corp:443,private"}}
+	opaque := Spec{Mode: Allow, Allow: []string{"*.a.test:443,opaque", "b.test", "c.test:443,private", "c.test:443,opaque"}, Map: map[string]string{"m.test": "10.0.0.1"}}
 	for _, tt := range []struct {
 		parent Spec
 		rule   string
@@ -54,6 +55,13 @@ func TestForChildCovers(t *testing.T) {
 		{parent, "m.test:443,private", `does not cover the option "private"`},
 		{parent, "db:5432,private", "a link of this name"},
 		{parent, "a.test:0", "port"},
+		{opaque, "x.a.test:443,opaque", ""},
+		{opaque, "x.a.test:443", ""},
+		{opaque, "*.x.a.test:443,opaque", ""},
+		{opaque, "b.test,opaque", `does not cover the option "opaque"`},
+		{opaque, "m.test:443,opaque", `does not cover the option "opaque"`},
+		{opaque, "c.test:443,private,opaque", `does not cover the option "private"`}, // no rule has both
+		{opened, "any.test:443,opaque", `does not cover the option "opaque"`},
 		{suffixes, "x.amazonaws.com", ""},
 		{suffixes, "x.s3.amazonaws.com", "does not cover it"},
 		{suffixes, "*.s3.amazonaws.com", "covers a public suffix"},

@@ -59,6 +59,9 @@ func (p *Policy) decide(name Name, port uint16, target, needs string) Decision {
 		d.Remedy = remedyFor(err, d.Remedy)
 		return d
 	}
+	if name.inRouteZone() {
+		return p.decideRoute(name, port, target)
+	}
 	if l, ok := p.links[name]; ok {
 		return p.decideLink(l, name, port, target)
 	}
@@ -74,21 +77,26 @@ func (p *Policy) decide(name Name, port uint16, target, needs string) Decision {
 	return p.refuse(Decision{Rule: "mode " + string(p.mode), Needs: needs}, target, "is allowed by no rule"+p.passedOver(name, port))
 }
 
-// allowing is the rule that allows port of name: the most exact, but one with
-// private before one without.
+// allowing is the rule that allows port of name: the most exact, but one with options before
+// one without, and private before opaque.
 func (p *Policy) allowing(name Name, port uint16) (best Rule, found bool) {
-	for r := range p.allow.about(name) {
-		if !r.covers(port) || r.Wildcard && name.suffixBelow(r.Name) != "" {
-			continue
-		}
-		if !found || r.Private {
+	for r := range p.permitting(name, port) {
+		if !found || r.Private && !best.Private || r.Opaque && !best.Opaque && r.Private == best.Private {
 			best, found = r, true
-		}
-		if r.Private {
-			break
 		}
 	}
 	return best, found
+}
+
+// permitting calls yield with each rule that allows port of name, the most exact first.
+func (p *Policy) permitting(name Name, port uint16) func(yield func(Rule) bool) {
+	return func(yield func(Rule) bool) {
+		for r := range p.allow.about(name) {
+			if r.covers(port) && !(r.Wildcard && name.suffixBelow(r.Name) != "") && !yield(r) {
+				return
+			}
+		}
+	}
 }
 
 // passedOver says which rule looks as if it allowed port of name and does not,
@@ -110,7 +118,7 @@ func (n Name) public() bool {
 
 // opens reports whether the mode open allows name.
 func (p *Policy) opens(name Name) bool {
-	return p.mode == Open && (name.public() || p.site && name.checkAsked() == nil && name.checkExact(true) == nil)
+	return p.mode == Open && !name.inRouteZone() && (name.public() || p.site && name.checkAsked() == nil && name.checkExact(true) == nil)
 }
 
 // DecideLookup says whether name may be resolved: whether it may be connected
@@ -335,8 +343,11 @@ func neededName(name Name) string {
 	return string(name)
 }
 
-// private ends a rule that may lead to addresses that are not public.
-const private = ",private"
+// The options, as they end a rule.
+const (
+	private = ",private"
+	opaque  = ",opaque"
+)
 
 // WithPrivate is rule with the option private.
 func WithPrivate(rule string) string { return strings.TrimSuffix(rule, private) + private }

@@ -4,13 +4,14 @@
 //
 // # Rules
 //
-//	HOST[:PORT][+PORT…][,private]
+//	HOST[:PORT][+PORT…][,private][,opaque]
 //
 //	github.com                 one host, ports 80 and 443
 //	github.com:443+22          one host, these ports
 //	*.example.com              every name below example.com, not example.com itself
 //	9.9.9.0/24:443             addresses, without a name; [2620:fe::/48]:443 to deny
 //	db.corp:5432,private       may lead to an address that is not public
+//	ssh.github.com:443,opaque  what a client says there is not read
 //
 // A rule that allows may not be a wildcard over a public suffix (publicsuffix.org):
 // nobody owns all names below it. Where one lies further below, as s3.amazonaws.com

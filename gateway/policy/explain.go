@@ -32,6 +32,9 @@ func (p *Policy) Explain() []Line {
 		l := p.links[name]
 		lines = append(lines, Line{l.cited(name), fmt.Sprintf("leads %s to port %d of the sandbox %s", name, l.Port, l.Sandbox)})
 	}
+	for _, name := range slices.Sorted(maps.Keys(p.routes)) {
+		lines = append(lines, Line{p.routes[name].cited(), p.routes[name].effect(name)})
+	}
 	if p.Mode() != None && p.allowECH {
 		lines = append(lines, Line{"allow-ech", "lets TLS clients encrypt the name that they ask for (encrypted_client_hello), whatever the rules say of it"})
 	}
@@ -75,6 +78,10 @@ func portNames(ports []uint16) string {
 }
 
 func (r Rule) where() string {
+	if r.Opaque {
+		r.Opaque = false
+		return ", unread on ports 80 and 443: a client there need not name its host" + r.where()
+	}
 	switch {
 	case r.Private:
 		return ", also where that is not public"

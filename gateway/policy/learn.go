@@ -17,6 +17,7 @@ type Seen struct {
 	Address netip.Addr // of one without a name
 	Port    uint16
 	Private bool // it led to an address that is not public
+	Opaque  bool // a rule says that it is not read
 }
 
 // Learn returns the rules of the smallest policy that allows all of seen and
@@ -40,6 +41,7 @@ type host struct {
 	name    Name
 	address netip.Addr
 	private bool
+	opaque  bool
 }
 
 // collect makes one rule for each host, or more where one cannot hold its ports.
@@ -52,14 +54,14 @@ func collect(seen []Seen) ([]Rule, error) {
 			errs = append(errs, fmt.Errorf("learn from %s: %w", s, err))
 			continue
 		}
-		h := host{s.Name, s.Address, r.Private}
+		h := host{s.Name, s.Address, r.Private, r.Opaque}
 		ports[h] = append(ports[h], s.Port)
 	}
 	var rules []Rule
 	for h, all := range ports {
 		slices.Sort(all)
 		for some := range slices.Chunk(slices.Compact(all), maxPorts) {
-			r := Rule{Action: ActAllow, Name: h.name, Ports: some, Private: h.private}
+			r := Rule{Action: ActAllow, Name: h.name, Ports: some, Private: h.private, Opaque: h.opaque}
 			if h.name == "" {
 				r.Prefix = single(h.address)
 			}
@@ -74,7 +76,10 @@ func (s Seen) rule() (Rule, error) {
 	if s.Name != "" {
 		suffix := ""
 		if s.Private {
-			suffix = ",private"
+			suffix = private
+		}
+		if s.Opaque {
+			suffix += opaque
 		}
 		return ParseRule(ActAllow, join(s.Name, s.Port)+suffix)
 	}
@@ -109,7 +114,7 @@ func generalize(rules []Rule) []Rule {
 	families := map[family][]Rule{}
 	for _, r := range rules {
 		parent := r.Name.parent()
-		if parent == "" || r.Private || parent.checkWildcard(false) != nil || r.Name.suffixBelow(parent) != "" {
+		if parent == "" || r.Private || r.Opaque || parent.checkWildcard(false) != nil || r.Name.suffixBelow(parent) != "" {
 			kept = append(kept, r)
 			continue
 		}

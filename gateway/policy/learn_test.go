@@ -34,6 +34,8 @@ func TestLearn(t *testing.T) {
 		"many siblings":  {siblings(ManySiblings, 443, "example.com"), "*.example.com:443"},
 		"private ones":   {internal, "h0.example.com:443,private h1.example.com:443,private h2.example.com:443,private h3.example.com:443,private h4.example.com:443,private"},
 		"and another":    {append(siblings(ManySiblings, 443, "example.com"), Seen{Name: "example.com", Port: 443}, Seen{Name: "x.example.com", Port: 22}), "*.example.com:443 example.com:443 x.example.com:22"},
+		"opaque":         {[]Seen{{Name: "a.test", Port: 443, Opaque: true}, {Name: "a.test", Port: 22}}, "a.test:22 a.test:443,opaque"},
+		"opaque, hidden": {[]Seen{{Name: "nas.corp", Port: 443, Opaque: true, Private: true}}, "nas.corp:443,private,opaque"},
 		"public suffix":  {siblings(ManySiblings, 443, "co.uk"), "h0.co.uk:443 h1.co.uk:443 h2.co.uk:443 h3.co.uk:443 h4.co.uk:443"},
 		"customers":      {siblings(ManySiblings, 443, "github.io"), "h0.github.io:443 h1.github.io:443 h2.github.io:443 h3.github.io:443 h4.github.io:443"},
 		"suffixes":       {append(siblings(ManySiblings, 443, "amazonaws.com"), Seen{Name: "s3.amazonaws.com", Port: 443}), "*.amazonaws.com:443 s3.amazonaws.com:443"},

@@ -69,10 +69,10 @@ func TestLinksRefused(t *testing.T) {
 		}
 	}
 	for word, s := range map[string]Spec{
-		"has no rules and links": {Links: map[string]Link{"db": {"abc", 5432}}},
-		"mapped already":         {Mode: Allow, Map: map[string]string{"db": "10.0.0.1"}, Links: map[string]Link{"db": {"abc", 5432}}},
-		"no port of a sandbox":   {Mode: Allow, Links: map[string]Link{"db": {"abc", 0}}},
-		"leads to no port":       {Mode: Allow, Links: map[string]Link{"db": {"", 5432}}},
+		"has no rules, links and routes": {Links: map[string]Link{"db": {"abc", 5432}}},
+		"mapped already":                 {Mode: Allow, Map: map[string]string{"db": "10.0.0.1"}, Links: map[string]Link{"db": {"abc", 5432}}},
+		"no port of a sandbox":           {Mode: Allow, Links: map[string]Link{"db": {"abc", 0}}},
+		"leads to no port":               {Mode: Allow, Links: map[string]Link{"db": {"", 5432}}},
 	} {
 		if _, err := Compile(s); err == nil || !strings.Contains(err.Error(), word) {
 			t.Errorf("%+v: %v, want %q", s, err, word)

@@ -36,6 +36,8 @@ type Spec struct {
 	Map map[string]string
 	// Links lead names to ports of other sandboxes.
 	Links map[string]Link `json:",omitempty"`
+	// Routes lead names below RouteZone to upstreams, by their first labels.
+	Routes map[string]Route `json:",omitempty"`
 	// AllowECH lets TLS hellos with encrypted_client_hello pass, also where a rule
 	// depends on the name that they may hide.
 	AllowECH bool `json:",omitempty"`
@@ -56,6 +58,7 @@ type Policy struct {
 	deny      index
 	mirrors   map[Name]mirror
 	links     map[Name]Link
+	routes    map[Name]*Routed
 	local     Local // nil: no address is known to be the host's own
 	airGapped bool
 	allowECH  bool
@@ -88,7 +91,11 @@ func Compile(s Spec) (*Policy, error) {
 	p.mirrors, mapErr = parseMap(s.Map)
 	var linkErr error
 	p.links, linkErr = parseLinks(s.Links, p.mirrors)
-	errs = append(errs, allowErr, denyErr, mapErr, linkErr, s.checkMode(mode))
+	var routeErr error
+	if len(s.Routes) > 0 {
+		p.routes, routeErr = parseRoutes(s)
+	}
+	errs = append(errs, allowErr, denyErr, mapErr, linkErr, routeErr, s.checkMode(mode))
 	if s.AirGapped {
 		errs = append(errs, p.checkAirGap())
 	}
@@ -207,6 +214,11 @@ func (s Spec) Kept() (Spec, error) {
 		_, err := parseLink(text, mirrors)
 		return refused(err)
 	})
+	s.Routes = maps.Clone(s.Routes)
+	maps.DeleteFunc(s.Routes, func(label string, _ Route) bool {
+		_, err := s.parseRoute(label)
+		return refused(err)
+	})
 	return s, reasons.Err()
 }
 
@@ -217,7 +229,7 @@ func (s Spec) checkMode(mode Mode) error {
 		return nil
 	}
 	return sbxerr.WithRemedy(sbxerr.NetPolicy, "policy.compile",
-		fmt.Errorf("network mode %q has no rules and links, but there is %s", None, given),
+		fmt.Errorf("network mode %q has no rules, links and routes, but there is %s", None, given),
 		fmt.Sprintf("use the network mode %q, as in --network allow --allow github.com:443, or give none", Allow))
 }
 
@@ -232,6 +244,7 @@ func (s Spec) Given() string {
 		texts []string
 	}{
 		{"allow rule", s.Allow}, {"deny rule", s.Deny}, {"map", slices.Sorted(maps.Keys(s.Map))}, {"link", slices.Sorted(maps.Keys(s.Links))},
+		{"route", slices.Sorted(maps.Keys(s.Routes))},
 		{"resolver", s.resolverTexts()},
 	} {
 		for _, text := range of.texts[:min(len(of.texts), most-len(first))] {

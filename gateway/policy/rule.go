@@ -3,6 +3,7 @@ package policy
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -29,6 +30,7 @@ type Rule struct {
 	Prefix   netip.Prefix // without host bits
 	Ports    []uint16     // sorted; none is every port, and only for a rule that denies
 	Private  bool         // may lead to addresses that are not public
+	Opaque   bool         // connections to readPorts are not read
 }
 
 // The bounds of one rule.
@@ -40,9 +42,12 @@ const (
 // defaultPorts are the ports of a rule that allows and names none.
 var defaultPorts = []uint16{80, 443}
 
+// readPorts are those on which a client has to name its host, in HTTP or TLS.
+var readPorts = defaultPorts
+
 const exampleRule = "write for example github.com:443+22, *.example.com, or 10.1.0.0/16:5432,private"
 
-// ParseRule reads one rule as HOST[:PORT][+PORT…][,private]. It refuses others with code
+// ParseRule reads one rule as HOST[:PORT][+PORT…][,private][,opaque]. It refuses others with code
 // sbxerr.NetPolicy, a reason and an example.
 func ParseRule(action Action, text string) (Rule, error) {
 	r, err := parse(action, text)
@@ -230,14 +235,16 @@ func parsePort(s string) (uint16, error) {
 }
 
 func (r *Rule) parseOptions(options string) error {
+	known := map[string]*bool{"private": &r.Private, "opaque": &r.Opaque}
 	for option := range strings.SplitSeq(options, ",") {
+		set := known[option]
 		switch {
-		case option != "private":
-			return fmt.Errorf("option %q is not known; there is only %q", sbxerr.Clip(option), "private")
-		case r.Private:
+		case set == nil:
+			return fmt.Errorf("option %q is not known; there are %q", sbxerr.Clip(option), slices.Sorted(maps.Keys(known)))
+		case *set:
 			return fmt.Errorf("option %q is given twice", option)
 		}
-		r.Private = true
+		*set = true
 	}
 	return nil
 }
@@ -258,7 +265,10 @@ func (r Rule) String() string {
 		b.WriteString(strconv.Itoa(int(port)))
 	}
 	if r.Private {
-		b.WriteString(",private")
+		b.WriteString(private)
+	}
+	if r.Opaque {
+		b.WriteString(opaque)
 	}
 	return b.String()
 }

@@ -102,6 +102,10 @@ func TestParseRuleRefuses(t *testing.T) {
 		"example.com,Private":                      `option "Private"`,
 		"example.com,private,private":              "twice",
 		"example.com,private=true":                 `option "private=true"`,
+		"example.com,raw":                          `there are ["opaque" "private"]`,
+		"example.com,opaque,opaque":                "twice",
+		"example.com:22,opaque":                    "other ports are not read, so leave it out",
+		"9.9.9.0/24:443,opaque":                    "connections to addresses are not read, so leave it out",
 		"user@example.com":                         "user name",
 		"10.0.0.1/8":                               "did you mean 10.0.0.0/8",
 		"[2001:db8::1/32]":                         "literal IPv6",
@@ -146,7 +150,7 @@ func TestParseRuleRefuses(t *testing.T) {
 			t.Errorf("%q: no example in %q", in, remedy)
 		}
 	}
-	for in, want := range map[string]string{"2001:db8::1": "write [2001:db8::1], and", "[2001:db8::1/32]": "did you mean 2001:db8::/32", "*": "network mode none", "*:25": "leave out the rules that allow", "evil.test,private": "for rules that allow"} {
+	for in, want := range map[string]string{"2001:db8::1": "write [2001:db8::1], and", "[2001:db8::1/32]": "did you mean 2001:db8::/32", "*": "network mode none", "*:25": "leave out the rules that allow", "evil.test,private": "for rules that allow", "evil.test:443,opaque": "for rules that allow"} {
 		if _, err := ParseRule(ActDeny, in); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("deny %q: %v", in, err)
 		}

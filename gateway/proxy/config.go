@@ -35,6 +35,12 @@ type Origin func(*net.TCPConn) (netip.AddrPort, error)
 // is called when the connection is over.
 type Linker func(context.Context, policy.Link) (*net.TCPConn, func(), error)
 
+// Routes serves what leads to routes.
+type Routes interface {
+	// Serve takes over c, which a client made to the name of a route.
+	Serve(c net.Conn, name policy.Name)
+}
+
 // Recorder is told of each attempt when it is over. It must not block.
 type Recorder interface {
 	Record(Attempt)
@@ -52,6 +58,7 @@ type Config struct {
 	Upstream *upstream.Proxy // nil: this process connects to all destinations itself
 
 	Link   Linker // nil: no link leads anywhere
+	Routes Routes // nil: no route leads anywhere
 	Origin Origin // nil: OriginalDestination
 	Dialer Dialer // nil: the network of this process
 }

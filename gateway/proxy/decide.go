@@ -19,6 +19,7 @@ func (p *Proxy) first(f *flow, asked netip.AddrPort) policy.Decision {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f.asked, f.name = asked, name
+	_, f.toRoute = p.policy.Routed(name)
 	if !known {
 		return policy.Decision{
 			Rule: "pool", Code: sbxerr.EgressDenied, Reason: fmt.Sprintf("the address %s means no name in this sandbox", asked.Addr()), Remedy: "resolve the name again",
@@ -26,6 +27,7 @@ func (p *Proxy) first(f *flow, asked netip.AddrPort) policy.Decision {
 	}
 	d := p.decide(f, p.policy)
 	f.wanted = d.Allowed
+	f.unread = d.Allowed && p.policy.Opaque(name, asked.Port())
 	return d
 }
 
@@ -40,7 +42,7 @@ func (p *Proxy) route(f *flow) error {
 		return d.Err()
 	}
 	f.link, _ = p.policy.Linked(f.name)
-	f.proxied = p.leavesBy(f, p.policy)
+	f.proxied = p.leavesBy(f, f.under(p.policy))
 	f.routed = true
 	return nil
 }
@@ -86,8 +88,24 @@ func (f *flow) ended() error {
 	return sbxerr.New(sbxerr.Canceled, "proxy.admit", "the connection was ended: %s", f.cutBy.verdict)
 }
 
+// under is the policy for f where by is in force.
+func (f *flow) under(by *policy.Policy) *policy.Policy {
+	if f.route == "" {
+		return by
+	}
+	return by.Upstream(f.route)
+}
+
 // decide asks policy by about f, with as much as is known of where it goes.
 func (p *Proxy) decide(f *flow, by *policy.Policy) policy.Decision {
+	d := p.decideUnder(f, f.under(by))
+	if f.route != "" {
+		d.Rule = f.attempt.Rule // of the route
+	}
+	return d
+}
+
+func (p *Proxy) decideUnder(f *flow, by *policy.Policy) policy.Decision {
 	if l, _ := by.Linked(f.name); f.routed && l != f.link {
 		return elsewhere("change of a link", f)
 	}
@@ -104,6 +122,9 @@ func (p *Proxy) decideTarget(f *flow, by *policy.Policy) policy.Decision {
 	}
 	if d := by.DecideAliases(f.name, f.aliases, f.asked.Port()); !d.Allowed {
 		return d
+	}
+	if f.unread && !by.Opaque(f.name, f.asked.Port()) {
+		return policy.Decision{Rule: by.Decide(f.name, f.asked.Port()).Rule, Code: sbxerr.EgressDenied, Reason: f.target() + " is allowed only where the client names its host now"}
 	}
 	if f.hidden {
 		if d := by.DecideECH(f.name, f.asked.Port()); !d.Allowed {

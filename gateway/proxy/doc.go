@@ -24,6 +24,7 @@
 // a reset on others. Every connection that is not refused by a limit alone has
 // one Attempt, told when it is over.
 //
-// What is compared in step 3 is the first request of a connection. A later one
-// with another Host header goes to the same, checked, address.
+// Each request of an HTTP connection is compared in step 3. A later one that asks for another
+// protocol goes through steps 4 to 7 again, as the first one of a new connection: only the
+// answer to that one is looked at.
 package proxy

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,8 +19,8 @@ type head struct {
 	method, target, version string
 	hosts                   []string // of its Host headers
 	lengths, encodings      []string // of Content-Length and Transfer-Encoding
-	upgrades                []string // of Upgrade
-	settings                bool     // it has HTTP2-Settings
+	upgrades                []string // the protocols of Upgrade, but for HTTP/2
+	http2                   bool     // it offers to change to HTTP/2
 }
 
 const lineEnd = "\r\n"
@@ -59,9 +60,11 @@ func (h *head) note(name, value string) {
 	case "Transfer-Encoding":
 		h.encodings = append(h.encodings, value)
 	case "Upgrade":
-		h.upgrades = append(h.upgrades, value)
+		others := without(value, "h2c")
+		h.upgrades = append(h.upgrades, others...)
+		h.http2 = h.http2 || len(others) < len(without(value))
 	case "Http2-Settings":
-		h.settings = true
+		h.http2 = true
 	}
 }
 
@@ -98,25 +101,54 @@ func (h head) checkTarget(host string) error {
 		named, _, _ = strings.Cut(rest, "/")
 		named, host = strings.TrimSuffix(named, ":80"), strings.TrimSuffix(host, ":80") // which http means anyway
 	}
-	if named != host {
+	if !strings.EqualFold(named, host) {
 		return fmt.Errorf("the HTTP request names two hosts, %s and %s", quote(named), quote(host))
 	}
 	return nil
 }
 
-// checkUpgrade refuses a change to HTTP/2, whose requests nobody here reads.
-func (h head) checkUpgrade() error {
-	for _, value := range h.upgrades {
-		for token := range strings.SplitSeq(value, ",") {
-			if strings.EqualFold(strings.TrimSpace(token), "h2c") {
-				return errors.New("the HTTP request asks for HTTP/2 (Upgrade: h2c)")
-			}
+// withoutHTTP2 is text, which h was read from, without the offer to change to HTTP/2 (RFC
+// 7540, 3.2), whose requests nobody here reads. The offer is for the next hop alone, and
+// servers that do not know it answer by HTTP/1.1.
+func (h head) withoutHTTP2(text string) string {
+	if !h.http2 {
+		return text
+	}
+	offer := []string{"http2-settings"}
+	if len(h.upgrades) == 0 {
+		offer = append(offer, "upgrade")
+	}
+	start, fields, _ := strings.Cut(strings.TrimSuffix(text, lineEnd), lineEnd)
+	kept := start + lineEnd
+	for line := range strings.SplitAfterSeq(fields, lineEnd) {
+		name, value, _ := strings.Cut(line, ":")
+		left := []string{value}
+		switch strings.ToLower(name) {
+		case "http2-settings":
+			left = nil
+		case "upgrade":
+			left = without(value, "h2c")
+			line = name + ": " + strings.Join(left, ", ") + lineEnd
+		case "connection":
+			left = without(value, offer...)
+			line = name + ": " + strings.Join(left, ", ") + lineEnd
+		}
+		if len(left) > 0 {
+			kept += line
 		}
 	}
-	if h.settings {
-		return errors.New("the HTTP request asks for HTTP/2 (HTTP2-Settings)")
+	return kept + lineEnd
+}
+
+// without are the members of a list in a header but for those that are told, in lower case
+// (RFC 9110, 5.6.1).
+func without(list string, members ...string) (others []string) {
+	for member := range strings.SplitSeq(list, ",") {
+		if member = strings.TrimSpace(member); member != "" && !slices.Contains(members, strings.ToLower(member)) {
+			others = append(others, member)
+		}
 	}
-	return nil
+	return others
 }
 
 // body says how long the body is: so many bytes, or chunked. What servers may read

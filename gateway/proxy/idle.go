@@ -43,7 +43,7 @@ func (p *Proxy) carriedFlows() []*flow {
 	defer p.mu.Unlock()
 	var flows []*flow
 	for f := range p.flows {
-		if f.carried {
+		if f.carried && f.client != nil { // package net/http ends the others
 			flows = append(flows, f)
 		}
 	}

@@ -68,7 +68,7 @@ func (t *tape) Write(p []byte) (int, error) { return len(p), nil }
 
 // maxPeeks is how many clients of a sandbox are listened to at once: each costs some
 // 150 KB until it has named its host, for which one that means it needs no time. What
-// the others say waits in the kernel.
+// the others say waits in the kernel. As many may be in the middle of a later head.
 const maxPeeks = 64
 
 // peek reads what the client says first, for as long as is allowed. It returns the host
@@ -84,7 +84,7 @@ func (p *Proxy) peek(f *flow) (host string, said []byte, err error) {
 		return "", nil, err
 	}
 	if n, err := available(f.client); err != nil || n == 0 { // nothing is held for one that is silent
-		return "", nil, p.silence(errors.Join(err, io.EOF), "said nothing")
+		return "", nil, p.silence(errors.Join(err, io.EOF), saidNothing)
 	}
 	select {
 	case p.peeks <- struct{}{}:
@@ -93,7 +93,20 @@ func (p *Proxy) peek(f *flow) (host string, said []byte, err error) {
 		return "", nil, errTooMany
 	}
 	host, said, err = listenTo(f.client, f.speaks)
-	return host, said, errors.Join(p.silence(err, "did not finish what names its host"), f.client.SetReadDeadline(time.Time{}))
+	return host, said, errors.Join(p.silence(err, unfinished), f.client.SetReadDeadline(time.Time{}))
+}
+
+// What a client did that named no host.
+const (
+	unfinished  = "did not finish what names its host"
+	saidNothing = "said nothing"
+	noHello     = "no TLS hello"
+)
+
+// NamesNobody reports whether the reason of a refusal is that a client said what is no TLS, or
+// waited for its server to begin, as those of other protocols do.
+func NamesNobody(reason string) bool {
+	return strings.Contains(reason, noHello) || strings.Contains(reason, saidNothing)
 }
 
 // silence says plainly why a client was not heard, whose what is what it did: the
@@ -142,7 +155,7 @@ func serverName(t *tape) (string, error) {
 	}}).Handshake()
 	switch {
 	case !errors.Is(err, errSeen):
-		return "", fmt.Errorf("no TLS hello: %w", err)
+		return "", fmt.Errorf(noHello+": %w", err)
 	case name == "":
 		return "", errors.New("the TLS hello names no host (SNI)")
 	}
@@ -153,11 +166,16 @@ func serverName(t *tape) (string, error) {
 // Host header, and in its target where that has one.
 func hostHeader(t *tape) (string, error) {
 	reader := bufio.NewReader(t)
+	from := 0
+	for start, _ := reader.Peek(len(lineEnd)); string(start) == lineEnd; start, _ = reader.Peek(len(lineEnd)) { // see requests.emptyLine
+		n, _ := reader.Discard(len(lineEnd)) // they are there
+		from += n
+	}
 	if _, err := http.ReadRequest(reader); err != nil {
 		return "", fmt.Errorf("no HTTP request: %w", err)
 	}
 	read := t.kept.Bytes()
-	_, host, err := readHead(string(read[:len(read)-reader.Buffered()]))
+	_, host, err := readHead(string(read[from : len(read)-reader.Buffered()]))
 	return host, err
 }
 
@@ -170,7 +188,7 @@ func readHead(text string) (h head, host string, err error) {
 	case len(h.hosts) != 1:
 		return h, "", fmt.Errorf("the HTTP request has %d Host headers", len(h.hosts))
 	}
-	if err := errors.Join(h.checkTarget(h.hosts[0]), h.checkUpgrade()); err != nil {
+	if err := h.checkTarget(h.hosts[0]); err != nil {
 		return h, "", err
 	}
 	if _, _, err := h.body(); err != nil {

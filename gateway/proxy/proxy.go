@@ -24,6 +24,9 @@ type Proxy struct {
 	spare  ratelog.Log[Attempt] // ended at once by a limit
 	room   *room
 	peeks  chan struct{} // one for each client that is listened to
+	heads  chan struct{} // one for each that has not finished a later head
+
+	upstreams sync.WaitGroup // connections to upstreams of routes
 
 	mu     sync.Mutex
 	policy *policy.Policy
@@ -38,7 +41,7 @@ func New(c Config, p *policy.Policy) (*Proxy, error) {
 		return nil, err
 	}
 	proxy := &Proxy{
-		config: c, policy: p.On(c.Local), flows: map[*flow]struct{}{}, room: newRoom(), peeks: make(chan struct{}, maxPeeks),
+		config: c, policy: p.On(c.Local), flows: map[*flow]struct{}{}, room: newRoom(), peeks: make(chan struct{}, maxPeeks), heads: make(chan struct{}, maxPeeks),
 		rate: rate.NewLimiter(rate.Limit(c.Limits.NewPerSecond), c.Limits.NewBurst),
 	}
 	proxy.spare.Record = proxy.record
@@ -101,6 +104,7 @@ func (p *Proxy) Serve(ctx context.Context, l *net.TCPListener) error {
 	cancel()
 	p.end()
 	all.Wait()
+	p.upstreams.Wait()
 	p.Flush()
 	return sbxerr.Wrap(sbxerr.Gateway, "proxy.serve", err)
 }
@@ -210,9 +214,10 @@ func (p *Proxy) finish(f *flow) {
 // forget closes what f has open.
 func (p *Proxy) forget(f *flow) {
 	f.cancel()
-	_ = f.client.Close()
-	if f.upstream != nil {
-		_ = f.upstream.Close()
+	for _, c := range []*net.TCPConn{f.client, f.upstream} {
+		if c != nil {
+			_ = c.Close()
+		}
 	}
 	f.seat.leave()
 	if f.left != nil {
@@ -261,14 +266,15 @@ func (p *Proxy) admit(f *flow, upstream *net.TCPConn) error {
 // lock belongs to the goroutine that runs it, and is not changed once the flow
 // is carried.
 type flow struct {
-	client *net.TCPConn
+	client *net.TCPConn // nil: it leads to the upstream of route
 	seat   *seat
-	ctx    context.Context // ends what is done before bytes flow
+	ctx    context.Context // ends what waits: before bytes flow, and for a later head
 	cancel context.CancelFunc
 
-	mapped bool     // the operator said where the name leads
-	left   func()   // says that the linked sandbox is left; nil: it was not entered
-	speaks protocol // in which the client can be told of a refusal
+	route  policy.Name // not empty where there is no client
+	mapped bool        // the operator said where the name leads
+	left   func()      // says that the linked sandbox is left; nil: it was not entered
+	speaks protocol    // in which the client can be told of a refusal
 
 	attempt Attempt // the rest of the record
 
@@ -276,6 +282,8 @@ type flow struct {
 	name    policy.Name    // empty for an address without a name
 	asked   netip.AddrPort // what the sandbox connected to
 	wanted  bool           // the policy allows that
+	unread  bool           // as does a rule with the option opaque: nobody looks at what the client says
+	toRoute bool           // it is a client's, to a route
 	hidden  bool           // its TLS hello may hide another name
 	routed  bool           // the next two are known
 	link    policy.Link    // that is followed; zero: none

@@ -51,7 +51,7 @@ func (r relay) start(all *sync.WaitGroup, over func(tally)) {
 	way := func(move mover, dst, src *net.TCPConn, said []byte, moved *int64) {
 		n, err := carry(move, dst, src, said, r.seat)
 		*moved = n
-		if err != nil {
+		if err != nil && !errors.Is(err, errAnew) {
 			broken.Store(true)
 		}
 		if left.Add(-1) == 0 {
@@ -70,6 +70,9 @@ type mover func(dst, src *net.TCPConn, said []byte, s *seat) (int64, error)
 // other direction ends too.
 func carry(move mover, dst, src *net.TCPConn, said []byte, s *seat) (int64, error) {
 	moved, err := move(dst, src, said, s)
+	if errors.Is(err, errAnew) {
+		return moved, err
+	}
 	if err == nil {
 		err = dst.CloseWrite()
 	}

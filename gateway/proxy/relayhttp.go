@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"sync/atomic"
 	"time"
 )
@@ -21,13 +22,18 @@ const (
 type dialogue struct {
 	requests
 	told    func(error)           // of a request that is refused
+	atMost  time.Duration         // for the rest of a text that has begun
+	late    func() error          // the error of one that takes longer
+	bounded int                   // the text whose time runs: see requests.begun; 0: none
 	refusal atomic.Pointer[error] // why nothing more is taken from the client
 	answer  chan []byte           // gets how the first answer begins
+
+	ended atomic.Bool // a side has ended the connection to the server
+	anew  []byte      // not nil: the client did, which was not told, and this goes to the server on another one
 }
 
-func newDialogue(q requests, told func(error)) *dialogue {
-	return &dialogue{requests: q, told: told, answer: make(chan []byte, 1)}
-}
+// errAnew is of a direction that is over, and does not end its other side.
+var errAnew = errors.New("the client goes on with another connection")
 
 // ask is move for the requests of client.
 func (d *dialogue) ask(server, client *net.TCPConn, said []byte, s *seat) (moved int64, err error) {
@@ -43,13 +49,23 @@ func (d *dialogue) ask(server, client *net.TCPConn, said []byte, s *seat) (moved
 	}
 	rest, err := d.pass(said, out)
 	for err == nil {
-		if d.part != atChange {
-			rest, err = d.more(client, out)
-		} else if d.answered(<-d.answer) {
-			n, err := move(server, client, rest, s)
-			return moved + n, err
-		} else {
+		if err = d.bound(client); err != nil {
+			break
+		}
+		switch d.part {
+		case atNew:
+			if d.anew = rest; d.ended.Swap(true) {
+				d.anew = nil // the client is told already
+			}
+			return moved, nil // what is left of this connection are the answers
+		case atChange:
+			if d.answered(<-d.answer) {
+				n, err := move(server, client, rest, s)
+				return moved + n, err
+			}
 			rest, err = d.pass(rest, out)
+		default:
+			rest, err = d.more(client, out)
 		}
 	}
 	var broken lostError
@@ -69,11 +85,31 @@ func (d *dialogue) more(client *net.TCPConn, out func([]byte) error) (rest []byt
 	if buffer != nil {
 		defer buffers.Put(buffer)
 	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil, d.check("", d.late())
+	}
 	if err != nil {
 		return nil, lost(err)
 	}
 	rest, err = d.pass(buffer[:n], out)
 	return bytes.Clone(rest), err
+}
+
+// bound gives client its time to finish a text that it has begun.
+func (d *dialogue) bound(client *net.TCPConn) error {
+	now := d.begun
+	if d.text == nil {
+		now = 0
+	}
+	if now == d.bounded {
+		return nil
+	}
+	d.bounded = now
+	var until time.Time
+	if now > 0 {
+		until = time.Now().Add(d.atMost)
+	}
+	return lost(client.SetReadDeadline(until))
 }
 
 // refuse takes nothing more from client. The server is told that this was all, and the
@@ -103,6 +139,9 @@ func (d *dialogue) reply(client, server *net.TCPConn, heard []byte, s *seat) (mo
 	if why := d.refusal.Load(); why != nil && err == nil {
 		_ = client.SetDeadline(time.Now().Add(drainTime)) // it need not be heard longer
 		_, err = client.Write(response(*why))
+	}
+	if err == nil && d.ended.Swap(true) {
+		err = errAnew
 	}
 	return moved, err
 }

@@ -10,6 +10,7 @@ import (
 	"net/http/httputil"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 )
@@ -158,6 +159,98 @@ func TestRequestsShareAConnection(t *testing.T) {
 		if text, err := httputil.DumpResponse(r, true); err != nil || r.StatusCode != 200 {
 			t.Errorf("answer %d: %q, %v", i, text, err)
 		}
+	}
+}
+
+// A socket may be asked for on a connection that served requests before. What was answered
+// to them, in a body too, is taken for no answer to that.
+func TestSocketAfterRequests(t *testing.T) {
+	b := start(t, allow("a.test"), site, nil)
+	const socket = "GET /socket HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+	const refused = "GET /none HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+	for name, text := range map[string]string{"one by one": "", "pipelined": asked + socket} {
+		c := b.dial("a.test", 80)
+		if text == "" {
+			fmt.Fprint(c, asked)
+			if got, _ := answers(t, c, 1); !strings.HasPrefix(got[0], "200 a.test/1 ") {
+				t.Fatalf("%s: %q", name, got)
+			}
+			fmt.Fprint(c, refused+asked)
+			if got, _ := answers(t, c, 2); !strings.HasPrefix(got[0], "200 a.test/none ") || !strings.HasPrefix(got[1], "200 a.test/1 ") {
+				t.Fatalf("%s: one that the server does not take: %q", name, got)
+			}
+			text = socket
+		}
+		got, err := talk(c, text+"\x81\x05hello GET / HTTP/1.1\r\nHost: b.test\r\n\r\n")
+		if err != nil || !strings.HasSuffix(got, "Upgrade: websocket\r\n\r\n\x81\x05hello GET / HTTP/1.1\r\nHost: b.test\r\n\r\n") {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+		if a := b.record(); a.Verdict != Allowed || a.Reason != "" || a.Sent < int64(len(text)) || a.Received < int64(len(got)) {
+			t.Errorf("%s: %+v", name, a)
+		}
+	}
+}
+
+// The way to a socket is decided on anew: where no rule allows it by then, nothing leaves.
+func TestSocketAfterAChange(t *testing.T) {
+	b := start(t, allow("a.test"), site, nil)
+	dials := 0
+	b.dialer.before = func() {
+		if dials++; dials > 1 {
+			b.SetPolicy(compile(t, allow("b.test")))
+		}
+	}
+	c := b.dial("a.test", 80)
+	fmt.Fprint(c, asked)
+	answers(t, c, 1)
+	fmt.Fprint(c, "GET /socket HTTP/1.1\r\nHost: a.test\r\nUpgrade: websocket\r\n\r\n")
+	if got, err := io.ReadAll(c); strings.Contains(string(got), "101") {
+		t.Errorf("%q, %v", got, err)
+	}
+	if a := b.record(); a.Verdict != Refused || a.Code != sbxerr.EgressDenied || a.Sent == 0 {
+		t.Errorf("%+v", a)
+	}
+}
+
+// A later head that is not finished is refused in time, and takes no place from others: from
+// whole ones, and from those of new connections.
+func TestUnfinishedLaterHeads(t *testing.T) {
+	const limit = time.Second
+	b := start(t, allow("a.test"), site, func(c *Config) { c.Limits.Peek = limit })
+	use := func(c *net.TCPConn) {
+		t.Helper()
+		fmt.Fprint(c, asked)
+		if got, _ := answers(t, c, 1); !strings.HasPrefix(got[0], "200 a.test/1 ") {
+			t.Fatalf("%q", got)
+		}
+	}
+	other := b.dial("a.test", 80)
+	use(other)
+	var stuck []*net.TCPConn
+	for range maxPeeks + 1 {
+		c := b.dial("a.test", 80)
+		use(c)
+		stuck = append(stuck, c)
+	}
+	begun := time.Now()
+	for _, c := range stuck {
+		fmt.Fprint(c, "GET /2 HT")
+	}
+	for range 10 {
+		use(other)
+		use(b.dial("a.test", 80))
+	}
+	if took := time.Since(begun); took > limit/2 {
+		t.Errorf("20 requests beside %d unfinished heads took %v", len(stuck), took)
+	}
+	for i, c := range stuck {
+		got, _ := answers(t, c, 1)
+		if !strings.HasPrefix(got[0], "403 "+string(sbxerr.EgressMismatch)) {
+			t.Fatalf("head %d: %q", i, got)
+		}
+	}
+	if took := time.Since(begun); took < limit || took > 4*limit {
+		t.Errorf("refused after %v, want %v", took, limit)
 	}
 }
 

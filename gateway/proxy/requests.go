@@ -14,14 +14,16 @@ import (
 // read in more than one way.
 type requests struct {
 	check   func(host string, err error) error // of a head: it names host, or is wrong
-	hold    func() bool                        // takes a place for a head that is not whole
+	hold    func() bool                        // takes a place for a head that is not whole, if there is one in time
 	release func()
 
 	part     part
 	text     []byte // of a head, or of a line between chunks; nil where none has begun
+	begun    int    // texts that were not whole at once
 	held     bool   // a place
 	left     int64  // bytes of the body, of the chunk, or of what trailers may be
 	served   int    // heads that passed
+	kept     string // a head that does not pass on this connection: see atNew
 	changing string // how the status of the answer begins with which the protocol changes
 }
 
@@ -36,20 +38,24 @@ const (
 	afterChunk      // its line end
 	inTrailer       // the lines after the last chunk
 	atChange        // the answer says whether what follows is HTTP/1 still
+	atNew           // the next head may change the protocol, which only a first one can: later answers are not looked at
 )
 
 // maxSizeLine bounds the line before a chunk, in bytes: 15 digits and a line end.
 const maxSizeLine = 17
 
 // pass gives out what may go on of b. It returns what has to wait for the answer to a
-// request for another protocol.
+// request for another protocol, or for another connection.
 func (q *requests) pass(b []byte, out func([]byte) error) (rest []byte, err error) {
-	for len(b) > 0 && q.part != atChange {
+	for len(b) > 0 && q.part != atChange && q.part != atNew {
 		n, err := q.step(b, out)
 		if err != nil {
 			return nil, err
 		}
 		b = b[n:]
+	}
+	if q.part == atNew {
+		return append([]byte(q.kept), b...), nil
 	}
 	return b, nil
 }
@@ -66,6 +72,9 @@ func (q *requests) step(b []byte, out func([]byte) error) (n int, err error) {
 	end, most := lineEnd, maxPeek
 	switch q.part {
 	case inHead:
+		if n := q.emptyLine(b); n > 0 {
+			return n, nil
+		}
 		end = lineEnd + lineEnd
 	case inSize:
 		most = maxSizeLine
@@ -78,25 +87,44 @@ func (q *requests) step(b []byte, out func([]byte) error) (n int, err error) {
 	}
 	text := q.text
 	q.end()
-	if err := q.read(string(text)); err != nil {
+	passes, err := q.read(string(text))
+	switch {
+	case err != nil || passes == "":
 		return n, err
+	case len(passes) < len(text):
+		text = []byte(passes)
 	}
 	return n, out(text)
 }
 
+// emptyLine is how much of b is the rest of an empty line before a head, of which nothing
+// passes: some clients end a body with one (RFC 9112, 2.2).
+func (q *requests) emptyLine(b []byte) int {
+	rest, begun := strings.CutPrefix(lineEnd, string(q.text))
+	if !begun || rest == "" || !bytes.HasPrefix(b, []byte(rest)) {
+		return 0
+	}
+	q.end()
+	return len(rest)
+}
+
 // gather adds to the text up to its end.
 func (q *requests) gather(b []byte, end string, most int) (n int, whole bool, err error) {
-	if q.text == nil && q.part == inHead {
-		if q.held = q.hold(); !q.held {
-			return 0, false, q.check("", errTooMany)
-		}
-	}
 	before := len(q.text)
+	fresh := q.text == nil
 	q.text = append(q.text, b[:min(len(b), most-before)]...)
 	from := max(0, before-len(end)+1)
 	if at := bytes.Index(q.text[from:], []byte(end)); at >= 0 {
 		q.text = q.text[:from+at+len(end)]
 		return len(q.text) - before, true, nil
+	}
+	if fresh {
+		q.begun++
+	}
+	if fresh && q.part == inHead {
+		if q.held = q.hold(); !q.held {
+			return 0, false, q.check("", errTooMany)
+		}
 	}
 	if len(q.text) == most {
 		return 0, false, q.check("", fmt.Errorf("a part of the HTTP request is longer than %d bytes", most))
@@ -113,9 +141,9 @@ func (q *requests) end() {
 	q.held = false
 }
 
-// read takes a text that is whole, and refuses one that may not pass.
-func (q *requests) read(text string) error {
-	var err error
+// read takes a text that is whole, and refuses one that may not pass. It returns what of it
+// does.
+func (q *requests) read(text string) (passes string, err error) {
 	switch q.part {
 	case inHead:
 		return q.readHead(text)
@@ -127,21 +155,25 @@ func (q *requests) read(text string) error {
 		err = q.readTrailer(text)
 	}
 	if err != nil {
-		return q.check("", err)
+		return "", q.check("", err)
 	}
-	return nil
+	return text, nil
 }
 
-func (q *requests) readHead(text string) error {
+func (q *requests) readHead(text string) (passes string, err error) {
 	h, host, err := readHead(text)
 	if err := q.check(host, err); err != nil {
-		return err
+		return "", err
 	}
 	length, chunked, err := h.body()
 	if err != nil {
-		return q.check("", err)
+		return "", q.check("", err)
 	}
-	if q.changing = ""; h.changes() && q.served == 0 { // later answers are not looked at
+	if h.changes() && q.served > 0 {
+		q.part, q.kept = atNew, text
+		return "", nil
+	}
+	if q.changing = ""; h.changes() {
 		q.changing = "101"
 		if h.method == http.MethodConnect {
 			q.changing = "2"
@@ -156,7 +188,7 @@ func (q *requests) readHead(text string) error {
 	default:
 		q.next()
 	}
-	return nil
+	return h.withoutHTTP2(text), nil
 }
 
 // readSize takes the line before a chunk: digits, and nothing else. Extensions are what

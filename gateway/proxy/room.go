@@ -46,8 +46,8 @@ type seat struct {
 
 func newRoom() *room { return &room{part: limits.Connections.Share(), wide: map[*seat]struct{}{}} }
 
-// enter gives a seat to the connection that s is the first socket of.
-func (r *room) enter(s socket) (*seat, error) {
+// enter gives a seat to a connection whose first sockets are these.
+func (r *room) enter(sockets ...socket) (*seat, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t := &seat{room: r, size: narrow, wide: len(r.wide) < wideConnections}
@@ -57,9 +57,11 @@ func (r *room) enter(s socket) (*seat, error) {
 	if err := r.part.Acquire(); err != nil {
 		return nil, err
 	}
-	if err := t.addLocked(s); err != nil {
-		r.part.Release()
-		return nil, err
+	for _, s := range sockets {
+		if err := t.addLocked(s); err != nil {
+			r.part.Release()
+			return nil, err
+		}
 	}
 	if t.wide {
 		r.wide[t] = struct{}{}
@@ -81,6 +83,13 @@ func (t *seat) addLocked(s socket) error {
 		return s.begin()
 	}
 	return s.fix(t.size)
+}
+
+// alone leaves the first socket alone in t: the other one is closed.
+func (t *seat) alone() {
+	t.room.mu.Lock()
+	defer t.room.mu.Unlock()
+	t.sockets = t.sockets[:1:1]
 }
 
 // tend is told each time that many bytes were moved. It makes the connection wide if

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -28,7 +29,21 @@ const brokeOff = "the connection broke"
 
 // run takes f to where bytes can flow, and has them flow both ways.
 func (p *Proxy) run(f *flow, all *sync.WaitGroup) {
-	said, heard, err := p.open(f)
+	said, err := p.greet(f)
+	if err == nil && f.toRoute {
+		if err = p.handOver(f, all); err == nil {
+			return
+		}
+	}
+	var heard []byte
+	if err == nil {
+		heard, err = p.open(f)
+	}
+	p.carry(f, all, said, heard, err)
+}
+
+// carry has bytes flow, with what each side said before, or tells the client of err.
+func (p *Proxy) carry(f *flow, all *sync.WaitGroup, said, heard []byte, err error) {
 	if err != nil {
 		p.fail(f, err)
 		p.tell(f) // before the client hears of it: the result of a command that it ends has the record
@@ -36,18 +51,51 @@ func (p *Proxy) run(f *flow, all *sync.WaitGroup) {
 		p.forget(f)
 		return
 	}
-	f.cancel() // nothing waits for it any more
-	f.attempt.Verdict = Allowed
+	f.attempt.Verdict, f.attempt.Reason = Allowed, ""
 	if f.proxied {
 		f.attempt.Reason = byProxy
 	}
-	relay{f.client, f.upstream, said, heard, f.seat, p.dialogue(f)}.start(all, func(c tally) {
-		f.attempt.Sent, f.attempt.Received = c.sent, c.received
-		if c.broken {
+	http := p.dialogue(f)
+	relay{f.client, f.upstream, said, heard, f.seat, http}.start(all, func(c tally) {
+		f.attempt.Sent += c.sent
+		f.attempt.Received += c.received
+		switch {
+		case c.broken:
 			f.attempt.Reason = strings.TrimPrefix(f.attempt.Reason+"; "+brokeOff, "; ")
+		case http != nil && http.anew != nil:
+			all.Go(func() { p.again(f, all, http.anew) })
+			return
 		}
 		p.over(f)
 	})
+}
+
+// again takes f to where it went before, on a new connection, with the request that must be
+// the first one there.
+func (p *Proxy) again(f *flow, all *sync.WaitGroup, said []byte) {
+	p.detach(f)
+	if !p.rate.Allow() {
+		p.carry(f, all, nil, nil, sbxerr.New(sbxerr.EgressBusy, "proxy.again", "%s", tooManyReason))
+		return
+	}
+	upstream, heard, err := p.connect(f)
+	if err == nil {
+		err = p.admit(f, upstream)
+	}
+	p.carry(f, all, said, heard, err)
+}
+
+// detach ends the connection to where f went.
+func (p *Proxy) detach(f *flow) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_ = f.upstream.Close() // both sides are done with it
+	f.upstream, f.carried = nil, false
+	f.seat.alone()
+	if f.left != nil {
+		f.left()
+	}
+	f.left = nil
 }
 
 // dialogue reads the requests of f, where they must name the host that f leads to.
@@ -55,18 +103,35 @@ func (p *Proxy) dialogue(f *flow) *dialogue {
 	if f.speaks != http1 {
 		return nil
 	}
-	return newDialogue(requests{
-		check: func(host string, err error) error { return p.matches(f, host, err) },
-		hold: func() bool {
-			select {
-			case p.peeks <- struct{}{}:
-				return true
-			default:
-				return false
-			}
+	return &dialogue{
+		requests: requests{
+			check:   func(host string, err error) error { return p.matches(f, host, err) },
+			hold:    func() bool { return p.holdHead(f) },
+			release: func() { <-p.heads },
 		},
-		release: func() { <-p.peeks },
-	}, func(err error) { p.tellRefused(f, err) })
+		told:   func(err error) { p.tellRefused(f, err) },
+		atMost: p.config.Limits.Peek,
+		late:   func() error { return p.silence(os.ErrDeadlineExceeded, unfinished) },
+		answer: make(chan []byte, 1),
+	}
+}
+
+// holdHead takes a place for a later head of f that is not whole.
+func (p *Proxy) holdHead(f *flow) bool {
+	select {
+	case p.heads <- struct{}{}:
+		return true
+	default:
+	}
+	late := time.NewTimer(p.config.Limits.Peek)
+	defer late.Stop()
+	select {
+	case p.heads <- struct{}{}:
+		return true
+	case <-f.ctx.Done():
+	case <-late.C:
+	}
+	return false
 }
 
 // tellRefused records a request that was refused on a connection that is carried.
@@ -78,16 +143,13 @@ func (p *Proxy) tellRefused(f *flow, err error) {
 	p.spare.Add(a)
 }
 
-// open takes all steps up to admission. It returns what each side said meanwhile.
-func (p *Proxy) open(f *flow) (said, heard []byte, err error) {
-	if said, err = p.greet(f); err != nil {
-		return nil, nil, err
-	}
+// open connects f and admits it. It returns what the destination said meanwhile.
+func (p *Proxy) open(f *flow) (heard []byte, err error) {
 	upstream, heard, err := p.connect(f)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return said, heard, p.admit(f, upstream)
+	return heard, p.admit(f, upstream)
 }
 
 // greet finds out where f was meant to go and hears what the client says first,
@@ -99,10 +161,12 @@ func (p *Proxy) greet(f *flow) (said []byte, err error) {
 	}
 	d := p.first(f, asked)
 	f.attempt.Rule = d.Rule
-	if f.name == "" && d.Allowed {
-		return nil, nil // there is no name to compare with
+	if d.Allowed && (f.name == "" || f.toRoute) {
+		return nil, nil // there is no name to compare with, or the route does
 	}
-	f.speaks = spoken(f.asked.Port())
+	if !f.unread {
+		f.speaks = spoken(f.asked.Port())
+	}
 	host, said, silent := p.peek(f)
 	switch {
 	case !d.Allowed:
@@ -170,6 +234,9 @@ func (p *Proxy) matches(f *flow, host string, silent error) error {
 			remedy += "; " + d.Remedy
 		}
 	}
+	if rule := p.Policy().NeededOpaque(f.name, f.asked.Port()); rule != "" && NamesNobody(err.Error()) {
+		remedy += "; if the service speaks another protocol there, allow it with --allow " + rule
+	}
 	return sbxerr.WithRemedy(sbxerr.EgressMismatch, "proxy.peek", fmt.Errorf("the connection was made to %s, but %w", f.target(), err), remedy)
 }
 
@@ -197,7 +264,7 @@ func (p *Proxy) addresses(f *flow) ([]netip.AddrPort, error) {
 	if f.name == "" {
 		return []netip.AddrPort{f.asked}, nil
 	}
-	inForce := p.Policy()
+	inForce := f.under(p.Policy())
 	var to netip.AddrPort
 	if to, f.mapped = inForce.Mapped(f.name, port); f.mapped {
 		return []netip.AddrPort{to}, inForce.DecideResolved(f.name, port, to.Addr()).Err()

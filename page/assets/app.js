@@ -34,7 +34,7 @@ function Locked() {
   };
   return html`<main class="locked">
     <h1>caisson</h1>
-    <p>${state.failure?.status === 401 ? 'The token is no longer valid: the daemon was started again.' : 'This page needs its token.'}</p>
+    <p>${state.failure?.status === 401 ? state.loaded ? 'The token is no longer valid: the daemon has a new one.' : 'This is not the token of this daemon.' : 'This page needs its token.'}</p>
     <p>Run <code>caisson page</code> as root on the host, and open the URL that it prints, or paste it here.</p>
     <label>URL or token <input type="password" autocomplete="off" spellcheck="false" value=${text}
       onInput=${(e) => setText(e.target.value)} onKeyDown=${(e) => e.key === 'Enter' && enter()} /></label>

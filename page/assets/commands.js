@@ -18,10 +18,29 @@ function useCommands(sandbox) {
   const mine = state.events.find((e) => e.data.sandbox_id === sandbox.id && e.type.startsWith('exec.'));
   useEffect(() => {
     let here = true;
-    call('GET', sandboxPath(sandbox.id, 'execs')).then((a) => { if (here) setList(a.execs.reverse()); }, (failure) => { if (here && state.sandboxes.has(sandbox.id)) tell(failure); });
+    const asked = sandbox.state === 'removed' ? past(sandbox) : call('GET', sandboxPath(sandbox.id, 'execs')).then((a) => a.execs);
+    asked.then((execs) => { if (here) setList(execs.reverse()); }, (failure) => { if (here && state.sandboxes.has(sandbox.id)) tell(failure); });
     return () => { here = false; };
   }, [sandbox.id, sandbox.state, mine?.id]);
   return list;
+}
+
+/** past are the commands of a sandbox that is gone: those that the daemon kept, else those of its events. */
+async function past({ id }) {
+  try {
+    const { execs } = await call('GET', sandboxPath(id, 'history'));
+    if (execs.length > 0) return execs;
+  } catch (failure) {
+    if (failure.status !== 404) throw failure;
+  }
+  const commands = new Map();
+  for (const { type, time, data } of [...state.events].reverse()) {
+    if (data.sandbox_id !== id) continue;
+    if (type === 'exec.started') commands.set(data.exec_id, { id: data.exec_id, args: data.args ?? [], state: 'exited', started_at: time, stdout_bytes: 0, stderr_bytes: 0 });
+    const begun = commands.get(data.exec_id);
+    if (type === 'exec.ended' && begun) Object.assign(begun, { ended_at: time, result: { exit_code: data.exit_code, signal: data.signal, reason: data.reason, source: '' } });
+  }
+  return [...commands.values()];
 }
 
 function outcome(e) {
@@ -117,10 +136,11 @@ export function Commands({ sandbox }) {
   const at = list?.find((e) => e.id === picked) ?? list?.find((e) => e.state === 'running') ?? list?.[0];
   useEffect(() => { if (at) setPicked(at.id); }, [at?.id]); // the end of a command shows no other one
   return html`<section class="panel" aria-label="Commands"><div class="bartop"><h2>Commands <span class="muted">${list?.length || ''}</span></h2></div>
-    ${list?.length === 0 && html`<p class="empty muted">No command was run. <code>caisson exec ${sandbox.name || sandbox.id} -- COMMAND</code> runs one.</p>`}
+    ${list?.length === 0 && html`<p class="empty muted">${sandbox.state === 'removed' ? 'No command is known.' : html`No command was run. <code>caisson exec ${sandbox.name || sandbox.id} -- COMMAND</code> runs one.`}</p>`}
     <ul class="commands">${(list ?? []).slice(0, 200).map((e) => html`<li key=${e.id}><button aria-pressed=${at?.id === e.id} onClick=${() => setPicked(e.id)}>
       <span class="muted id">${e.id}</span><span class="mono line" title=${command(e.args)}>${command(e.args)}</span>${outcome(e)}
       <span class="muted n">${took(e)}</span><span class="muted n">${age(Date.parse(e.started_at))} ago</span></button></li>`)}</ul>
   </section>
-  ${at && html`<${Output} key=${`${sandbox.id} ${at.id}`} sandbox=${sandbox} exec=${at} />`}`;
+  ${sandbox.state === 'removed' && html`<p class="empty muted">Its output was removed with it. The audit log has what it did.</p>`}
+  ${at && sandbox.state !== 'removed' && html`<${Output} key=${`${sandbox.id} ${at.id}`} sandbox=${sandbox} exec=${at} />`}`;
 }

@@ -26,7 +26,7 @@ export function Refusals({ list, named }) {
 
 const alertText = {
   'alert.raised': (d) => `${d.limit ?? ''}: ${d.reason ?? 'a threshold was passed'}`,
-  'limit.hit': (d) => `the limit of ${(d.limit ?? '').replaceAll('_', ' ')} was hit`,
+  'limit.hit': (d) => `the limit of ${(d.limit ?? '').replaceAll('_', ' ')} was hit${d.reason ? `: ${d.reason}` : ''}`,
   'engine.down': (d) => `containerd ended: ${d.message ?? d.code ?? ''}`,
   'audit.broken': (d) => `the audit log was changed: ${d.message ?? ''}`,
   'pool.failed': (d) => `a ready sandbox could not be made ${d.code ?? ''}`,

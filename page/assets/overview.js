@@ -14,7 +14,7 @@ const columns = {
   execs: { title: 'Commands', of: (s) => -s.execs, number: true },
   cpu: { title: 'CPU', of: (s) => -(state.stats.get(s.id)?.cpu_percent ?? -1), number: true },
   memory: { title: 'Memory', of: (s) => -Number(state.stats.get(s.id)?.memory_bytes ?? -1), number: true },
-  pids: { title: 'Processes', of: (s) => -Number(state.stats.get(s.id)?.pids ?? -1), number: true },
+  pids: { title: 'Processes', of: (s) => -Number(state.stats.get(s.id)?.processes ?? -1), number: true },
   age: { title: 'Age', of: (s) => -Date.parse(s.created_at ?? s.exited_at ?? 0), number: true },
 };
 
@@ -50,7 +50,7 @@ function Row({ s }) {
     <td class="n">${s.execs || html`<span class="muted">0</span>`}</td>
     <td class="n use">${use && html`<span>${percent(use.cpu_percent)}</span><${Spark} values=${series?.cpu} top=${100} label="CPU of the last minute" />`}</td>
     <td class="n use">${use && html`<span>${bytes(Number(use.memory_bytes))}</span><${Bar} value=${Number(use.memory_bytes)} of=${Number(use.memory_limit_bytes)} label="of ${bytes(Number(use.memory_limit_bytes))}" />`}</td>
-    <td class="n">${use?.pids ?? ''}</td>
+    <td class="n">${use?.processes ?? ''}</td>
     <td class="n" title=${when && clock(when)}>${when ? age(Date.parse(when)) : ''}</td>
   </tr>`;
 }
@@ -78,6 +78,7 @@ export function Overview() {
   const head = ([by, c]) => html`<th class=${c.number ? 'n' : ''} aria-sort=${order.by === by ? (order.back ? 'descending' : 'ascending') : 'none'}>
     <button class="sort" onClick=${() => setOrder({ by, back: order.by === by && !order.back })}>${c.title}</button></th>`;
   return html`<main>
+    <h1 class="unseen">Sandboxes</h1>
     <${Tiles} all=${all} />
     <div class="split">
       <section class="panel" aria-label="Sandboxes">
@@ -85,7 +86,7 @@ export function Overview() {
           <input class="filter" type="search" placeholder="Filter by name, session, image, label" aria-label="Filter" value=${text} onInput=${(e) => setText(e.target.value)} /></div>
         <div class="scroll"><table class="sandboxes"><thead><tr>${Object.entries(columns).map(head)}</tr></thead>
           <tbody>${list.map((s) => html`<${Row} key=${s.id} s=${s} />`)}</tbody></table></div>
-        ${list.length === 0 && html`<p class="empty muted">${!state.loaded ? 'Loading…' : text ? 'No sandbox fits the filter.' : shown === 'ended' ? 'No sandbox has ended in the last 30 minutes.' : html`No sandbox is live. <code>caisson create --name demo</code> makes one.`}</p>`}
+        ${list.length === 0 && html`<p class="empty muted">${!state.loaded ? 'Loading…' : text ? 'No sandbox fits the filter.' : shown === 'ended' ? 'No sandbox has ended that the daemon knows of.' : html`No sandbox is live. <code>caisson create --name demo</code> makes one.`}</p>`}
       </section>
       <aside>
         <${Refusals} list=${[...state.refusals.values()].reverse()} named />

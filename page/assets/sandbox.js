@@ -71,7 +71,7 @@ function Charts({ id }) {
     ${times.length === 0 ? html`<p class="empty muted">The daemon keeps no samples of this sandbox.</p>` : html`<div class="charts">
       <${Chart} title="CPU" limit=${milli > 0 && cpus(Number(milli))} times=${times} series=${[{ label: 'CPU', values: cut(h.cpu) }]} format=${percent} />
       <${Chart} title="Memory" limit=${memory > 0 && bytes(Number(memory))} times=${times} series=${[{ label: 'Memory', values: cut(h.memory), colour: 2 }]} format=${bytes} bytes />
-      <${Chart} title="Processes" limit=${pids > 0 && count(Number(pids))} times=${times} series=${[{ label: 'Processes', values: cut(h.pids), colour: 3 }]} format=${count} top=${4} />
+      <${Chart} title="Processes and threads" limit=${pids > 0 && count(Number(pids))} times=${times} series=${[{ label: 'Processes and threads', values: cut(h.pids), colour: 3 }]} format=${count} top=${4} />
       <${Chart} title="Network" times=${times} series=${[{ label: 'in', values: cut(h.received), colour: 1 }, { label: 'out', values: cut(h.sent), colour: 4 }]} format=${rate} top=${1024} bytes />
     </div>`}
   </section>`;
@@ -128,7 +128,7 @@ export function Sandbox({ id }) {
   const s = state.sandboxes.get(id) ?? state.removed.get(id);
   const mine = (list) => list.filter((e) => e.data.sandbox_id === id);
   if (!s) {
-    return html`<main><p><a href="#/">← Sandboxes</a></p><p class="empty muted">${state.loaded ? 'There is no such sandbox any more.' : 'Loading…'}</p>
+    return html`<main><h1 class="unseen">Sandbox</h1><p><a href="#/">← Sandboxes</a></p><p class="empty muted">${state.loaded ? 'There is no such sandbox any more.' : 'Loading…'}</p>
       ${state.loaded && html`<${Activity} list=${mine(state.events)} />`}</main>`;
   }
   return html`<main>
@@ -136,9 +136,9 @@ export function Sandbox({ id }) {
     <div class="title"><h1>${s.name || s.id}</h1><${Pill} state=${s.state} /><${Actions} s=${s} onTerminal=${() => setShell(true)} /></div>
     <${Facts} s=${s} />
     ${shell && html`<${Shell} id=${id} onClose=${() => setShell(false)} />`}
-    ${s.state !== 'removed' && html`<${Charts} id=${id} />`}
+    <${Charts} id=${id} />
     <div class="split">
-      <div>${s.state === 'removed' ? html`<p class="empty muted">Its output was removed with it. The audit log has what it did.</p>` : html`<${Commands} sandbox=${s} />`}</div>
+      <div><${Commands} sandbox=${s} /></div>
       <aside>
         <${Refusals} list=${[...state.refusals.values()].reverse().filter((r) => r.sandbox === id)} />
         <${Alerts} list=${mine(state.alerts)} />

@@ -46,6 +46,7 @@ const push = (list, value, most) => { list.push(value); if (list.length > most) 
 const unshift = (list, value, most) => { list.unshift(value); if (list.length > most) list.pop(); };
 
 let stale = true; // the list of sandboxes
+let past = false; // what is gone, of which a daemon kept the use, is known
 let listed = 0; // when it was asked for
 
 async function refreshList(signal) {
@@ -53,9 +54,18 @@ async function refreshList(signal) {
   listed = Date.now();
   const { sandboxes } = await call('GET', '/v1/sandboxes', { signal });
   state.sandboxes = new Map(sandboxes.map((s) => [s.id, s]));
+  if (!past) await rememberPast(signal);
   for (const id of state.sandboxes.keys()) state.removed.delete(id);
   for (const id of state.series.keys()) if (!state.sandboxes.has(id)) state.series.delete(id);
   state.loaded = true;
+}
+
+/** rememberPast adds what was gone before the events begin, such as before a restart of the daemon. */
+async function rememberPast(signal) {
+  const { sandboxes } = await call('GET', '/v1/sandboxes', { query: { states: 'removed' }, signal });
+  past = true;
+  const told = [...state.removed];
+  state.removed = new Map([...sandboxes.slice(-kept).map((s) => [s.id, s]), ...told]);
 }
 
 async function refreshStats(signal) {
@@ -124,7 +134,7 @@ async function watch(signal) {
       }
     } catch (failure) {
       if (signal.aborted) return;
-      if (failure.code === 'SBX-806') cursor = null; // a new daemon
+      if (failure.code === 'SBX-806') { cursor = null; past = false; } // a new daemon
       lost(failure);
       changed();
     }

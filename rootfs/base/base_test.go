@@ -136,9 +136,9 @@ func TestUsers(t *testing.T) {
 		content[f.name] = f.content
 	}
 	for user, want := range map[string][2]uint32{"root": {0, 0}, "caisson": {1000, 1000}, "nobody": {65534, 65534}, config.User: {1000, 1000}, "1000": {1000, 1000}} {
-		uid, gid, gids, err := image.ResolveUser(user, strings.NewReader(content["etc/passwd"]), strings.NewReader(content["etc/group"]))
-		if err != nil || uid != want[0] || gid != want[1] || gids != nil {
-			t.Errorf("%s is %d:%d %d, err %v", user, uid, gid, gids, err)
+		u, err := image.ResolveUser(user, strings.NewReader(content["etc/passwd"]), strings.NewReader(content["etc/group"]))
+		if err != nil || u.UID != want[0] || u.GID != want[1] || u.GIDs != nil {
+			t.Errorf("%s is %+v, err %v", user, u, err)
 		}
 	}
 	for _, shell := range strings.Fields(content["etc/shells"]) {

@@ -1,5 +1,4 @@
-// Package dockerfile plans how an image is built, from a Dockerfile. It is pure: nothing
-// is read, run or asked for. buildkit's parser reads the syntax. Which instructions and
-// flags there are is decided here, by a list of those that caisson carries out. Everything
-// else is refused by its line.
+// Package dockerfile plans how an image is built, from a Dockerfile. It is pure: nothing is
+// read, run or asked for. BuildKit's packages read the file, and its documents say what an
+// instruction means. Whatever cannot be carried out is refused by its line.
 package dockerfile

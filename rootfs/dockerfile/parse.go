@@ -4,10 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
+	"github.com/moby/buildkit/frontend/dockerfile/instructions"
 	"github.com/moby/buildkit/frontend/dockerfile/parser"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
@@ -15,26 +14,16 @@ import (
 
 const op = "dockerfile.parse"
 
-// Bounds of a Dockerfile.
-const (
-	maxBytes        = 1 << 20
-	maxInstructions = 512
-)
-
-// instruction is one line that passed the list.
+// instruction is one that was read.
 type instruction struct {
-	name  string // in lower case
-	line  int    // from 1
-	text  string // as it is written
-	words []string
-	json  bool // words were written as a JSON array
-	flags map[string]string
+	line    int    // from 1
+	text    string // as it is written
+	command any    // one of the types of package instructions
 }
 
-// allowed maps the instructions to their flags.
-var allowed = map[string][]string{
-	"from": nil, "run": nil, "copy": {"from", "chown", "chmod"}, "add": {"chown", "chmod"}, "env": nil, "workdir": nil,
-	"user": nil, "entrypoint": nil, "cmd": nil, "arg": nil, "label": nil,
+func (i instruction) name() string {
+	word, _, _ := strings.Cut(i.text, " ")
+	return strings.ToUpper(sbxerr.Clip(word))
 }
 
 // lineError refuses a line of the file.
@@ -72,72 +61,36 @@ func syntaxError(err error) error {
 	return sbxerr.New(sbxerr.Dockerfile, op, "%s", sbxerr.Clip(err.Error()))
 }
 
-// read checks one instruction against the list.
+// read reads one instruction.
 func read(node *parser.Node) (instruction, error) {
-	i := instruction{name: strings.ToLower(node.Value), line: node.StartLine, text: node.Original, json: node.Attributes["json"], flags: map[string]string{}}
-	flags, ok := allowed[i.name]
-	if !ok {
-		return i, lineError(i.line, "%s is not supported; there are %s", strings.ToUpper(sbxerr.Clip(node.Value)), strings.ToUpper(strings.Join(slices.Sorted(maps.Keys(allowed)), ", ")))
+	i := instruction{line: node.StartLine, text: node.Original}
+	if err := checkDepth(node); err != nil {
+		return i, err
 	}
-	if len(node.Heredocs) > 0 {
-		return i, lineError(i.line, "%s with a here-document is not supported: put the text into a file of the context", strings.ToUpper(i.name))
+	var err error
+	if i.command, err = instructions.ParseInstruction(node); err != nil {
+		return i, lineError(i.line, "%s", sbxerr.Clip(err.Error()))
 	}
-	for _, f := range node.Flags {
-		name, value, _ := strings.Cut(strings.TrimPrefix(f, "--"), "=")
-		switch {
-		case !slices.Contains(flags, name) && len(flags) == 0:
-			return i, lineError(i.line, "%s has no flag --%s: none is supported", strings.ToUpper(i.name), sbxerr.Clip(name))
-		case !slices.Contains(flags, name):
-			return i, lineError(i.line, "%s --%s is not supported; there are --%s", strings.ToUpper(i.name), sbxerr.Clip(name), strings.Join(flags, ", --"))
-		case value == "":
-			return i, lineError(i.line, "%s --%s needs a value: --%s=VALUE", strings.ToUpper(i.name), name, name)
-		}
-		i.flags[name] = value
-	}
-	for n := node.Next; n != nil; n = n.Next {
-		i.words = append(i.words, n.Value)
-	}
-	return i, i.check()
+	return i, nil
 }
 
-// check refuses instructions that lack something.
-func (i instruction) check() error {
-	least, most := 1, 1
-	switch i.name {
-	case "copy", "add":
-		least, most = 2, maxInstructions
-	case "from":
-		most = 3
-	case "run":
-		least, most = 0, 1<<20 // see planner.run
-	case "env", "arg", "label":
-		most = 1 << 20
-	case "entrypoint", "cmd":
-		least, most = 0, 1<<20
+// trigger reads an instruction that ONBUILD of another image names. line is that of FROM.
+func trigger(text string, line int) (instruction, error) {
+	i := instruction{line: line, text: "ONBUILD " + text}
+	if len(text) > maxBytes {
+		return i, lineError(line, "an ONBUILD of the image has %d bytes: at most %d", len(text), maxBytes)
 	}
-	if n := len(i.words); n < least || n > most {
-		return lineError(i.line, "%s has %d arguments", strings.ToUpper(i.name), n)
+	tree, err := parser.Parse(strings.NewReader(text))
+	if err != nil || len(tree.AST.Children) != 1 {
+		return i, lineError(line, "an ONBUILD of the image is no instruction: %q", sbxerr.Clip(text))
 	}
-	if i.name == "from" && len(i.words) != 1 && (len(i.words) != 3 || !strings.EqualFold(i.words[1], "as")) {
-		return lineError(i.line, "write FROM IMAGE or FROM IMAGE AS NAME")
+	read, err := read(tree.AST.Children[0])
+	switch i.command = read.command; i.command.(type) {
+	case *instructions.Stage, *instructions.OnbuildCommand:
+		return i, lineError(line, "an ONBUILD of the image holds %s", read.name())
 	}
-	if i.name == "add" {
-		return i.checkLocal()
+	if err != nil {
+		return i, lineError(line, "an ONBUILD of the image: %w", err)
 	}
-	return nil
-}
-
-// checkLocal refuses what ADD does beyond COPY.
-func (i instruction) checkLocal() error {
-	for _, source := range i.words[:len(i.words)-1] {
-		if strings.Contains(source, "://") || strings.HasPrefix(source, "git@") {
-			return lineError(i.line, "ADD of %s is not supported: download it before the build, or in RUN with an allowed host", sbxerr.Clip(source))
-		}
-		for _, end := range []string{".tar", ".tgz", ".tar.gz", ".tar.xz", ".txz", ".tar.bz2", ".tbz2", ".tar.zst"} {
-			if strings.HasSuffix(source, end) {
-				return lineError(i.line, "ADD does not unpack %s: use COPY, and tar in RUN", sbxerr.Clip(source))
-			}
-		}
-	}
-	return nil
+	return i, nil
 }

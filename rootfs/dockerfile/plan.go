@@ -3,69 +3,40 @@ package dockerfile
 import (
 	"fmt"
 	"maps"
-	"path"
 	"slices"
-	"strconv"
 	"strings"
 
+	"github.com/moby/buildkit/frontend/dockerfile/instructions"
 	"github.com/moby/buildkit/frontend/dockerfile/shell"
-	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/rootfs/buildplan"
 )
 
-// Plan is how an image is built.
-type Plan struct {
-	Stages []Stage // as far as the target needs them; the last one is the target
-}
-
-// Stage is what follows one FROM.
-type Stage struct {
-	Name   string // of AS; empty: none
-	Image  string // name of the image that it begins with; empty: Base is a stage
-	Base   int    // index of the stage that it begins with
-	Line   int
-	Text   string
-	Steps  []Step
-	Needed bool // the target needs it
-
-	Config ocispec.ImageConfig // of the image at the end
-}
-
-// Step changes files of the image. Exactly one of Run, Copy and Dir is set.
-type Step struct {
-	Line int
-	Text string
-	Run  *Run
-	Copy *Copy
-	Dir  string // a directory that is made if it is not there
-}
-
-// Run is a command.
-type Run struct {
-	Args  []string // never through a shell
-	Shell string   // a script for /bin/sh, instead of Args
-	Env   []string
-	Dir   string
-	User  string // empty: root
-}
-
-// Copy copies files.
-type Copy struct {
-	Stage   int    // index of the stage that they come from; below 0: the context or Image
-	Image   string // name of the image that they come from
-	Sources []string
-	Dest    string // absolute; with a slash at the end it is a directory
-	Owner   string // user or user:group; empty: root
-	Mode    int64  // below 0: as the files have it
-}
+// The parts of a plan, which another package defines: the daemon reads plans, and no files.
+type (
+	Platform = buildplan.Platform
+	Plan     = buildplan.Plan
+	Warning  = buildplan.Warning
+	Config   = buildplan.Config
+	Stage    = buildplan.Stage
+	Step     = buildplan.Step
+	Run      = buildplan.Run
+	Dir      = buildplan.Dir
+	Copy     = buildplan.Copy
+	Text     = buildplan.Text
+	Download = buildplan.Download
+	Mount    = buildplan.Mount
+)
 
 // Options say which image is made of a file.
 type Options struct {
-	Args   map[string]string // values of ARG
-	Target string            // name or number of the stage; empty: the last
+	Args     map[string]string // values of ARG
+	Target   string            // name or number of the stage; empty: the last
+	Platform Platform
+	Secrets  []string // ids of those that the build was given
 	// Image returns the configuration of an image that FROM names.
-	Image func(name string) (ocispec.ImageConfig, error)
+	Image func(name string) (Config, error)
 }
 
 // New plans the build of file, or reports why it cannot be built.
@@ -74,10 +45,14 @@ func New(file []byte, o Options) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := planner{options: o, lex: shell.NewLex(escape), global: map[string]string{}, used: map[string]bool{}}
+	p := planner{options: o, lex: shell.NewLex(escape), used: map[string]bool{}, warned: map[string]bool{}, budget: maxExpanded}
+	p.global = o.globals(list)
 	var reasons sbxerr.Reasons
 	for _, i := range list {
 		reasons.Add(p.add(i))
+		if p.tooMany() {
+			break
+		}
 	}
 	if err := reasons.Err(); err != nil {
 		return nil, err
@@ -86,10 +61,11 @@ func New(file []byte, o Options) (*Plan, error) {
 		return nil, sbxerr.New(sbxerr.Dockerfile, op, "there is no FROM")
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Args)) {
-		if !p.used[name] {
-			return nil, sbxerr.New(sbxerr.Dockerfile, op, "the build argument %q is no ARG of the file", sbxerr.Clip(name))
+		if !p.used[name] && !isPredefined(name) {
+			p.warn(instruction{}, fmt.Sprintf("the build argument %q is no ARG of the file", sbxerr.Clip(name)))
 		}
 	}
+	p.plan.Proxies = o.proxyEnv()
 	return p.target()
 }
 
@@ -98,275 +74,131 @@ type planner struct {
 	options Options
 	lex     *shell.Lex
 	plan    Plan
-	global  map[string]string // ARG before the first FROM
-	args    map[string]string // ARG of the stage
-	used    map[string]bool
+	args    []map[string]string // of each stage
+	global  map[string]string   // ARG before the first FROM, and what the platform gives
+	used    map[string]bool     // build arguments
+	warned  map[string]bool
+	budget  int  // bytes that variables may still add
+	added   int  // instructions so far
 	cmdSet  bool // CMD came in this stage
+	inFrom  bool
 }
+
+// arguments are those of the stage that is being planned.
+func (p *planner) arguments() map[string]string { return p.args[len(p.args)-1] }
 
 func (p *planner) stage() *Stage { return &p.plan.Stages[len(p.plan.Stages)-1] }
 
+func (p *planner) tooMany() bool { return p.added > maxInstructions }
+
+// warn adds a warning. One of each kind is enough.
+func (p *planner) warn(i instruction, text string) {
+	if !p.warned[text] {
+		p.warned[text] = true
+		p.plan.Warnings = append(p.plan.Warnings, Warning{Line: i.line, Text: text})
+	}
+}
+
 func (p *planner) add(i instruction) error {
-	if len(p.plan.Stages) == 0 && i.name != "from" && i.name != "arg" {
-		return lineError(i.line, "%s comes before the first FROM", strings.ToUpper(i.name))
+	if p.added++; p.tooMany() {
+		return lineError(i.line, "with the ONBUILD of its images, the file has more than %d instructions", maxInstructions)
 	}
-	switch i.name {
-	case "from":
-		return p.from(i)
-	case "arg":
-		return p.arg(i)
-	case "env", "label":
-		return p.pairs(i)
-	case "run":
-		return p.run(i)
-	case "copy", "add":
-		return p.copy(i)
-	case "workdir":
-		return p.workdir(i)
-	case "user":
-		return p.expandInto(&p.stage().Config.User, i, i.words[0])
+	if from, ok := i.command.(*instructions.Stage); ok {
+		return p.from(i, from)
 	}
-	p.command(i)
-	return nil
-}
-
-func (p *planner) from(i instruction) error {
-	name, err := p.expandWith(i, i.words[0], p.global)
-	if err != nil {
+	if arg, ok := i.command.(*instructions.ArgCommand); ok {
+		return p.arg(i, arg)
+	}
+	if len(p.plan.Stages) == 0 {
+		return lineError(i.line, "%s comes before the first FROM", i.name())
+	}
+	if err := p.expandAll(i); err != nil {
 		return err
 	}
-	s := Stage{Line: i.line, Text: i.text, Base: p.find(name)}
-	if len(i.words) == 3 {
-		if s.Name = strings.ToLower(i.words[2]); p.find(s.Name) >= 0 {
-			return lineError(i.line, "there is another stage %q", sbxerr.Clip(s.Name))
-		}
-	}
-	if s.Base >= 0 {
-		s.Config = p.plan.Stages[s.Base].Config
-	} else {
-		s.Image = name
-		if s.Config, err = p.options.Image(name); err != nil {
-			err = sbxerr.Wrap(sbxerr.Of(err), op, fmt.Errorf("line %d: %w", i.line, err)) // the lines below are read all the same
-		}
-	}
-	c := &s.Config
-	c.Env, c.Labels = slices.Clone(c.Env), maps.Clone(c.Labels)
-	if c.Labels == nil {
-		c.Labels = map[string]string{}
-	}
-	p.plan.Stages, p.args, p.cmdSet = append(p.plan.Stages, s), map[string]string{}, false
-	return err
+	return p.command(i)
 }
 
-// find returns the index of an earlier stage, -1 for none.
-func (p *planner) find(name string) int {
-	return slices.IndexFunc(p.plan.Stages, func(s Stage) bool { return s.Name != "" && s.Name == strings.ToLower(name) })
+// expandAll replaces the variables of an instruction, where it has any.
+func (p *planner) expandAll(i instruction) error {
+	one := func(word string) (string, error) { return p.expand(i.line, word) }
+	if c, ok := i.command.(instructions.SupportsSingleWordExpansion); ok {
+		if err := c.Expand(one); err != nil {
+			return coded(i, err)
+		}
+	}
+	raw, ok := i.command.(instructions.SupportsSingleWordExpansionRaw)
+	if !ok {
+		return nil
+	}
+	lex := p.lex
+	defer func() { p.lex = lex }()
+	p.lex = shell.NewLex('\\') // the text of a here-document keeps its quotes
+	p.lex.SkipProcessQuotes = true
+	return coded(i, raw.ExpandRaw(one))
 }
 
-func (p *planner) arg(i instruction) error {
-	for _, word := range i.words {
-		name, value, has := strings.Cut(word, "=")
-		if !isName(name) {
-			return lineError(i.line, "ARG %q is no name", sbxerr.Clip(name))
-		}
-		var err error
-		if value, err = p.expand(i, value); err != nil {
-			return err
-		}
-		given, isGiven := p.options.Args[name]
-		p.used[name] = p.used[name] || isGiven
-		switch {
-		case isGiven:
-			value, has = given, true
-		case !has && len(p.plan.Stages) > 0:
-			value, has = p.global[name], true
-		}
-		if len(p.plan.Stages) == 0 {
-			p.global[name] = value
-		} else if has {
-			p.args[name] = value
-		}
-	}
-	return nil
-}
-
-func isName(s string) bool {
-	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_'
-	})
-}
-
-// pairs sets variables or labels. The parser gives each as name, value and separator.
-func (p *planner) pairs(i instruction) error {
-	var env []string
-	for n := 0; n+1 < len(i.words); n += 3 {
-		name, err := p.expand(i, i.words[n])
-		if err != nil {
-			return err
-		}
-		value, err := p.expand(i, i.words[n+1])
-		if err != nil {
-			return err
-		}
-		if name == "" || strings.Contains(name, "=") {
-			return lineError(i.line, "%s %q is no name", strings.ToUpper(i.name), sbxerr.Clip(name))
-		}
-		if i.name == "label" {
-			p.stage().Config.Labels[name] = value
-			continue
-		}
-		env = append(env, name+"="+value)
-	}
-	for _, kv := range env { // of one line, none sees another
-		p.stage().Config.Env = setEnv(p.stage().Config.Env, kv)
-	}
-	return nil
-}
-
-func setEnv(env []string, kv string) []string {
-	name, _, _ := strings.Cut(kv, "=")
-	env = slices.DeleteFunc(slices.Clone(env), func(have string) bool { return strings.HasPrefix(have, name+"=") })
-	return append(env, kv)
-}
-
-func (p *planner) run(i instruction) error {
-	c := p.stage().Config
-	r := Run{Dir: c.WorkingDir, User: c.User, Env: slices.Clone(c.Env)}
-	for _, name := range slices.Sorted(maps.Keys(p.args)) {
-		if !slices.ContainsFunc(c.Env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") }) {
-			r.Env = append(r.Env, name+"="+p.args[name])
-		}
-	}
-	if i.json {
-		r.Args = i.words
-	} else if len(i.words) > 0 {
-		r.Shell = i.words[0]
-	}
-	if len(r.Args) == 0 && r.Shell == "" {
-		return lineError(i.line, "RUN has no command")
-	}
-	p.step(i, Step{Run: &r})
-	return nil
-}
-
-func (p *planner) step(i instruction, s Step) {
-	s.Line, s.Text = i.line, i.text
-	p.stage().Steps = append(p.stage().Steps, s)
-}
-
-func (p *planner) copy(i instruction) error {
-	c := Copy{Stage: -1, Mode: -1}
-	var words []string
-	for _, w := range i.words {
-		expanded, err := p.expand(i, w)
-		if err != nil {
-			return err
-		}
-		words = append(words, expanded)
-	}
-	c.Sources = words[:len(words)-1]
-	c.Dest = p.absolute(words[len(words)-1])
-	if from, ok := i.flags["from"]; ok {
-		if c.Stage = p.find(from); c.Stage < 0 {
-			n, err := strconv.Atoi(from)
-			switch {
-			case err == nil && n >= 0 && n < len(p.plan.Stages)-1:
-				c.Stage = n
-			case err == nil:
-				return lineError(i.line, "there is no earlier stage %s", sbxerr.Clip(from))
-			default:
-				c.Image = from
-			}
-		}
-		if c.Stage == len(p.plan.Stages)-1 {
-			return lineError(i.line, "COPY --from=%s is the stage itself", sbxerr.Clip(from))
-		}
-	}
-	if err := p.expandInto(&c.Owner, i, i.flags["chown"]); err != nil {
+// coded gives an error of package instructions its line.
+func coded(i instruction, err error) error {
+	if err == nil || sbxerr.Of(err) != sbxerr.Unknown {
 		return err
 	}
-	if mode, ok := i.flags["chmod"]; ok {
-		n, err := strconv.ParseInt(mode, 8, 32)
-		if err != nil || n < 0 || n > 0o777 {
-			return lineError(i.line, "--chmod=%s: give octal digits, such as 755", sbxerr.Clip(mode))
+	return lineError(i.line, "%s", sbxerr.Clip(err.Error()))
+}
+
+func (p *planner) command(i instruction) error {
+	config := &p.stage().Config
+	switch c := i.command.(type) {
+	case *instructions.EnvCommand:
+		return p.env(i, c)
+	case *instructions.LabelCommand:
+		return p.label(i, c)
+	case *instructions.RunCommand:
+		return p.run(i, c)
+	case *instructions.CopyCommand:
+		return p.copyFiles(i, c)
+	case *instructions.AddCommand:
+		return p.addFiles(i, c)
+	case *instructions.WorkdirCommand:
+		return p.workdir(i, c.Path)
+	case *instructions.UserCommand:
+		if config.User = c.User; c.User == "" {
+			return lineError(i.line, "USER is empty")
 		}
-		c.Mode = n
+	case *instructions.ShellCommand:
+		config.Shell = c.Shell
+	case *instructions.CmdCommand:
+		config.Cmd, p.cmdSet = p.commandLine(c.ShellDependantCmdLine), true
+	case *instructions.EntrypointCommand:
+		if config.Entrypoint = p.commandLine(c.ShellDependantCmdLine); !p.cmdSet { // that of the base is for another program
+			config.Cmd = nil
+		}
+	case *instructions.OnbuildCommand:
+		return p.onBuild(i, c.Expression)
+	default:
+		return p.ignore(i)
 	}
-	p.step(i, Step{Copy: &c})
 	return nil
 }
 
-// absolute resolves a path against the working directory. A slash at the end stays.
-func (p *planner) absolute(name string) string {
-	isDir := strings.HasSuffix(name, "/") || name == "." || strings.HasSuffix(name, "/.")
-	if !path.IsAbs(name) {
-		name = path.Join("/", p.stage().Config.WorkingDir, name)
-	}
-	if name = path.Clean(name); isDir && name != "/" {
-		name += "/"
-	}
-	return name
+// ignored says why instructions have no effect.
+var ignored = map[string]string{
+	"EXPOSE":      "EXPOSE has no effect: give ports when a sandbox is made, with --publish",
+	"VOLUME":      "VOLUME has no effect: give volumes when a sandbox is made, with --volume",
+	"HEALTHCHECK": "HEALTHCHECK has no effect: sandboxes are not checked",
+	"STOPSIGNAL":  "STOPSIGNAL has no effect: a command that is stopped gets TERM, and then KILL",
+	"MAINTAINER":  "MAINTAINER has no effect: use LABEL",
 }
 
-func (p *planner) workdir(i instruction) error {
-	dir, err := p.expand(i, i.words[0])
-	if err != nil {
-		return err
+// ignore takes an instruction without effect, with one warning.
+func (p *planner) ignore(i instruction) error {
+	c, ok := i.command.(instructions.Command)
+	if !ok {
+		return lineError(i.line, "%s is not supported", i.name())
 	}
-	if dir == "" {
-		return lineError(i.line, "WORKDIR is empty")
+	why, ok := ignored[strings.ToUpper(c.Name())]
+	if !ok {
+		return lineError(i.line, "%s is not supported", i.name())
 	}
-	dir = path.Clean(p.absolute(dir))
-	p.stage().Config.WorkingDir = dir
-	p.step(i, Step{Dir: dir})
+	p.warn(i, why)
 	return nil
-}
-
-func (p *planner) command(i instruction) {
-	words := slices.Clone(i.words)
-	if !i.json && len(words) > 0 {
-		words = []string{"/bin/sh", "-c", words[0]}
-	}
-	c := &p.stage().Config
-	if i.name == "cmd" {
-		c.Cmd, p.cmdSet = words, true
-		return
-	}
-	c.Entrypoint = words
-	if !p.cmdSet { // that of the base is for another program
-		c.Cmd = nil
-	}
-}
-
-// target drops the stages that the wanted one does not need. Indexes stay.
-func (p *planner) target() (*Plan, error) {
-	last := len(p.plan.Stages) - 1
-	if t := p.options.Target; t != "" {
-		if last = p.find(t); last < 0 {
-			n, err := strconv.Atoi(t)
-			if err != nil || n < 0 || n >= len(p.plan.Stages) {
-				return nil, sbxerr.New(sbxerr.Dockerfile, op, "there is no stage %q", sbxerr.Clip(t))
-			}
-			last = n
-		}
-	}
-	p.plan.Stages = p.plan.Stages[:last+1]
-	needed := map[int]bool{last: true}
-	for n := last; n >= 0; n-- {
-		s := &p.plan.Stages[n]
-		if !needed[n] {
-			s.Steps = nil
-			continue
-		}
-		s.Needed = true
-		if s.Image == "" {
-			needed[s.Base] = true
-		}
-		for _, step := range s.Steps {
-			if step.Copy != nil {
-				needed[step.Copy.Stage] = true
-			}
-		}
-	}
-	return &p.plan, nil
 }

@@ -16,10 +16,8 @@ import (
 	"maps"
 	"math/big"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -205,24 +203,6 @@ func TestOnlyWhatEverybodyMayRead(t *testing.T) {
 	}
 }
 
-// The collector does nothing where it has rights that not everybody has.
-func TestCollectorRefusesRights(t *testing.T) {
-	need.Root(t, "it starts processes of other users")
-	for want, user := range map[string]syscall.Credential{
-		"runs as 0, not as":   {},
-		"has groups [0]":      {Uid: ID, Gid: ID, Groups: []uint32{0}},
-		"nothing is asked":    {Uid: ID, Gid: ID}, // it is past this check
-		"runs as 65534, not ": {Uid: ID, Gid: 65534},
-	} {
-		cmd := exec.Command("/proc/self/exe")
-		cmd.Args, cmd.SysProcAttr = []string{collectorName}, &syscall.SysProcAttr{Credential: &user}
-		cmd.Stdin = strings.NewReader("{}")
-		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), want) {
-			t.Errorf("%v prints %q, %v", user, out, err)
-		}
-	}
-}
-
 // What is mounted inside a requested directory was not asked for.
 func TestOtherFileSystems(t *testing.T) {
 	need.Root(t, "it mounts")
@@ -321,13 +301,35 @@ func TestChangedFilesAreNamed(t *testing.T) {
 	root := fakeRoot(t, nodes)
 	got, err := collect(t, root, Request{Packages: []string{"tool"}})
 	must(t, err)
-	if w := got.warned(notAsItCame); !strings.HasSuffix(w, " (1): tool (/usr/lib/tool/mod.py)") {
+	if w := got.warned(notAsItCame); !strings.HasSuffix(w, " (1): tool (/usr/lib/tool/mod.py: --path /usr/lib/tool)") {
 		t.Errorf("warnings %q", got.warnings)
 	}
 	got, err = collect(t, root, Request{Packages: []string{"tool"}, Paths: []string{"/usr/lib/tool"}})
 	must(t, err)
 	if w := got.warned(notAsItCame); w != "" || got.content["/usr/lib/tool/mod.py"] != "x" {
 		t.Errorf("of a requested path: %q", got.warnings)
+	}
+}
+
+// TestPathOfPrograms: a requested directory is put on PATH, but for one of a package that is
+// there with links to its programs.
+func TestPathOfPrograms(t *testing.T) {
+	nodes := debian(t)
+	list := nodes["/var/lib/dpkg/info/tool.list"]
+	list.text += "/usr/lib/tool/bin\n/usr/lib/tool/bin/tool\n"
+	nodes["/var/lib/dpkg/info/tool.list"] = list
+	nodes["/usr/lib/tool/bin/tool"], nodes["/opt/go/bin/go"] = prog("#!/bin/sh\n"), prog("#!/bin/sh\n")
+	root := fakeRoot(t, nodes)
+	usual := strings.Join(commandDirs, ":")
+	for want, r := range map[string]Request{
+		"PATH=/opt/go/bin:" + usual:       {Packages: []string{"tool"}, Paths: []string{"/usr/lib/tool", "/opt/go"}},
+		"PATH=/usr/lib/tool/bin:" + usual: {Packages: []string{"extra"}, Paths: []string{"/usr/lib/tool"}},
+	} {
+		got, err := collect(t, root, r)
+		must(t, err)
+		if got.Env[0] != want {
+			t.Errorf("%v: %s, want %s", r.Paths, got.Env[0], want)
+		}
 	}
 }
 

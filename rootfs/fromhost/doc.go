@@ -2,12 +2,12 @@
 // it needs, for an image: packages with their dependencies, and paths with the
 // shared libraries and interpreters of the programs found there.
 //
-// The collector is a process of its own, see [Collect]. It runs as a user that
+// The collector is a process of caisson-images, see [Serve]. It runs as a user that
 // owns nothing, without capabilities and in no group, so the kernel decides that
 // an image gets only files that everybody may read. A path that is replaced
 // under the copy leads to no other file (the symlink races of CVE-2018-15664
-// and CVE-2019-14271 in tools that copy as root). Its only output is a tar, of
-// which package image's filter takes what an archive may hold.
+// and CVE-2019-14271 in tools that copy as root). Its only output is a layer, which
+// passed the filter.
 //
 // The state of the host stays behind, see refused in policy.go. Accounts and
 // name service are not the host's files but new ones. Of certificates, those of

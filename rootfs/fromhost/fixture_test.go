@@ -3,8 +3,11 @@ package fromhost
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
+	"context"
 	"debug/elf"
 	"encoding/binary"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -18,6 +21,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/rootfs/image"
+	"github.com/caisson-run/caisson/rootfs/imageproc"
+	"github.com/caisson-run/caisson/rootfs/imagework"
 	"github.com/caisson-run/caisson/tests/need"
 )
 
@@ -55,6 +61,54 @@ func (m *memory) Entry(hdr *tar.Header, content io.Reader) error {
 	data, err := io.ReadAll(content)
 	m.content[p] = string(data)
 	return err
+}
+
+func init() {
+	if os.Args[0] == imageproc.Name {
+		os.Exit(imageproc.Main(map[string]imageproc.Handler{imagework.KindHost: Serve}))
+	}
+}
+
+// Collection is what the daemon gets of a collector.
+type Collection struct {
+	*imagework.Software
+	ctx context.Context
+}
+
+// Collect starts a collector as the daemon does.
+func Collect(ctx context.Context, r Request) (*Collection, error) {
+	limits := image.DefaultLimits()
+	limits.Bytes, limits.Entries = r.Limits.Bytes, r.Limits.Entries
+	program := imageproc.Program{Path: "/proc/self/exe"}
+	s, err := imagework.Collect(ctx, program, imagework.HostRequest{Root: r.Root, Packages: r.Packages, Paths: r.Paths, Limits: limits})
+	return &Collection{s, ctx}, err
+}
+
+// Write passes the entries of the image to m.
+func (c *Collection) Write(m *memory) ([]string, error) {
+	r, w := io.Pipe()
+	read := make(chan error, 1)
+	go func() {
+		in := tar.NewReader(r)
+		for {
+			hdr, err := in.Next()
+			if err == nil {
+				err = m.Entry(hdr, in)
+			}
+			if err != nil {
+				if errors.Is(err, io.EOF) {
+					_, _ = io.Copy(io.Discard, r)
+					err = nil
+				}
+				r.CloseWithError(err)
+				read <- err
+				return
+			}
+		}
+	}()
+	_, warnings, err := c.Software.Write(c.ctx, w)
+	w.CloseWithError(err)
+	return warnings, cmp.Or(err, <-read)
 }
 
 // collected is what a request gives.

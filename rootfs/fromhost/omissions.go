@@ -23,7 +23,7 @@ const (
 	leftLibrary     reason = "needed library not found"
 	leftInterpreter reason = "interpreter not found"
 	leftDependency  reason = "dependency not installed"
-	notAsItCame     reason = "changed since the package was installed; --path copies a directory as it is"
+	notAsItCame     reason = "changed since the package was installed; --path DIR copies a directory as it is"
 )
 
 // maxExamples is how many names a warning gives.

@@ -70,7 +70,8 @@ func (c *collector) loaderCache() {
 }
 
 // environment suggests a PATH with the directories that hold requested
-// programs first, and the one locale that is there.
+// programs first, and the one locale that is there. The programs of a package that was
+// collected are called by the links that it has for them.
 func (c *collector) environment(requested []requestedPath) []string {
 	var search []string
 	for _, r := range requested {
@@ -78,6 +79,9 @@ func (c *collector) environment(requested []requestedPath) []string {
 		if r.info.IsDir() {
 			dir = path.Join(r.asked, "bin")
 			if e := c.set[path.Join(r.path, "bin")]; e == nil || e.kind != tar.TypeDir {
+				continue
+			}
+			if c.isCollected(path.Join(r.path, "bin")) {
 				continue
 			}
 		}

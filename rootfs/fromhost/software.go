@@ -118,6 +118,16 @@ func (c *collector) ownerOf(p string) {
 	c.packages(roots)
 }
 
+// isCollected reports whether the package that p, a path without links, comes from was
+// collected.
+func (c *collector) isCollected(p string) bool {
+	if c.db == nil {
+		return false
+	}
+	owner := c.index.find(c.db.owner(aliases(p)...))
+	return owner != nil && c.chosen[owner]
+}
+
 // aliases are the names by which a package may list p: since /bin became a
 // link to /usr/bin, lists hold both forms.
 func aliases(p string) []string {

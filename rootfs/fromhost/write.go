@@ -12,6 +12,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -51,9 +53,27 @@ func (c *collector) write(out io.Writer) error {
 		if more := len(files) - 1; more > 0 {
 			what += fmt.Sprintf(" and %d more", more)
 		}
+		if dir := commonDir(files); dir != "" {
+			what += ": --path " + dir
+		}
 		c.left.add(notAsItCame, what+")")
 	}
 	return w.tar.Close()
+}
+
+// commonDir is the directory that holds all of files. It is empty where that holds those of many
+// packages, as /usr/lib does.
+func commonDir(files []string) string {
+	dir := path.Dir(files[0])
+	for _, f := range files {
+		for !below(f, dir) {
+			dir = path.Dir(dir)
+		}
+	}
+	if strings.Count(dir, "/") < 3 || slices.ContainsFunc(libraryDirs, func(of string) bool { ok, _ := path.Match(of, dir); return ok }) {
+		return ""
+	}
+	return dir
 }
 
 // entry writes e. Names in an archive are relative; the owner is root.

@@ -16,13 +16,12 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/rootfs/image/internal/flow"
 )
 
-// Build makes an image of one layer from the entries that write gives, which
-// pass the same Filter as imported ones. The same entries in the same order
-// make the same image, to the byte. write is called again where the sink held a damaged
-// copy.
-func Build(ctx context.Context, o BuildOptions, sink Sink, write func(*Writer) error) (Result, error) {
+// Build makes an image of one layer, a clean tar that write gives. The same tar makes the same
+// image, to the byte. write is called again where the sink held a damaged copy.
+func Build(ctx context.Context, o BuildOptions, sink Sink, write func(io.Writer) (Report, error)) (Result, error) {
 	config, configErr := cleanConfig(o.Config)
 	if err := errors.Join(CheckName(o.Name), o.checkKind(), o.Limits.Validate(), configErr); err != nil {
 		return Result{}, sbxerr.Wrap(sbxerr.Of(err), "image.build", err)
@@ -30,15 +29,12 @@ func Build(ctx context.Context, o BuildOptions, sink Sink, write func(*Writer) e
 	return again(func() (Result, error) { return o.store(ctx, config, sink, write) })
 }
 
-func (o BuildOptions) store(ctx context.Context, config ocispec.ImageConfig, sink Sink, write func(*Writer) error) (_ Result, err error) {
+func (o BuildOptions) store(ctx context.Context, config ocispec.ImageConfig, sink Sink, write func(io.Writer) (Report, error)) (_ Result, err error) {
 	b := newBuilder(sink, o.Limits, orSilent(o.Progress))
 	defer func() { err = b.abandonAfter(ctx, err) }()
-	err = b.layer(ctx, func(w io.Writer) error {
-		lw := b.filter.layer(w, nil)
-		if err := write(lw); err != nil {
-			return err
-		}
-		return lw.close()
+	err = b.layer(ctx, func(w io.Writer) (err error) {
+		b.report, err = write(w)
+		return err
 	})
 	if err != nil {
 		return Result{}, err
@@ -48,7 +44,7 @@ func (o BuildOptions) store(ctx context.Context, config ocispec.ImageConfig, sin
 
 func (o BuildOptions) checkKind() error {
 	if kinds := []string{KindEmbedded, KindFromHost, KindRootFS}; !slices.Contains(kinds, o.Kind) {
-		return sbxerr.New(sbxerr.Config, "image.build", "kind %s is none of %q", quote(o.Kind), kinds)
+		return sbxerr.New(sbxerr.Config, "image.build", "kind %s is none of %q", flow.Quote(o.Kind), kinds)
 	}
 	return nil
 }
@@ -56,7 +52,8 @@ func (o BuildOptions) checkKind() error {
 // builder puts an image together in a sink.
 type builder struct {
 	sink     Sink
-	filter   *Filter
+	written  *flow.Budget // of the layers
+	report   Report
 	progress func(string)
 	layers   []ocispec.Descriptor
 	stored   []ocispec.Descriptor // all that the sink keeps for this image
@@ -64,12 +61,12 @@ type builder struct {
 }
 
 func newBuilder(sink Sink, l Limits, progress func(string)) *builder {
-	return &builder{sink: sink, filter: NewFilter(l), progress: progress}
+	return &builder{sink: sink, written: &flow.Budget{What: "the image", Max: l.Bytes}, progress: progress}
 }
 
 // layer stores the uncompressed layer that write writes.
 func (b *builder) layer(ctx context.Context, write func(io.Writer) error) error {
-	d, err := b.store(ctx, ocispec.MediaTypeImageLayer, write)
+	d, err := b.store(ctx, ocispec.MediaTypeImageLayer, func(w io.Writer) error { return write(flow.MeteredWriter{W: w, B: b.written}) })
 	if err != nil {
 		return err
 	}
@@ -108,17 +105,20 @@ func (b *builder) abandonAfter(ctx context.Context, err error) error {
 		return err
 	}
 	if left := b.sink.Forget(context.WithoutCancel(ctx), b.stored); left != nil {
-		return errors.Join(err, coded(sbxerr.Engine, "image.abandon", left))
+		return errors.Join(err, flow.Coded(sbxerr.Engine, "image.abandon", left))
 	}
 	return err
 }
 
 // commit stores the documents and names the image.
 func (b *builder) commit(ctx context.Context, r Result, config ocispec.ImageConfig) (Result, error) {
-	c := ocispec.Image{
+	if err := r.Builds.check(); err != nil {
+		return Result{}, err
+	}
+	c := Document{
 		Created:  r.Created,
 		Platform: ocispec.Platform{Architecture: goruntime.GOARCH, OS: "linux"},
-		Config:   config,
+		Config:   Config{config, r.Builds},
 		RootFS:   ocispec.RootFS{Type: "layers", DiffIDs: []digest.Digest{}},
 	}
 	for _, l := range b.layers {
@@ -137,20 +137,31 @@ func (b *builder) commit(ctx context.Context, r Result, config ocispec.ImageConf
 	if err != nil {
 		return Result{}, err
 	}
-	r.Report = b.filter.Report()
+	r.Report = b.report.clean()
 	labels, err := r.labels()
 	if err != nil {
 		return Result{}, err
 	}
-	if err := ctxErr(ctx); err != nil {
+	if err := flow.CtxErr(ctx); err != nil {
 		return Result{}, err
 	}
 	b.progress("storing " + r.Name)
 	b.wait()
 	if err := b.sink.Commit(ctx, r.Name, r.Manifest, labels); err != nil {
-		return Result{}, coded(sbxerr.Engine, "image.commit", err)
+		return Result{}, flow.Coded(sbxerr.Engine, "image.commit", err)
 	}
 	return r, nil
+}
+
+// clean is r without what no filter says.
+func (r Report) clean() Report {
+	known := map[string]int64{}
+	for _, key := range []string{StripDevice, StripFIFO, StripSpecial, StripWhiteout, StripSetuid, StripSetgid, StripSticky, StripCapability, StripXattr} {
+		if n := r.Stripped[key]; n > 0 {
+			known[key] = n
+		}
+	}
+	return Report{Entries: max(0, r.Entries), Bytes: max(0, r.Bytes), Stripped: known}
 }
 
 func (r Result) labels() (map[string]string, error) {
@@ -200,17 +211,17 @@ func store(ctx context.Context, sink Sink, mediaType string, write func(io.Write
 	var sum summer
 	var cause error
 	d, err := sink.Blob(ctx, mediaType, func(w io.Writer) error {
-		sum = summer{w: contextWriter(ctx, w), h: digest.SHA256.Hash()}
+		sum = summer{w: flow.ContextWriter(ctx, w), h: digest.SHA256.Hash()}
 		cause = write(&sum)
 		return cause
 	})
 	switch {
 	case sum.err != nil:
-		return ocispec.Descriptor{}, coded(sbxerr.Engine, op, sum.err)
+		return ocispec.Descriptor{}, flow.Coded(sbxerr.Engine, op, sum.err)
 	case cause != nil:
 		return ocispec.Descriptor{}, cause
 	case err != nil:
-		return ocispec.Descriptor{}, coded(sbxerr.Engine, op, err)
+		return ocispec.Descriptor{}, flow.Coded(sbxerr.Engine, op, err)
 	case sum.h == nil || d.Size != sum.n || d.Digest != digest.NewDigest(digest.SHA256, sum.h):
 		return ocispec.Descriptor{}, sbxerr.New(sbxerr.Internal, op, "the store's descriptor %s of %d bytes is not of what was written", d.Digest, d.Size)
 	}

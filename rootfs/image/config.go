@@ -6,11 +6,13 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/rootfs/image/internal/flow"
 )
 
 // Bounds of a configuration, below what execve(2) takes (MAX_ARG_STRLEN is
@@ -20,6 +22,33 @@ const (
 	maxString      = 64 << 10  // bytes of one entry
 	maxConfigBytes = 256 << 10 // of all entries
 )
+
+// Config is the configuration of an image.
+type Config struct {
+	ocispec.ImageConfig
+	ForBuilds
+}
+
+// Document is ocispec.Image with ForBuilds.
+type Document struct {
+	Created *time.Time `json:"created,omitempty"`
+	Author  string     `json:"author,omitempty"`
+	ocispec.Platform
+	Config  Config            `json:"config"`
+	RootFS  ocispec.RootFS    `json:"rootfs"`
+	History []ocispec.History `json:"history,omitempty"`
+}
+
+// Image is d without ForBuilds.
+func (d Document) Image() ocispec.Image {
+	return ocispec.Image{Created: d.Created, Author: d.Author, Platform: d.Platform, Config: d.Config.ImageConfig, RootFS: d.RootFS, History: d.History}
+}
+
+// clean is cleanConfig, and refuses what no build could begin with.
+func (c Config) clean() (ocispec.ImageConfig, error) {
+	config, err := cleanConfig(c.ImageConfig)
+	return config, errors.Join(err, c.ForBuilds.check())
+}
 
 // cleanConfig returns the fields of c that an image may set, and an error with
 // every reason when one of them makes no sense. Labels, volumes, ports, stop
@@ -54,9 +83,9 @@ func checkStrings(what string, list []string) error {
 		case len(s) > maxString:
 			errs = append(errs, fmt.Errorf("an entry of %s has %d bytes: at most %d", what, len(s), maxString))
 		case strings.ContainsRune(s, 0):
-			errs = append(errs, fmt.Errorf("%s %s holds a NUL", what, quote(s)))
+			errs = append(errs, fmt.Errorf("%s %s holds a NUL", what, flow.Quote(s)))
 		case !utf8.ValidString(s):
-			errs = append(errs, fmt.Errorf("%s %s is not UTF-8", what, quote(s)))
+			errs = append(errs, fmt.Errorf("%s %s is not UTF-8", what, flow.Quote(s)))
 		}
 	}
 	return errors.Join(errs...)
@@ -77,7 +106,7 @@ func checkEnv(env []string) error {
 	var errs []error
 	for _, kv := range env {
 		if strings.Index(kv, "=") < 1 {
-			errs = append(errs, fmt.Errorf("env %s is not of the form NAME=VALUE", quote(kv)))
+			errs = append(errs, fmt.Errorf("env %s is not of the form NAME=VALUE", flow.Quote(kv)))
 		}
 	}
 	return errors.Join(errs...)
@@ -116,16 +145,16 @@ func cleanWorkingDir(dir string) (string, error) {
 	}
 	clean := path.Clean(dir)
 	switch {
-	case len(dir) > maxPath:
-		return "", fmt.Errorf("the working directory has %d bytes: at most %d", len(dir), maxPath)
+	case len(dir) > MaxPath:
+		return "", fmt.Errorf("the working directory has %d bytes: at most %d", len(dir), MaxPath)
 	case strings.ContainsRune(dir, 0) || !utf8.ValidString(dir):
-		return "", fmt.Errorf("the working directory %s holds a NUL or is not UTF-8", quote(dir))
+		return "", fmt.Errorf("the working directory %s holds a NUL or is not UTF-8", flow.Quote(dir))
 	case !path.IsAbs(dir):
-		return "", fmt.Errorf("the working directory %s is not absolute", quote(dir))
+		return "", fmt.Errorf("the working directory %s is not absolute", flow.Quote(dir))
 	case slices.Contains(strings.Split(dir, "/"), ".."):
-		return "", fmt.Errorf("the working directory %s has the component \"..\"", quote(dir))
+		return "", fmt.Errorf("the working directory %s has the component \"..\"", flow.Quote(dir))
 	case slices.Contains(specialDirs, strings.Split(clean, "/")[1]):
-		return "", fmt.Errorf("the working directory %s is inside /dev, /proc or /sys", quote(dir))
+		return "", fmt.Errorf("the working directory %s is inside /dev, /proc or /sys", flow.Quote(dir))
 	}
 	return clean, nil
 }

@@ -5,23 +5,50 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+
+	"github.com/opencontainers/go-digest"
 
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/rootfs/image/internal/flow"
 )
 
-// Import reads an archive from r and commits the image that it holds. The kind
-// of the archive is found out: an OCI layout, a docker-archive, or a root file
-// system, each as a tar, plain or packed as a whole with gzip or zstd.
+// Head is what an image says of itself, before its layers. It is not trusted.
+type Head struct {
+	Kind   string        `json:"kind"`
+	Names  []string      `json:"names,omitempty"`  // that an archive gives it
+	Digest digest.Digest `json:"digest,omitempty"` // of the document that stands for it; empty: there is none
+	Config Config        `json:"config"`
+	Layers int           `json:"layers"`
+}
+
+// Feed gives the layers of an image as the filter wrote them, lowest first. package filter is
+// one, in another process.
+type Feed interface {
+	// Next waits until the next layer can be read.
+	Next(ctx context.Context) error
+	// Layer writes it.
+	Layer(ctx context.Context, w io.Writer) error
+	// Report says what the filter did, after the last layer.
+	Report(ctx context.Context) (Report, error)
+	// Close lets go of it.
+	Close()
+}
+
+// Opener finds the image in an archive.
+type Opener func(ctx context.Context, packed *os.File, l Limits) (Head, Feed, error)
+
+// Import reads an archive from r and commits the image that open finds in it.
 //
 // Nothing is committed unless all of the archive was read and found sound. The
 // codes are ImageFormat for an archive that is not well-formed or not what it
 // states, ImageContent for one that holds what no image may hold, ImageTooBig
 // for one past a limit, Config for a name, StateDir for the spool, APIBroken
 // for errors of r, Canceled and Deadline for the end of ctx, and the sink's
-// own.
-func Import(ctx context.Context, r io.Reader, o Options, sink Sink) (Result, error) {
+// and open's own.
+func Import(ctx context.Context, r io.Reader, o Options, sink Sink, open Opener) (Result, error) {
 	if err := o.Limits.Validate(); err != nil {
 		return Result{}, err
 	}
@@ -44,35 +71,61 @@ func Import(ctx context.Context, r io.Reader, o Options, sink Sink) (Result, err
 		}
 		defer done()
 	}
-	f, err := unpack(ctx, packed, o.SpoolDir, o.Limits)
-	if err != nil {
-		return Result{}, err
-	}
-	defer f.Close()
-	a, err := readArchive(f, o.Limits)
-	if err != nil {
-		return Result{}, err
-	}
-	src, err := a.source()
-	if err != nil {
-		return Result{}, err
-	}
-	name, err := choose(o.Name, src.names)
-	if err != nil {
-		return Result{}, err
-	}
-	config, err := cleanConfig(src.config)
-	if err != nil {
-		return Result{}, err
-	}
-	progress(fmt.Sprintf("the archive is a %s of %d layers", src.kind, len(src.layers)))
-	s := storing{limits: o.Limits, sink: sink, progress: progress}
 	return again(func() (Result, error) {
-		return s.store(ctx, src, Result{Name: name, Kind: src.kind, Source: src.digest}, config)
+		head, feed, err := open(ctx, packed, o.Limits)
+		if err != nil {
+			return Result{}, err
+		}
+		defer feed.Close()
+		return Store(ctx, StoreOptions{Name: o.Name, Limits: o.Limits, Progress: o.Progress}, head, feed, sink)
 	})
 }
 
-// again calls store until no damaged copy of a blob is in the way.
+// StoreOptions says how an image of a Feed is stored.
+type StoreOptions struct {
+	Name     string // of the image; empty takes the one name that it states
+	Limits   Limits
+	Labels   map[string]string // to keep with the image
+	Progress func(string)      // gets a line per step; nil gets none
+	Target   digest.Digest     // that its name led to in the registry; empty: it came from none
+	Layers   []digest.Digest   // as they are in the registry
+}
+
+// Store stores the image of head, whose layers feed gives. What they say is checked as far as
+// it is not the content of files.
+func Store(ctx context.Context, o StoreOptions, head Head, feed Feed, sink Sink) (Result, error) {
+	if err := head.check(o.Limits); err != nil {
+		return Result{}, err
+	}
+	name, err := choose(o.Name, head.Names)
+	if err != nil {
+		return Result{}, err
+	}
+	config, err := head.Config.clean()
+	if err != nil {
+		return Result{}, err
+	}
+	s := storing{limits: o.Limits, sink: sink, progress: orSilent(o.Progress)}
+	if o.Target == "" {
+		s.progress(fmt.Sprintf("the archive is a %s of %d layers", head.Kind, head.Layers))
+	}
+	return s.store(ctx, head.Layers, feed, Result{
+		Name: name, Kind: head.Kind, Source: head.Digest, Target: o.Target, Labels: o.Labels, Builds: head.Config.ForBuilds, layers: o.Layers,
+	}, config)
+}
+
+// check refuses what no image can be.
+func (h Head) check(l Limits) error {
+	kinds := map[string]bool{KindOCILayout: true, KindDockerArchive: true, KindRootFS: true, KindRegistry: true}
+	if !kinds[h.Kind] || h.Layers < 0 || h.Layers > l.Layers || h.Digest != "" && h.Digest.Validate() != nil {
+		return sbxerr.New(sbxerr.ImageFormat, "image.head", "an image of the kind %s with %d layers and the digest %s is none", flow.Quote(h.Kind), h.Layers, flow.Quote(string(h.Digest)))
+	}
+	return nil
+}
+
+// Again calls store until no damaged copy of a blob is in the way.
+func Again(store func() (Result, error)) (Result, error) { return again(store) }
+
 func again(store func() (Result, error)) (Result, error) {
 	for try := 0; ; try++ {
 		r, err := store()
@@ -82,45 +135,31 @@ func again(store func() (Result, error)) (Result, error) {
 	}
 }
 
-// storing is what the layers of a source are stored with.
+// storing is what the layers of an image are stored with.
 type storing struct {
 	limits   Limits
 	sink     Sink
 	progress func(string)
-	layer    func(context.Context) (done func(), err error) // called with each layer that is there; nil does nothing
 }
 
-// store writes src anew.
-func (s storing) store(ctx context.Context, src source, r Result, config v1.ImageConfig) (_ Result, err error) {
+// store writes the n layers of feed, and the image.
+func (s storing) store(ctx context.Context, n int, feed Feed, r Result, config v1.ImageConfig) (_ Result, err error) {
 	b := newBuilder(s.sink, s.limits, s.progress)
 	defer func() { err = b.abandonAfter(ctx, err) }()
-	expanded := &budget{what: "the expanded image", max: s.limits.Bytes, ratio: s.limits.Ratio}
-	for i, l := range src.layers {
-		b.progress(fmt.Sprintf("filtering layer %d of %d", i+1, len(src.layers)))
-		if err := s.convert(ctx, l, expanded, b); err != nil {
-			return Result{}, coded(sbxerr.ImageFormat, "image.import", fmt.Errorf("layer %d of %d: %w", i+1, len(src.layers), err))
+	for i := range n {
+		b.progress(fmt.Sprintf("filtering layer %d of %d", i+1, n))
+		err := feed.Next(ctx)
+		if err == nil {
+			err = b.layer(ctx, func(w io.Writer) error { return feed.Layer(ctx, w) })
 		}
+		if err != nil {
+			return Result{}, flow.Coded(sbxerr.ImageFormat, "image.import", fmt.Errorf("layer %d of %d: %w", i+1, n, err))
+		}
+	}
+	if b.report, err = feed.Report(ctx); err != nil {
+		return Result{}, err
 	}
 	return b.commit(ctx, r, config)
-}
-
-// convert passes a layer through the filter of b.
-func (s storing) convert(ctx context.Context, l sourceLayer, expanded *budget, b *builder) error {
-	stored, err := l.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer stored.Close() // it was only read
-	if s.layer != nil {
-		done, err := s.layer(ctx)
-		if err != nil {
-			return err
-		}
-		defer done()
-	}
-	return b.layer(ctx, func(w io.Writer) error {
-		return l.read(contextReader(ctx, stored), expanded, func(plain io.Reader) error { return b.filter.Layer(plain, w) })
-	})
 }
 
 func orSilent(progress func(string)) func(string) {

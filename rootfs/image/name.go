@@ -7,9 +7,11 @@ import (
 	"slices"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/rootfs/image/internal/flow"
 )
 
-const maxName = 255
+// MaxName bounds the name of an image, in bytes.
+const MaxName = 255
 
 // nameRE is the usual grammar of image references without the digest: an
 // optional host, lower-case path components, an optional tag. No component can
@@ -23,8 +25,8 @@ var nameRE = regexp.MustCompile(`^` +
 // are: "python" is not "docker.io/library/python:latest", because nothing is
 // ever fetched by a name.
 func CheckName(name string) error {
-	if len(name) > maxName || !nameRE.MatchString(name) {
-		return sbxerr.New(sbxerr.Config, "image.name", "name %s is no image name: use lower-case letters, digits and . _ - / with an optional :tag, at most %d bytes", quote(name), maxName)
+	if len(name) > MaxName || !nameRE.MatchString(name) {
+		return sbxerr.New(sbxerr.Config, "image.name", "name %s is no image name: use lower-case letters, digits and . _ - / with an optional :tag, at most %d bytes", flow.Quote(name), MaxName)
 	}
 	return nil
 }

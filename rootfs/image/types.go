@@ -83,6 +83,18 @@ func DefaultLimits() Limits {
 
 const maxLayers = 127
 
+// The longest path, in bytes, and the largest id that a sandbox's block of host ids can hold.
+const (
+	MaxPath = 4095 // PATH_MAX less the final NUL (limits.h)
+	MaxID   = 65535
+)
+
+// FewerLayers is a remedy: no setting allows more layers.
+const FewerLayers = "build the image with fewer RUN, COPY and ADD instructions, for each adds a layer"
+
+// specialDirs are not the image's.
+var specialDirs = []string{"dev", "proc", "sys"}
+
 // Validate reports every field that is out of range.
 func (l Limits) Validate() error {
 	var errs []error
@@ -111,6 +123,25 @@ type Options struct {
 	Received func(context.Context) (done func(), err error)
 }
 
+// Remote is the image of this host's platform in a registry.
+type Remote struct {
+	Target ocispec.Descriptor   `json:"target"` // that its name leads to
+	Source ocispec.Descriptor   `json:"source"` // its own manifest: Target, or listed by it
+	Layers []ocispec.Descriptor `json:"layers"` // as the registry has them, lowest first
+}
+
+// Digests of the layers in the registry.
+func (r Remote) Digests() []digest.Digest {
+	var list []digest.Digest
+	for _, l := range r.Layers {
+		list = append(list, l.Digest)
+	}
+	return list
+}
+
+// LabelLayer is the label with the chain ID of the registry's layers 0 to i.
+func LabelLayer(i int) string { return fmt.Sprintf("caisson.image.layer.%d", i) }
+
 // BuildOptions says what Build makes.
 type BuildOptions struct {
 	Name     string              // of the image
@@ -129,8 +160,22 @@ type Result struct {
 	Source   digest.Digest     // of the image's own manifest (oci-layout, registry) or configuration (docker-archive); else empty
 	Target   digest.Digest     // that the name led to in the registry: an index or Source; else empty
 	Labels   map[string]string // beside those that follow from the rest
-	layers   []digest.Digest   // as they were in the registry; else empty
+	Builds   ForBuilds
+	layers   []digest.Digest // as they were in the registry; else empty
 	Report   Report
+}
+
+// ForBuilds is what a build that begins with the image takes from it. The configuration holds
+// it as Docker's does.
+type ForBuilds struct {
+	Shell   []string `json:"Shell,omitempty"`   // runs commands that are no JSON array; empty: /bin/sh -c
+	OnBuild []string `json:"OnBuild,omitempty"` // instructions
+}
+
+func (b ForBuilds) check() error {
+	c := ocispec.ImageConfig{Entrypoint: b.Shell, Cmd: b.OnBuild}
+	err := errors.Join(checkStrings("shell", b.Shell), checkStrings("onbuild", b.OnBuild), checkConfigSize(c))
+	return sbxerr.Wrap(sbxerr.ImageContent, "image.config", err)
 }
 
 // Report says what the filter let through and what it took away.

@@ -5,18 +5,22 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/rootfs/image/internal/flow"
 )
 
 // Bounds of what is read of an image's passwd(5) and group(5).
 const (
 	maxUserFile = 1 << 20
 	maxGroups   = 64
+	maxHome     = 1024
 )
 
 // userName is what useradd(8) takes, with upper case and dots, which some
@@ -27,6 +31,16 @@ var userName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]{0,31}$`)
 type identity struct {
 	name string // empty: id counts
 	id   uint32
+}
+
+// User is a user of an image, in the ids of a sandbox.
+type User struct {
+	UID, GID uint32
+	GIDs     []uint32 // further groups
+	Name     string   // in passwd(5), or the one that AddTo gives it
+	Home     string   // its directory in passwd(5); empty: it has no entry there
+	listed   bool     // passwd has an entry of the uid
+	group    string   // for the gid, which group(5) lacks; empty: it has one
 }
 
 // userSpec is a user as written, with its syntax checked.
@@ -48,46 +62,55 @@ type userSpec struct {
 // uid 0, and only a group that is asked for gid 0 with another uid: what the
 // image's files map to them by itself is refused.
 //
-// Without a group, gid is the primary group in passwd, else it equals uid, and
-// gids are the groups that list the user, sorted, without gid and without 0.
-// With a group, gids is empty.
-func ResolveUser(user string, passwd, group io.Reader) (uid, gid uint32, gids []uint32, err error) {
-	uid, gid, gids, err = resolveUser(user, passwd, group)
+// Without a group, GID is the primary group in passwd, else it equals UID, and
+// GIDs are the groups that list the user, sorted, without GID and without 0.
+// With a group, GIDs is empty.
+func ResolveUser(user string, passwd, group io.Reader) (User, error) {
+	u, err := resolveUser(user, passwd, group)
 	if err != nil {
-		return 0, 0, nil, sbxerr.New(sbxerr.ImageUser, "image.user", "resolve user %s: %w", quote(user), err)
+		return User{}, sbxerr.New(sbxerr.ImageUser, "image.user", "resolve user %s: %w", flow.Quote(user), err)
 	}
-	return uid, gid, gids, nil
+	return u, nil
 }
 
-func resolveUser(user string, passwd, group io.Reader) (uid, gid uint32, gids []uint32, err error) {
+func resolveUser(user string, passwd, group io.Reader) (User, error) {
 	spec, err := parseUser(user)
 	if err != nil {
-		return 0, 0, nil, err
+		return User{}, err
 	}
 	users, err := readTable(passwd, 7)
 	if err != nil {
-		return 0, 0, nil, fmt.Errorf("read passwd: %w", err)
+		return User{}, fmt.Errorf("read passwd: %w", err)
 	}
 	groups, err := readTable(group, 4)
 	if err != nil {
-		return 0, 0, nil, fmt.Errorf("read group: %w", err)
+		return User{}, fmt.Errorf("read group: %w", err)
 	}
-	name, uid, gid, err := findUser(spec.user, users)
+	u, err := findUser(spec.user, users)
 	if err != nil {
-		return 0, 0, nil, err
+		return User{}, err
 	}
+	if err := u.joinGroups(user, spec, groups); err != nil {
+		return User{}, err
+	}
+	u.giveNames(users, groups)
+	return u, nil
+}
+
+// joinGroups sets the groups of u, which user names.
+func (u *User) joinGroups(user string, spec userSpec, groups [][]string) (err error) {
 	if spec.hasGroup {
-		gid, err = findGroup(spec.group, groups)
-		if err == nil && gid == 0 && spec.group.name != "" && spec.group.name != "root" {
+		u.GID, err = findGroup(spec.group, groups)
+		if err == nil && u.GID == 0 && spec.group.name != "" && spec.group.name != "root" {
 			err = fmt.Errorf("the image's group gives group %q the gid 0: ask for root or 0 by that name", spec.group.name)
 		}
-		return uid, gid, nil, err
+		return err
 	}
-	if gid == 0 && uid != 0 {
-		return 0, 0, nil, fmt.Errorf("the image's passwd gives it the group 0: ask for it as %q if that is meant", user+":0")
+	if u.GID == 0 && u.UID != 0 {
+		return fmt.Errorf("the image's passwd gives it the group 0: ask for it as %q if that is meant", user+":0")
 	}
-	gids, err = memberships(name, gid, groups)
-	return uid, gid, gids, err
+	u.GIDs, err = memberships(u.Name, u.GID, groups)
+	return err
 }
 
 func parseUser(user string) (userSpec, error) {
@@ -107,7 +130,7 @@ func parseIdentity(what, s string) (identity, error) {
 	}
 	id, err := parseID(s)
 	if err != nil {
-		return identity{}, fmt.Errorf("%s %s is neither a name nor a number from 0 to %d", what, quote(s), maxID)
+		return identity{}, fmt.Errorf("%s %s is neither a name nor a number from 0 to %d", what, flow.Quote(s), MaxID)
 	}
 	return identity{id: id}, nil
 }
@@ -126,15 +149,9 @@ func parseID(s string) (uint32, error) {
 // readTable returns the lines of a passwd or group file as fields. A line of
 // another number of fields, or whose name could not be asked for, is skipped.
 func readTable(r io.Reader, fields int) ([][]string, error) {
-	if r == nil {
-		return nil, nil
-	}
-	data, err := io.ReadAll(io.LimitReader(r, maxUserFile+1))
+	data, err := readUserFile(r)
 	if err != nil {
 		return nil, err
-	}
-	if len(data) > maxUserFile {
-		return nil, fmt.Errorf("it has more than %d bytes", maxUserFile)
 	}
 	var rows [][]string
 	for line := range bytes.Lines(data) {
@@ -146,49 +163,74 @@ func readTable(r io.Reader, fields int) ([][]string, error) {
 	return rows, nil
 }
 
-// findUser returns the name, which may be unknown, and ids of who.
-func findUser(who identity, users [][]string) (name string, uid, gid uint32, err error) {
+// readUserFile reads a passwd or group file, nil if there is none.
+func readUserFile(r io.Reader) ([]byte, error) {
+	if r == nil {
+		return nil, nil
+	}
+	data, err := io.ReadAll(io.LimitReader(r, maxUserFile+1))
+	if err == nil && len(data) > maxUserFile {
+		err = fmt.Errorf("it has more than %d bytes", maxUserFile)
+	}
+	return data, err
+}
+
+// findUser returns who without its groups. Without an entry it has no name.
+func findUser(who identity, users [][]string) (User, error) {
 	if who.name == "" {
-		text := strconv.FormatUint(uint64(who.id), 10)
-		i := slices.IndexFunc(users, func(row []string) bool { return row[2] == text })
+		i := indexOf(users, 2, strconv.FormatUint(uint64(who.id), 10))
 		if i < 0 {
-			return "", who.id, who.id, nil
+			return User{UID: who.id, GID: who.id}, nil
 		}
 		return readUser(users[i])
 	}
-	i := slices.IndexFunc(users, func(row []string) bool { return row[0] == who.name })
+	i := indexOf(users, 0, who.name)
 	if i < 0 {
-		return "", 0, 0, fmt.Errorf("the image's passwd has no user %q", who.name)
+		return User{}, fmt.Errorf("the image's passwd has no user %q", who.name)
 	}
-	if name, uid, gid, err = readUser(users[i]); err == nil && uid == 0 && name != "root" {
-		err = fmt.Errorf("the image's passwd gives user %q the uid 0: ask for root or 0 by that name", name)
+	u, err := readUser(users[i])
+	if err == nil && u.UID == 0 && u.Name != "root" {
+		err = fmt.Errorf("the image's passwd gives user %q the uid 0: ask for root or 0 by that name", u.Name)
 	}
-	return name, uid, gid, err
+	return u, err
 }
 
-// readUser takes the ids from a line of passwd.
-func readUser(row []string) (name string, uid, gid uint32, err error) {
-	name = row[0]
-	if uid, err = parseID(row[2]); err != nil {
-		return "", 0, 0, fmt.Errorf("the image's passwd gives user %q the uid %s: must be 0 to %d", name, quote(row[2]), maxID)
+// indexOf returns the first of rows that has value in the column, or -1.
+func indexOf(rows [][]string, column int, value string) int {
+	return slices.IndexFunc(rows, func(row []string) bool { return row[column] == value })
+}
+
+// readUser takes a user from a line of passwd.
+func readUser(row []string) (u User, err error) {
+	u = User{Name: row[0], Home: cleanHome(row[5]), listed: true}
+	if u.UID, err = parseID(row[2]); err != nil {
+		return User{}, fmt.Errorf("the image's passwd gives user %q the uid %s: must be 0 to %d", u.Name, flow.Quote(row[2]), MaxID)
 	}
-	if gid, err = parseID(row[3]); err != nil {
-		return "", 0, 0, fmt.Errorf("the image's passwd gives user %q the gid %s: must be 0 to %d", name, quote(row[3]), maxID)
+	if u.GID, err = parseID(row[3]); err != nil {
+		return User{}, fmt.Errorf("the image's passwd gives user %q the gid %s: must be 0 to %d", u.Name, flow.Quote(row[3]), MaxID)
 	}
-	return name, uid, gid, nil
+	return u, nil
+}
+
+// cleanHome drops a home that no program could use.
+func cleanHome(dir string) string {
+	if !path.IsAbs(dir) || len(dir) > maxHome || strings.ContainsFunc(dir, unicode.IsControl) {
+		return ""
+	}
+	return path.Clean(dir)
 }
 
 func findGroup(which identity, groups [][]string) (uint32, error) {
 	if which.name == "" {
 		return which.id, nil
 	}
-	i := slices.IndexFunc(groups, func(row []string) bool { return row[0] == which.name })
+	i := indexOf(groups, 0, which.name)
 	if i < 0 {
 		return 0, fmt.Errorf("the image's group has no group %q", which.name)
 	}
 	gid, err := parseID(groups[i][2])
 	if err != nil {
-		return 0, fmt.Errorf("the image's group gives group %q the gid %s: must be 0 to %d", which.name, quote(groups[i][2]), maxID)
+		return 0, fmt.Errorf("the image's group gives group %q the gid %s: must be 0 to %d", which.name, flow.Quote(groups[i][2]), MaxID)
 	}
 	return gid, nil
 }

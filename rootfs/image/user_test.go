@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -64,9 +65,9 @@ func TestResolveUser(t *testing.T) {
 		"5:audio":     {5, 29, nil},
 	}
 	for user, want := range ok {
-		uid, gid, gids, err := ResolveUser(user, strings.NewReader(passwdFile), strings.NewReader(groupFile))
-		if err != nil || uid != want.uid || gid != want.gid || !slices.Equal(gids, want.gids) {
-			t.Errorf("%q: %d:%d %d, err %v; want %v", user, uid, gid, gids, err, want)
+		u, err := ResolveUser(user, strings.NewReader(passwdFile), strings.NewReader(groupFile))
+		if err != nil || u.UID != want.uid || u.GID != want.gid || !slices.Equal(u.GIDs, want.gids) {
+			t.Errorf("%q: %+v, err %v; want %v", user, u, err, want)
 		}
 	}
 	bad := []string{
@@ -76,18 +77,18 @@ func TestResolveUser(t *testing.T) {
 		strings.Repeat("a", 33), "app:" + strings.Repeat("9", 400),
 	}
 	for _, user := range bad {
-		uid, gid, gids, err := ResolveUser(user, strings.NewReader(passwdFile), strings.NewReader(groupFile))
-		if sbxerr.Of(err) != sbxerr.ImageUser || uid != 0 || gid != 0 || gids != nil {
-			t.Errorf("%q: %d:%d %d, err %v", user, uid, gid, gids, err)
+		u, err := ResolveUser(user, strings.NewReader(passwdFile), strings.NewReader(groupFile))
+		if sbxerr.Of(err) != sbxerr.ImageUser || !reflect.ValueOf(u).IsZero() {
+			t.Errorf("%q: %+v, err %v", user, u, err)
 		}
 	}
 }
 
 func TestResolveUserWithoutFiles(t *testing.T) {
-	if uid, gid, gids, err := ResolveUser("7", nil, nil); uid != 7 || gid != 7 || gids != nil || err != nil {
-		t.Errorf("%d:%d %d, err %v", uid, gid, gids, err)
+	if u, err := ResolveUser("7", nil, nil); u.UID != 7 || u.GID != 7 || u.GIDs != nil || err != nil {
+		t.Errorf("%+v, err %v", u, err)
 	}
-	if _, _, _, err := ResolveUser("root", nil, nil); sbxerr.Of(err) != sbxerr.ImageUser {
+	if _, err := ResolveUser("root", nil, nil); sbxerr.Of(err) != sbxerr.ImageUser {
 		t.Errorf("a name: %v", err)
 	}
 }
@@ -106,12 +107,56 @@ func TestResolveUserReadsHostileFiles(t *testing.T) {
 		"broken group":   {strings.NewReader(passwdFile), failingReader{broken}},
 		"many groups":    {strings.NewReader(passwdFile), strings.NewReader(many.String())},
 	} {
-		if _, _, _, err := ResolveUser("root", tc.passwd, tc.group); sbxerr.Of(err) != sbxerr.ImageUser {
+		if _, err := ResolveUser("root", tc.passwd, tc.group); sbxerr.Of(err) != sbxerr.ImageUser {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	last := "root:x:0:0::/:/bin/sh" // without a line feed
-	if _, _, _, err := ResolveUser("root", strings.NewReader(last), nil); err != nil {
+	if _, err := ResolveUser("root", strings.NewReader(last), nil); err != nil {
 		t.Errorf("last line: %v", err)
 	}
 }
+
+func TestHomeOfUser(t *testing.T) {
+	const passwd = "root:x:0:0::/root:/bin/sh\nnode:x:1000:1000::/home/node/:/bin/sh\nnone:x:5:5:::\nfar:x:6:6::home:/bin/sh\nodd:x:7:7::/a\x1b[0m:/bin/sh\n"
+	for user, want := range map[string][2]string{
+		"node": {"node", "/home/node"}, "1000": {"node", "/home/node"}, "1000:5": {"node", "/home/node"}, "root": {"root", "/root"},
+		"none": {"none", ""}, "far": {"far", ""}, "odd": {"odd", ""}, "4321": {DefaultName, ""},
+	} {
+		u, err := ResolveUser(user, strings.NewReader(passwd), nil)
+		if err != nil || u.Name != want[0] || u.Home != want[1] {
+			t.Errorf("%q: %q in %q, err %v; want %q", user, u.Name, u.Home, err, want)
+		}
+	}
+}
+
+func TestAddTo(t *testing.T) {
+	for name, tt := range map[string]struct{ user, passwd, group, wantPasswd, wantGroup string }{
+		"neither":         {"9:8", "", "", "caisson:x:9:8::/home/caisson:/bin/sh\n", "caisson:x:8:\n"},
+		"no line feed":    {"9", "a:x:1:1::/:", "b:x:1:", "a:x:1:1::/:\ncaisson:x:9:9::/home/caisson:/bin/sh\n", "b:x:1:\ncaisson:x:9:\n"},
+		"name taken":      {"9", "caisson:x:1:1::/:\n", "caisson:x:1:\n", "caisson:x:1:1::/:\ncaisson9:x:9:9::/home/caisson:/bin/sh\n", "caisson:x:1:\ncaisson9:x:9:\n"},
+		"user alone":      {"9", "", "g:x:9:\n", "caisson:x:9:9::/home/caisson:/bin/sh\n", ""},
+		"both are listed": {"9", "u:x:9:9::/:\n", "g:x:9:\n", "", ""},
+	} {
+		u, err := ResolveUser(tt.user, strings.NewReader(tt.passwd), strings.NewReader(tt.group))
+		if err != nil {
+			t.Fatal(err)
+		}
+		passwd, group, err := u.AddTo(strings.NewReader(tt.passwd), strings.NewReader(tt.group))
+		if err != nil || string(passwd) != tt.wantPasswd || string(group) != tt.wantGroup || u.Listed() != (passwd == nil && group == nil) {
+			t.Errorf("%s: %q, %q, err %v", name, passwd, group, err)
+		}
+	}
+}
+
+// zeroReader is an endless file of zeros.
+type zeroReader struct{}
+
+func (zeroReader) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+type failingReader struct{ err error }
+
+func (f failingReader) Read([]byte) (int, error) { return 0, f.err }

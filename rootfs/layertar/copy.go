@@ -2,210 +2,367 @@ package layertar
 
 import (
 	"archive/tar"
-	"crypto/sha256"
-	"errors"
+	"context"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
 	"strings"
+	"syscall"
 	"time"
-
-	"github.com/opencontainers/go-digest"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // Copy says which files of one tree are put where in another one.
 type Copy struct {
-	From     *os.Root
-	Sources  []string // names or patterns (path.Match); a leading slash is the tree's own
-	Into     *os.Root // the image so far
-	Dest     string   // absolute; with a slash at the end it is a directory
-	UID, GID int      // owner of all that is copied
-	Mode     int64    // of all that is copied; below 0: as it is
+	From    *os.Root
+	Sources []string // names or patterns (path.Match); a leading slash is the tree's own
+	Files   []File   // files of the tree by other names, after those of Sources
+	Texts   []Text   // files whose content is given, after those of Files
+	Into    *os.Root // the image so far
+	Dest    string   // absolute; with a slash at the end it is a directory
+	Owner   *Owner   // of all that is copied; nil: as the files have it, and root for directories that are made
+	DirMode int64    // of directories that are made and no source has; 0: 0755
+	// Mode gives the mode of all that is copied by that of its source. Nil: it stays.
+	Mode func(fs.FileMode) fs.FileMode
+	// Unpack puts the content of archives into Dest, instead of the archives.
+	Unpack bool
+	Limits Limits
 }
 
-// item is one source and its name in the image.
-type item struct {
-	from, to string
-	there    bool // the image has a directory of that name, which stays as it is
+// File is a file of a tree, and the name that it is copied by.
+type File struct{ At, Name string }
+
+// Text is a file.
+type Text struct{ Name, Content string }
+
+// source is one file or directory that is copied.
+type source struct {
+	name string // as it was asked for
+	at   string // where it is in the tree, behind all links
+	node node
 }
 
-// Write writes a layer with the files.
-func (c Copy) Write(w io.Writer) error { return c.write(w, func(*tar.Header) {}) }
-
-// Digest tells copies apart by all but the times of the files.
-func (c Copy) Digest() (digest.Digest, error) {
-	sum := sha256.New()
-	err := c.write(sum, func(h *tar.Header) { h.ModTime = time.Unix(0, 0) })
-	return digest.NewDigest(digest.SHA256, sum), err
+// Plan finds the files. It reads no content but that of archives.
+func (c Copy) Plan(ctx context.Context) (Layer, error) {
+	p := planner{Copy: c, target: newTarget(c.Into), ended: ctx.Err}
+	if err := p.plan(); err != nil {
+		return Layer{}, err
+	}
+	return p.target.layer()
 }
 
-func (c Copy) write(out io.Writer, adapt func(*tar.Header)) error {
-	items, err := c.plan()
+type planner struct {
+	Copy
+	target *target
+	ended  func() error // the call that wants the plan
+}
+
+func (p *planner) plan() error {
+	sources, err := p.find()
 	if err != nil {
 		return err
 	}
-	w := writer{from: c.From, tar: tar.NewWriter(out), links: map[inode]string{}, adapt: func(h *tar.Header) {
-		h.Uid, h.Gid = c.UID, c.GID
-		if c.Mode >= 0 && h.Typeflag != tar.TypeSymlink {
-			h.Mode = c.Mode
-		}
-		adapt(h)
-	}}
-	for _, i := range items {
-		if err := w.tree(i); err != nil {
-			return err
-		}
+	if err := p.checkMany(sources); err != nil {
+		return err
 	}
-	return w.tar.Close()
-}
-
-// tree writes a file, or a folder with all that it holds.
-func (w *writer) tree(i item) error {
-	return fs.WalkDir(w.from.FS(), i.from, func(name string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		info, err := entry.Info()
-		if err != nil {
-			return err
-		}
-		as := path.Join(i.to, strings.TrimPrefix(strings.TrimPrefix(name, i.from), "/"))
-		if i.from == "." {
-			as = path.Join(i.to, name)
-		}
-		if as == "." || name == i.from && i.there {
-			return nil
-		}
-		return w.entry(name, as, info)
-	})
-}
-
-// plan finds the sources, and the name that each gets.
-func (c Copy) plan() ([]item, error) {
-	sources, err := c.find()
-	if err != nil {
-		return nil, err
-	}
-	dest, isDir, err := resolve(c.Into, c.Dest)
-	if err != nil {
-		return nil, err
-	}
-	asDir := isDir || strings.HasSuffix(c.Dest, "/")
-	if len(sources) > 1 && !asDir {
-		return nil, sbxerr.New(sbxerr.Config, "layertar.copy", "%d sources need a directory: end %q with a slash", len(sources), c.Dest)
-	}
-	var items []item
 	for _, s := range sources {
-		info, err := c.From.Lstat(s)
+		archive := false
+		if p.Unpack && s.node.mode.IsRegular() {
+			if archive, err = p.unpack(s.at); err != nil {
+				return fmt.Errorf("archive %q: %w", s.name, err)
+			}
+		}
+		if archive {
+			continue
+		}
+		if err := p.copy(s); err != nil {
+			return err
+		}
+	}
+	for _, text := range p.Texts {
+		if err := p.text(text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkMany refuses several files for one name.
+func (p *planner) checkMany(sources []source) error {
+	if strings.HasSuffix(p.Dest, "/") || len(sources)+len(p.Texts) < 2 {
+		return nil
+	}
+	_, n, err := follow(p.target.lookup, p.Dest)
+	if err != nil || n.isDir() {
+		return err
+	}
+	files := len(p.Texts)
+	for _, s := range sources {
+		if !s.node.isDir() {
+			files++
+		}
+	}
+	if files == 0 {
+		return nil
+	}
+	return refuse("%d sources need a directory: end %q with a slash", len(sources)+len(p.Texts), p.Dest)
+}
+
+// find returns what the sources mean. A pattern may mean nothing.
+func (p *planner) find() ([]source, error) {
+	var found []source
+	for _, name := range p.Sources {
+		names := []string{name}
+		if isPattern(name) {
+			var err error
+			if names, err = p.match(name); err != nil {
+				return nil, err
+			}
+		}
+		for _, name := range names {
+			at, n, err := follow(lookupIn(p.From), path.Clean("/"+name)) // a name above the tree is one in it
+			if err != nil {
+				return nil, fmt.Errorf("source: %w", err)
+			}
+			if n.absent {
+				return nil, sbxerr.WithRemedy(sbxerr.Config, "layertar.copy", fmt.Errorf("there is no %q", name), "look at the context's files and at its .dockerignore")
+			}
+			found = append(found, source{name, at, n})
+		}
+	}
+	for _, f := range p.Files {
+		n, err := lookupIn(p.From)(f.At)
 		if err != nil {
 			return nil, err
 		}
-		switch {
-		case info.IsDir():
-			items = append(items, item{s, dest, isDir})
-		case asDir:
-			items = append(items, item{from: s, to: path.Join(dest, path.Base(s))})
-		default:
-			items = append(items, item{from: s, to: dest})
-		}
-	}
-	return items, nil
-}
-
-// find returns the names that the sources mean.
-func (c Copy) find() ([]string, error) {
-	var found []string
-	for _, s := range c.Sources {
-		name := path.Clean("/" + s)[1:] // a name above the tree is one in it
-		if name == "" {
-			name = "."
-		}
-		matches := []string{name}
-		if strings.ContainsAny(name, `*?[\`) {
-			var err error
-			if matches, err = fs.Glob(c.From.FS(), name); err != nil {
-				return nil, sbxerr.New(sbxerr.Config, "layertar.copy", "pattern %q: %w", s, err)
-			}
-		} else if _, err := c.From.Lstat(name); errors.Is(err, fs.ErrNotExist) {
-			matches = nil
-		} else if err != nil {
-			return nil, sbxerr.New(sbxerr.Config, "layertar.copy", "source %q: %w", s, err)
-		}
-		if len(matches) == 0 {
-			return nil, sbxerr.WithRemedy(sbxerr.Config, "layertar.copy", fmt.Errorf("there is no %q", s), "look at the context's files and at its .dockerignore")
-		}
-		found = append(found, matches...)
+		found = append(found, source{f.Name, f.At, n})
 	}
 	return found, nil
 }
 
-// maxLinks is the kernel's bound on links in one path (path_resolution(7)).
-const maxLinks = 40
-
-// resolve returns the name, below the root, at which a path of the image leads, and
-// whether a directory is there. Links lead on inside the image only.
-func resolve(image *os.Root, name string) (resolved string, isDir bool, err error) {
-	at, rest, links := ".", strings.Split(name, "/"), 0
-	isDir = true
-	for len(rest) > 0 {
-		part := rest[0]
-		rest = rest[1:]
-		switch part {
-		case "", ".":
-			continue
-		case "..":
-			at = path.Dir(at)
-			continue
+func isPattern(name string) bool {
+	for i := 0; i < len(name); i++ {
+		switch name[i] {
+		case '*', '?', '[':
+			return true
+		case '\\':
+			i++
 		}
-		next := path.Join(at, part)
-		info, err := image.Lstat(next)
-		if errors.Is(err, fs.ErrNotExist) {
-			return path.Join(append([]string{next}, rest...)...), false, nil
-		}
-		if err != nil {
-			return "", false, sbxerr.New(sbxerr.Config, "layertar.copy", "find %q in the image: %w", name, err)
-		}
-		isDir = info.IsDir()
-		if info.Mode()&fs.ModeSymlink == 0 {
-			at = next
-			continue
-		}
-		if links++; links > maxLinks {
-			return "", false, sbxerr.New(sbxerr.Config, "layertar.copy", "%q leads through more than %d links", name, maxLinks)
-		}
-		target, err := image.Readlink(next)
-		if err != nil {
-			return "", false, err
-		}
-		if path.IsAbs(target) {
-			at = "."
-		}
-		rest = append(strings.Split(target, "/"), rest...)
 	}
-	return at, isDir, nil
+	return false
 }
 
-// Directory writes a layer with one directory, unless the image has it.
-func Directory(image *os.Root, name string, w io.Writer) error {
-	at, isDir, err := resolve(image, name)
+// match returns the names that a pattern means. Links in it lead no further.
+func (p *planner) match(pattern string) ([]string, error) {
+	parts := strings.Split(path.Clean("/" + pattern)[1:], "/")
+	fixed := 0
+	for !isPattern(parts[fixed]) {
+		fixed++
+	}
+	dir, n, err := follow(lookupIn(p.From), path.Join(parts[:fixed]...))
+	if err != nil {
+		return nil, err
+	}
+	rest := path.Join(parts[fixed:]...)
+	if _, err := path.Match(rest, ""); err != nil {
+		return nil, refuse("pattern %q: %w", pattern, err)
+	}
+	if !n.isDir() {
+		return nil, refuse("there is no directory for the pattern %q", pattern)
+	}
+	var names []string
+	depth := len(parts) - fixed
+	err = walk(p.From, dir, func(name string, entry fs.DirEntry) error {
+		below := name
+		if dir != "." {
+			below = name[len(dir)+1:]
+		}
+		if matches, _ := path.Match(rest, below); matches { // it was checked
+			names = append(names, name)
+			return skip(entry)
+		}
+		if strings.Count(below, "/")+1 >= depth {
+			return skip(entry)
+		}
+		return nil
+	})
+	return names, err
+}
+
+func skip(entry fs.DirEntry) error {
+	if entry.IsDir() {
+		return fs.SkipDir
+	}
+	return nil
+}
+
+func (p *planner) dirMode() int64 {
+	if p.DirMode == 0 {
+		return 0o755
+	}
+	return p.DirMode
+}
+
+func (p *planner) dirOwner() Owner {
+	if p.Owner == nil {
+		return Owner{}
+	}
+	return *p.Owner
+}
+
+// place makes the directories that the destination lacks. It returns the name that a source
+// called base gets, which is no link.
+func (p *planner) place(base string, isDir bool) (string, error) {
+	made := path.Dir(p.Dest)
+	if strings.HasSuffix(p.Dest, "/") {
+		made = p.Dest
+	}
+	if _, err := p.target.makePath(made, p.dirMode(), p.dirOwner()); err != nil {
+		return "", err
+	}
+	to, n, err := follow(p.target.lookup, p.Dest)
+	if err != nil {
+		return "", err
+	}
+	need := path.Dir(to)
+	switch {
+	case !isDir && n.isDir():
+		to = path.Join(to, base)
+		need = path.Dir(to)
+	case isDir && n.absent:
+		need = to
+	}
+	return to, p.target.makeDirs(need, p.dirMode(), p.dirOwner())
+}
+
+// copy plans one source.
+func (p *planner) copy(s source) error {
+	to, err := p.place(path.Base(path.Clean("/"+s.name)), s.node.isDir())
 	if err != nil {
 		return err
 	}
-	tw := tar.NewWriter(w)
-	if !isDir {
-		if err := tw.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: at + "/", Mode: 0o755, Format: tar.FormatPAX}); err != nil {
+	return p.tree(s.at, to, false)
+}
+
+// tree plans a file, or a directory with all that it holds. A directory that is there keeps
+// its mode and owner unless replace is set. A link to a directory is taken for one, where
+// BuildKit refuses: many images have some, such as /bin.
+func (p *planner) tree(from, to string, replace bool) error {
+	if err := p.checkSize(); err != nil {
+		return err
+	}
+	info, err := p.From.Lstat(from)
+	if err != nil {
+		return err
+	}
+	n, err := p.target.lookup(to)
+	if err != nil {
+		return err
+	}
+	h := p.header(to, info)
+	if !info.IsDir() {
+		if err := mayBeFile(to, n); err != nil {
+			return err
+		}
+		return p.file(from, h, info)
+	}
+	if n.isLink() { // such as /bin of the image: what it leads to stays as it is
+		if to, n, err = follow(p.target.lookup, to); err != nil {
+			return err
+		}
+		if n.absent {
+			return refuse("%q of the image is a link that leads nowhere, and the source has a directory of that name", "/"+h.Name)
+		}
+		replace = false
+	}
+	if err := mayBeDir(to, n); err != nil {
+		return err
+	}
+	if n.absent || replace {
+		p.target.directory(h)
+	}
+	entries, err := list(p.From, from)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := p.tree(path.Join(from, e.Name()), path.Join(to, e.Name()), true); err != nil {
 			return err
 		}
 	}
-	return tw.Close()
+	return nil
 }
 
-// Has reports whether the image has a directory of that name.
-func Has(image *os.Root, name string) (bool, error) {
-	_, isDir, err := resolve(image, name)
-	return isDir, err
+// checkSize bounds what a plan takes, however often a source is named.
+func (p *planner) checkSize() error {
+	if most := p.Limits.Entries; most > 0 && int64(len(p.target.items)) > most {
+		return sbxerr.New(sbxerr.ImageTooBig, "layertar.copy", "the instruction copies more than %d files", most)
+	}
+	return p.ended()
+}
+
+// file plans a file or a link.
+func (p *planner) file(from string, h tar.Header, info fs.FileInfo) error {
+	i, err := itemOf(p.From, from, info)
+	if err != nil || i == nil {
+		return err
+	}
+	i.header.Name, i.header.Uid, i.header.Gid = h.Name, h.Uid, h.Gid
+	if !i.mode.IsRegular() {
+		h.Mode = 0o777
+	}
+	i.header.Mode = h.Mode
+	p.target.put(i)
+	return nil
+}
+
+func (p *planner) text(text Text) error {
+	to, err := p.place(path.Base(path.Clean("/"+text.Name)), false)
+	if err != nil {
+		return err
+	}
+	n, err := p.target.lookup(to)
+	if err == nil {
+		err = mayBeFile(to, n)
+	}
+	if err != nil {
+		return err
+	}
+	owner := p.dirOwner()
+	p.target.put(&item{
+		header: tar.Header{Typeflag: tar.TypeReg, Name: to, Mode: p.mode(0o644), Uid: owner.UID, Gid: owner.GID, Size: int64(len(text.Content)), ModTime: time.Now()},
+		from:   textFile(text.Content),
+	})
+	return nil
+}
+
+// header describes a file under another name.
+func (p *planner) header(name string, info fs.FileInfo) tar.Header {
+	st := info.Sys().(*syscall.Stat_t)
+	h := tar.Header{Name: name, Mode: p.mode(info.Mode()), Uid: int(st.Uid), Gid: int(st.Gid), ModTime: info.ModTime()}
+	if p.Owner != nil {
+		h.Uid, h.Gid = p.Owner.UID, p.Owner.GID
+	}
+	return h
+}
+
+// mode returns the mode in a tar header.
+func (p *planner) mode(m fs.FileMode) int64 {
+	if p.Mode != nil {
+		m = p.Mode(m)
+	}
+	return tarMode(m)
+}
+
+// tarMode returns the bits of m as in inode(7).
+func tarMode(m fs.FileMode) int64 {
+	bits := int64(m.Perm())
+	for bit, tar := range map[fs.FileMode]int64{fs.ModeSetuid: 0o4000, fs.ModeSetgid: 0o2000, fs.ModeSticky: 0o1000} {
+		if m&bit != 0 {
+			bits |= tar
+		}
+	}
+	return bits
 }

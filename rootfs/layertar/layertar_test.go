@@ -3,9 +3,11 @@ package layertar
 import (
 	"archive/tar"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -69,6 +71,18 @@ func listed(t *testing.T, r io.Reader) string {
 
 var unixTime = time.Unix(1, 0)
 
+func octal(mode fs.FileMode) func(fs.FileMode) fs.FileMode {
+	return func(fs.FileMode) fs.FileMode { return mode }
+}
+
+func write(c Copy, w io.Writer) error {
+	layer, err := c.Plan(context.Background())
+	if err != nil {
+		return err
+	}
+	return layer.Write(w)
+}
+
 func TestCopy(t *testing.T) {
 	from := tree(t, "a", "b.txt", "c.txt", "d/x", "d/e/y", "d/link -> /etc/passwd")
 	into := tree(t, "usr/bin/sh", "bin -> usr/bin", "abs -> /usr", "loop -> loop", "file")
@@ -78,7 +92,7 @@ func TestCopy(t *testing.T) {
 		want    string // of the layer, or of the refusal
 	}{
 		"a file to a name":        {[]string{"a"}, "/new", "new 600 5:6"},
-		"a file to a folder":      {[]string{"a"}, "/new/", "new/a 600 5:6"},
+		"a file to a folder":      {[]string{"a"}, "/new/", "new/ 600 5:6\nnew/a 600 5:6"},
 		"to a folder that is":     {[]string{"/a"}, "/usr/bin", "usr/bin/a 600 5:6"},
 		"through a link":          {[]string{"a"}, "/bin/a", "usr/bin/a 600 5:6"},
 		"through two links":       {[]string{"a"}, "/abs/bin/", "usr/bin/a 600 5:6"},
@@ -86,18 +100,18 @@ func TestCopy(t *testing.T) {
 		"a folder":                {[]string{"d"}, "/new", "new/ 600 5:6\nnew/e/ 600 5:6\nnew/e/y 600 5:6\nnew/link 777 5:6 -> /etc/passwd\nnew/x 600 5:6"},
 		"into a folder that is":   {[]string{"d/e"}, "/usr", "usr/y 600 5:6"},
 		"all into the root":       {[]string{"."}, "/", "a 600 5:6\nb.txt 600 5:6\nc.txt 600 5:6\nd/ 600 5:6\nd/e/ 600 5:6\nd/e/y 600 5:6\nd/link 777 5:6 -> /etc/passwd\nd/x 600 5:6"},
-		"a pattern":               {[]string{"*.txt"}, "/x/", "x/b.txt 600 5:6\nx/c.txt 600 5:6"},
+		"a pattern":               {[]string{"*.txt"}, "/x/", "x/ 600 5:6\nx/b.txt 600 5:6\nx/c.txt 600 5:6"},
 		"many to one name":        {[]string{"*.txt"}, "/x", "2 sources need a directory"},
 		"nothing":                 {[]string{"absent"}, "/x", `there is no "absent"`},
-		"a pattern of nothing":    {[]string{"*.go"}, "/x", `there is no "*.go"`},
+		"a pattern of nothing":    {[]string{"*.go"}, "/x", ""},
 		"a bad pattern":           {[]string{"[", "a"}, "/x/", "pattern"},
 		"links without an end":    {[]string{"a"}, "/loop/x", "more than 40 links"},
-		"below a file":            {[]string{"a"}, "/file/x", "not a directory"},
-		"a source through a link": {[]string{"d/link/x"}, "/x", "source"},
+		"below a file":            {[]string{"a"}, "/file/x", "is no directory"},
+		"a source through a link": {[]string{"d/link/x"}, "/x", "no \"d/link/x\""},
 	} {
-		c := Copy{From: from, Sources: tt.sources, Into: into, Dest: tt.dest, UID: 5, GID: 6, Mode: 0o600}
+		c := Copy{From: from, Sources: tt.sources, Into: into, Dest: tt.dest, Owner: &Owner{5, 6}, Mode: octal(0o600), DirMode: 0o600}
 		var out bytes.Buffer
-		if err := c.Write(&out); err != nil {
+		if err := write(c, &out); err != nil {
 			if !errors.Is(err, sbxerr.Config) || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%s: %v, want %q", name, err, tt.want)
 			}
@@ -114,13 +128,17 @@ func TestDigest(t *testing.T) {
 	from, into := tree(t, "a", "b"), tree(t, "x/")
 	digest := func(c Copy) string {
 		c.From, c.Into = from, into
-		d, err := c.Digest()
+		layer, err := c.Plan(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := layer.Digest(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		return d.String()
 	}
-	plain := Copy{Sources: []string{"a"}, Dest: "/x/", Mode: -1}
+	plain := Copy{Sources: []string{"a"}, Dest: "/x/"}
 	first := digest(plain)
 	if err := os.Chtimes(filepath.Join(from.Name(), "a"), unixTime, unixTime); err != nil {
 		t.Fatal(err)
@@ -128,7 +146,7 @@ func TestDigest(t *testing.T) {
 	if digest(plain) != first {
 		t.Error("another time is another digest")
 	}
-	if digest(Copy{Sources: []string{"a"}, Dest: "/x/", Mode: -1, UID: 1}) == first || digest(Copy{Sources: []string{"a"}, Dest: "/x/", Mode: 0o600}) == first {
+	if digest(Copy{Sources: []string{"a"}, Dest: "/x/", Owner: &Owner{UID: 1}}) == first || digest(Copy{Sources: []string{"a"}, Dest: "/x/", Mode: octal(0o600)}) == first {
 		t.Error("another owner or mode is the same digest")
 	}
 	if err := os.WriteFile(filepath.Join(from.Name(), "a"), []byte("b"), 0o644); err != nil {
@@ -181,9 +199,13 @@ opaque/x 644 0:33`
 
 func TestDirectory(t *testing.T) {
 	into := tree(t, "usr/bin/", "bin -> usr/bin", "file")
-	for name, want := range map[string]string{"/bin": "", "/bin/x/y": "usr/bin/x/y/ 755 0:0", "/": ""} {
+	for name, want := range map[string]string{"/bin": "", "/bin/x/y": "usr/bin/x/ 755 1:2\nusr/bin/x/y/ 755 1:2", "/": ""} {
 		var out bytes.Buffer
-		if err := Directory(into, name, &out); err != nil {
+		layer, err := Directory(into, name, Owner{1, 2})
+		if err == nil {
+			err = layer.Write(&out)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 		if got := listed(t, &out); got != want {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -24,7 +25,7 @@ func ResizeTmpfs(sandbox *os.File, sizes map[string]int64) error {
 			return err
 		}
 		for point, bytes := range sizes {
-			if err := resize(point, bytes); err != nil {
+			if err := resize(strings.TrimPrefix(point, "/"), bytes); err != nil {
 				return fmt.Errorf("give the tmpfs at %q %d bytes: %w", point, bytes, err)
 			}
 		}
@@ -33,7 +34,7 @@ func ResizeTmpfs(sandbox *os.File, sizes map[string]int64) error {
 }
 
 func resize(point string, bytes int64) (err error) {
-	dir, err := openTmpfs(strings.TrimPrefix(point, "/"))
+	dir, err := openTmpfs(point)
 	if err != nil {
 		return err
 	}
@@ -49,11 +50,12 @@ func resize(point string, bytes int64) (err error) {
 	return unix.FsconfigReconfigure(fs)
 }
 
-// openTmpfs opens the directory name of the root, without following a link.
+// openTmpfs opens a directory. An absolute path is the daemon's own. Any other one is below
+// the working directory, the root of a sandbox, and no link is followed there.
 func openTmpfs(name string) (int, error) {
-	how := unix.OpenHow{
-		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC}
+	if !filepath.IsAbs(name) {
+		how.Resolve = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS
 	}
 	fd, err := unix.Openat2(unix.AT_FDCWD, name, &how)
 	if err != nil {

@@ -22,7 +22,8 @@ type Root struct {
 	Scratch string   // empty directory of the daemon's, for the time of the call
 	Target  string   // existing directory that becomes the root
 	IDs     *UserNS  // maps the layers' ids into the sandbox's block
-	Upper   string   // mount of AttachUpper that takes what is written; empty: nothing can be
+	Upper   string   // mount of AttachUpper that takes what is written
+	Disk    string   // instead: a disk with an upper layer of PrepareUpper; both empty: nothing can be written
 }
 
 // maxLayers bounds the stack; the kernel's own bound for overlayfs is 500.
@@ -31,6 +32,16 @@ const maxLayers = 128
 // overlayOptions are fixed: layers are hostile content, so nothing in them may
 // redirect a lookup or refer to another layer's data (overlayfs.rst).
 const overlayOptions = "redirect_dir=nofollow,metacopy=off,index=off,xino=off"
+
+// diskOptions are those of an upper layer on a disk. A directory of the image can be renamed:
+// the upper layer is the sandbox's own, where nobody in a user namespace can forge a redirect,
+// and the lower layer is an overlay, which follows none of its layers. What is written need
+// not outlive the mount, so nothing waits until it is on the disk (overlayfs.rst, "volatile").
+const diskOptions = homeOptions + ",volatile"
+
+// imageName is where the overlay of the image's layers is in the scratch directory, for the
+// time of the call.
+const imageName = "image"
 
 // Attach mounts r at its target: an overlay. Without an upper layer nothing can be
 // written to it by anybody. Its lower layers are private
@@ -78,10 +89,9 @@ func (r Root) attachLayers() error {
 	return nil
 }
 
-// attachOverlay mounts from a thread of its own whose working directory is the
-// scratch directory: the layers' names are then relative, so that the mount
-// table, which the sandbox can read, tells nothing of the host's directories,
-// and short, because mount(2) takes one page of options.
+// attachOverlay mounts with the scratch directory as the working directory: the layers'
+// names are then relative, so that the mount table, which the sandbox can read, tells
+// nothing of the host's directories, and short, because mount(2) takes one page of options.
 func (r Root) attachOverlay() error {
 	private, err := filepath.Rel(r.Scratch, r.Private)
 	if err != nil {
@@ -101,19 +111,59 @@ func (r Root) attachOverlay() error {
 		data += ",upperdir=" + UpperDir(upper) + ",workdir=" + filepath.Join(upper, workName)
 		flags &^= unix.MS_RDONLY
 	}
+	target := r.Target
+	if r.Disk != "" {
+		target = filepath.Join(r.Scratch, imageName)
+		if err := os.Mkdir(target, 0o700); err != nil {
+			return err
+		}
+	}
+	if err := mountOverlay(r.Scratch, target, flags, data); err != nil {
+		return fmt.Errorf("mount an overlay of %d layers: %w", len(r.Layers), err)
+	}
+	if r.Disk != "" {
+		return r.attachOverDisk()
+	}
+	return nil
+}
+
+// attachOverDisk mounts the image, which is attached in the scratch directory, below the upper
+// layer of the disk. The kernel makes such a mount read-only, without an error, where it
+// cannot write to the disk.
+func (r Root) attachOverDisk() error {
+	disk, err := filepath.Rel(r.Scratch, r.Disk)
+	if err != nil {
+		return err
+	}
+	data := "lowerdir=" + imageName + ",upperdir=" + UpperDir(disk) + ",workdir=" + filepath.Join(disk, workName) + "," + diskOptions
+	if err := mountOverlay(r.Scratch, r.Target, unix.MS_NOSUID|unix.MS_NODEV, data); err != nil {
+		return fmt.Errorf("mount the writable root: %w", err)
+	}
+	var st unix.Statfs_t
+	if err = unix.Statfs(r.Target, &st); err == nil && st.Flags&unix.ST_RDONLY != 0 {
+		err = errors.New("the kernel made the writable root read-only")
+	}
+	if err != nil {
+		return errors.Join(err, Detach(r.Target))
+	}
+	return nil
+}
+
+// mountOverlay mounts a private overlay at target. The names in data are relative to dir.
+func mountOverlay(dir, target string, flags uintptr, data string) error {
 	return onThrowawayThread(func() error {
 		if err := unix.Unshare(unix.CLONE_FS); err != nil {
 			return fmt.Errorf("unshare the working directory: %w", err)
 		}
-		if err := unix.Chdir(r.Scratch); err != nil {
+		if err := unix.Chdir(dir); err != nil {
 			return err
 		}
-		if err := unix.Mount("overlay", r.Target, "overlay", flags, data); err != nil {
-			return fmt.Errorf("mount an overlay of %d layers: %w", len(r.Layers), err)
+		if err := unix.Mount("overlay", target, "overlay", flags, data); err != nil {
+			return err
 		}
-		err := unix.Mount("", r.Target, "", unix.MS_PRIVATE, "")
+		err := unix.Mount("", target, "", unix.MS_PRIVATE, "")
 		if err != nil {
-			return errors.Join(fmt.Errorf("make the root private: %w", err), Detach(r.Target))
+			return errors.Join(fmt.Errorf("make it private: %w", err), Detach(target))
 		}
 		return nil
 	})

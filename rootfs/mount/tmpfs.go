@@ -28,11 +28,12 @@ func UsedTmpfs(sandbox *os.File, points []string) (list []TmpfsUse, err error) {
 		}
 		var errs []error
 		for _, point := range points {
-			use, err := tmpfsUse(point)
+			use, err := tmpfsUse(strings.TrimPrefix(point, "/"))
 			if err != nil {
 				errs = append(errs, fmt.Errorf("the tmpfs at %q: %w", point, err))
 				continue
 			}
+			use.Point = point
 			list = append(list, use)
 		}
 		return errors.Join(errs...)
@@ -40,8 +41,8 @@ func UsedTmpfs(sandbox *os.File, points []string) (list []TmpfsUse, err error) {
 	return list, sbxerr.Wrap(sbxerr.Mount, "mount.tmpfs", err)
 }
 
-func tmpfsUse(point string) (TmpfsUse, error) {
-	dir, err := openTmpfs(strings.TrimPrefix(point, "/"))
+func tmpfsUse(name string) (TmpfsUse, error) {
+	dir, err := openTmpfs(name)
 	if err != nil {
 		return TmpfsUse{}, err
 	}
@@ -49,7 +50,7 @@ func tmpfsUse(point string) (TmpfsUse, error) {
 	if err := errors.Join(unix.Fstatfs(dir, &st), unix.Close(dir)); err != nil {
 		return TmpfsUse{}, err
 	}
-	use := TmpfsUse{Point: point, Full: st.Bavail == 0 || st.Ffree == 0}
+	use := TmpfsUse{Full: st.Bavail == 0 || st.Ffree == 0}
 	if st.Blocks > 0 { // else it has no size
 		use.Percent = 100 * float64(st.Blocks-st.Bfree) / float64(st.Blocks)
 	}

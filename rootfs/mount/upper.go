@@ -3,6 +3,7 @@ package mount
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strconv"
 
@@ -44,13 +45,57 @@ func newUpper(owner int, size, inodes int64) (tree, error) {
 	if err != nil {
 		return tree{}, err
 	}
-	for _, name := range []string{upperName, workName} {
-		if err := unix.Mkdirat(t.fd, name, 0o755); err != nil {
-			return tree{}, errors.Join(fmt.Errorf("%s: %w", name, err), t.Close())
-		}
-	}
-	if err := unix.Fchownat(t.fd, upperName, owner, owner, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return tree{}, errors.Join(fmt.Errorf("%s: %w", upperName, err), t.Close())
+	if err := fillUpper(t.fd, owner); err != nil {
+		return tree{}, errors.Join(err, t.Close())
 	}
 	return t, nil
+}
+
+// fillUpper makes the directories of an upper layer in the root of an empty file system.
+func fillUpper(dir, owner int) error {
+	if err := unix.Mkdirat(dir, workName, 0o755); err != nil {
+		return fmt.Errorf("%s: %w", workName, err)
+	}
+	if err := makeOwned(dir, upperName, 0o755, owner, owner); err != nil {
+		return fmt.Errorf("%s: %w", upperName, err)
+	}
+	return nil
+}
+
+// Dir is a directory that a writable root has beside those of its image. What is above it
+// belongs to root. Ids are those inside.
+type Dir struct {
+	Name     string // below the root, without a leading slash
+	Mode     uint32
+	UID, GID uint32
+}
+
+// PrepareUpper makes an upper layer on the disk that is mounted at point, which is empty,
+// with directories that the image lacks. It belongs to owner, as AttachUpper says. A sandbox
+// has not seen it yet.
+func PrepareUpper(point string, owner uint32, dirs []Dir) error {
+	disk, err := os.OpenFile(point, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err == nil {
+		err = fillUpper(int(disk.Fd()), int(owner))
+		for _, d := range dirs {
+			if err == nil {
+				err = d.make(int(disk.Fd()), owner)
+			}
+		}
+		err = errors.Join(err, disk.Close())
+	}
+	return sbxerr.Wrap(sbxerr.Mount, "mount.upper", err)
+}
+
+func (d Dir) make(disk int, owner uint32) error {
+	if !filepath.IsLocal(d.Name) {
+		return fmt.Errorf("directory %q is not below the root", d.Name)
+	}
+	if parent := filepath.Dir(d.Name); parent != "." {
+		above := Dir{Name: parent, Mode: 0o755}
+		if err := above.make(disk, owner); err != nil && !errors.Is(err, unix.EEXIST) {
+			return err
+		}
+	}
+	return makeOwned(disk, filepath.Join(upperName, d.Name), d.Mode, int(owner+d.UID), int(owner+d.GID))
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // View shows an image read-only, with its ids as they are, to the daemon alone. layers are
-// its directories, the topmost first. dir is for the time of the call; one call uses it at
+// its directories, the topmost first; none show an empty directory. dir is for the time of the call; one call uses it at
 // a time. The mount has no name when View returns, and ends with the last open file.
 func View(layers []string, dir string) (_ *os.Root, err error) {
 	if err := RemoveView(dir); err != nil { // of a daemon that was killed
@@ -23,6 +23,10 @@ func View(layers []string, dir string) (_ *os.Root, err error) {
 		}
 	}
 	defer func() { err = errors.Join(err, RemoveView(dir)) }()
+	if len(layers) == 0 { // an empty directory, which has no name either when View returns
+		root, err := os.OpenRoot(r.Target)
+		return root, sbxerr.Wrap(sbxerr.StateDir, "mount.view", err)
+	}
 	if err := r.Attach(); err != nil {
 		return nil, err
 	}

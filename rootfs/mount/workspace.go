@@ -14,13 +14,19 @@ import (
 
 // Allowed says which directories of the host may become workspaces.
 type Allowed struct {
-	// Roots are the directories at or below which a workspace must lie.
-	// Empty allows every directory that is not sensitive.
+	// Roots are the directories at or below which a workspace must lie. Empty means
+	// WorkRoots, without the directories of /root whose name begins with a dot: they hold
+	// root's keys and settings.
 	Roots []string
+	// Linked are the directories to which WorkRoots lead that are links.
+	Linked []string
 	// Private are the daemon's own directories: neither they nor a directory
 	// above or below them may be a workspace.
 	Private []string
 }
+
+// WorkRoots are the directories below which people keep their work (hier(7)).
+var WorkRoots = []string{"/home", "/media", "/mnt", "/opt", "/root", "/srv", "/tmp", "/var/tmp"}
 
 // sensitiveTrees must not be shared with a sandbox, nor anything below them:
 // they hold the host's programs, configuration, kernel interfaces and sockets
@@ -40,19 +46,41 @@ var secretNames = []string{".aws", ".azure", ".config/gcloud", ".docker", ".gnup
 
 // Check refuses dir by its name alone: it must be absolute and clean, lie in
 // an allowed root, and not be a directory that no sandbox may have. All
-// reasons are given at once.
+// reasons are given at once. Of a link, the directory that it leads to is to be checked
+// too: see Opened.
 func (a Allowed) Check(dir string) error {
-	var errs []error
 	if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir || strings.ContainsRune(dir, 0) {
-		errs = append(errs, fmt.Errorf("host directory %q is not a clean absolute path", sbxerr.Clip(dir)))
-		return sbxerr.Wrap(sbxerr.Workspace, "mount.workspace", errors.Join(errs...))
+		return sbxerr.New(sbxerr.Workspace, "mount.workspace", "host directory %q is not a clean absolute path", sbxerr.Clip(dir))
 	}
-	granted := slices.ContainsFunc(a.Roots, func(root string) bool { return within(dir, root) })
-	if len(a.Roots) > 0 && !granted {
-		errs = append(errs, fmt.Errorf("host directory %q lies outside the allowed roots %q", sbxerr.Clip(dir), a.Roots))
+	err := errors.Join(a.checkSensitive(dir), a.checkPrivate(dir), checkSecret(dir))
+	if err == nil && !a.grants(dir) {
+		return a.refuse(dir)
 	}
-	errs = append(errs, a.checkSensitive(dir), a.checkPrivate(dir), checkSecret(dir))
-	return sbxerr.Wrap(sbxerr.Workspace, "mount.workspace", errors.Join(errs...))
+	return sbxerr.Wrap(sbxerr.Workspace, "mount.workspace", err)
+}
+
+// grants reports whether dir lies in an allowed root.
+func (a Allowed) grants(dir string) bool {
+	if len(a.Roots) > 0 {
+		return slices.ContainsFunc(a.Roots, func(root string) bool { return within(dir, root) })
+	}
+	return !strings.HasPrefix(dir, "/root/.") &&
+		slices.ContainsFunc(slices.Concat(WorkRoots, a.Linked), func(root string) bool { return within(dir, root) })
+}
+
+// refuse says which setting would allow dir.
+func (a Allowed) refuse(dir string) error {
+	err := fmt.Errorf("host directory %q lies outside the allowed roots %q", sbxerr.Clip(dir), a.Roots)
+	remedy := fmt.Sprintf("add it to workspaces.allowed_roots in the daemon's configuration, and reload the daemon (SIGHUP): %s", sbxerr.Clip(dir))
+	if len(a.Roots) == 0 {
+		err = fmt.Errorf("host directory %q lies in none of %s, where people keep their work", sbxerr.Clip(dir), strings.Join(WorkRoots, ", "))
+		if strings.HasPrefix(dir, "/root/.") {
+			err = fmt.Errorf("host directory %q holds settings or keys of root", sbxerr.Clip(dir))
+		}
+		remedy = fmt.Sprintf("list it in workspaces.allowed_roots in the daemon's configuration, with those of %s that are to stay allowed, and reload the daemon (SIGHUP): [%s, …]",
+			strings.Join(WorkRoots, ", "), sbxerr.Clip(dir))
+	}
+	return sbxerr.WithRemedy(sbxerr.Workspace, "mount.workspace", err, remedy)
 }
 
 func (a Allowed) checkSensitive(dir string) error {

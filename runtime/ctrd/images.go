@@ -138,7 +138,7 @@ func (e *Engine) load(ctx context.Context, r ctrimages.Image) (images.Stored, er
 			Owner:     owner,
 			Digest:    r.Target.Digest.String(),
 			SizeBytes: docs.size,
-			CreatedAt: r.CreatedAt,
+			CreatedAt: r.UpdatedAt, // of the name: the store keeps its first time as CreatedAt
 			Source:    r.Labels[image.LabelKind],
 			Damaged:   reason(err),
 
@@ -148,6 +148,7 @@ func (e *Engine) load(ctx context.Context, r ctrimages.Image) (images.Stored, er
 		},
 		ChainID: docs.chainID,
 		Config:  docs.config,
+		Builds:  docs.builds,
 		Labels:  r.Labels,
 		Layers:  docs.layers,
 
@@ -159,6 +160,7 @@ func (e *Engine) load(ctx context.Context, r ctrimages.Image) (images.Stored, er
 // documents is what an image's manifest and configuration say.
 type documents struct {
 	config  ocispec.Image
+	builds  image.ForBuilds
 	chainID string
 	layers  []string
 
@@ -177,9 +179,11 @@ func (e *Engine) documents(ctx context.Context, target ocispec.Descriptor) (docu
 	if err != nil {
 		return documents{}, err
 	}
-	if err := e.readJSON(ctx, manifest.Config, &docs.config); err != nil {
+	var doc image.Document
+	if err := e.readJSON(ctx, manifest.Config, &doc); err != nil {
 		return documents{}, err
 	}
+	docs.config, docs.builds = doc.Image(), doc.Config.ForBuilds
 	if len(docs.config.RootFS.DiffIDs) != len(manifest.Layers) || len(manifest.Layers) == 0 {
 		return documents{}, sbxerr.New(sbxerr.ImageFormat, "ctrd.image", "read image %s: %d layers and %d diff ids",
 			target.Digest, len(manifest.Layers), len(docs.config.RootFS.DiffIDs))

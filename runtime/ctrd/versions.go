@@ -117,10 +117,9 @@ var (
 	runcFloors = []floor{
 		{Refused, []string{"1.3.6", "1.4.3", "1.5.0-rc.3"},
 			"CVE-2026-41579: a /dev that is a symbolic link in the image is followed on the host; earlier ones lack further fixes for escapes, such as CVE-2025-31133, CVE-2025-52565 and CVE-2025-52881"},
-		// A warning, because 1.5.2 is the newest 1.5 that can be had as a Go module, which
-		// is what caisson builds its runc from. It becomes a refusal with the update.
+		// A warning, because caisson never restores a container.
 		{Warned, []string{"1.3.7", "1.4.4", "1.5.3"},
-			"older than runc's security releases of 2026-11-12"},
+			"CVE-2026-119101: runc restore mounts a directory of the host that a hostile image chose"},
 	}
 )
 

@@ -28,8 +28,8 @@ func TestCheckRunc(t *testing.T) {
 		"1.5.0-rc.3":    Warned,
 		"1.5.0-rc.10":   Warned,
 		"1.5.0":         Warned,
-		"1.5.2":         Warned, // ours
-		"1.5.3":         Fine,
+		"1.5.2":         Warned,
+		"1.5.3":         Fine, // ours
 		"1.6.0-rc.1":    Fine, // a line past the last: newer than every fix
 		"2.0.0":         Fine,
 		"1.2.99":        Refused,

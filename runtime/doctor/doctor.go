@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -67,6 +68,8 @@ var examinations = []examination{
 	{name: "host ids", examine: examineIDs},
 	{name: "file systems", examine: examineFiles},
 	{name: "state", examine: examineState},
+	{name: mountsName, examine: examineMounts},
+	{name: "disks", examine: examineDisks},
 	{name: "counters", examine: examineCounters},
 	{name: "network namespaces", examine: examineNetwork},
 	{name: "iptables", examine: examineFilters, late: true}, // runs iptables: most of the time of all
@@ -91,6 +94,9 @@ func Preflight(ctx context.Context, h Host) error {
 // examine looks at everything at once: most of the time is waiting for the kernel
 // and for programs.
 func examine(ctx context.Context, h Host, list []examination) []runtime.Check {
+	if os.Geteuid() != 0 {
+		return examineRights(ctx, h) // all others would say in their words that it is not root
+	}
 	found := make([][]runtime.Check, len(list))
 	var wg sync.WaitGroup
 	for i, e := range list {

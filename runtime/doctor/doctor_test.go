@@ -18,6 +18,7 @@ import (
 	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/finding"
 	"github.com/caisson-run/caisson/netns"
+	"github.com/caisson-run/caisson/rootfs/disk"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/ctrd"
 )
@@ -182,7 +183,7 @@ func TestRights(t *testing.T) {
 		{"limits only", 0, without(unix.CAP_SYS_RESOURCE), Warn, []string{"CAP_SYS_RESOURCE (resource limits"}},
 		{"not root", 1000, all, Fail, []string{"missing: root"}},
 		{"some", 0, without(unix.CAP_SYS_ADMIN, unix.CAP_MKNOD, unix.CAP_SYS_RESOURCE), Fail, []string{"CAP_SYS_ADMIN (mounts", "CAP_MKNOD ("}},
-		{"nothing", 1000, func(uint) bool { return false }, Fail, []string{"root, CAP_SYS_ADMIN", "CAP_SYS_PTRACE"}},
+		{"nothing", 1000, func(uint) bool { return false }, Fail, []string{"missing: root"}}, // the rest follows from it
 	} {
 		got := one(t, judgeRights("rights", tt.euid, tt.has))
 		if got.Status != tt.status {
@@ -281,14 +282,14 @@ func programs(t *testing.T, runc string, names ...string) string {
 	return dir
 }
 
-var all = []string{"caisson-init", "caisson-gateway", "runc", "containerd", "caisson-shim", "containerd-shim-runc-v2"}
+var all = []string{"caisson-init", "caisson-gateway", "caisson-images", "runc", "containerd", "caisson-shim", "containerd-shim-runc-v2"}
 
 func TestPrograms(t *testing.T) {
 	dir := programs(t, "", all...)
 	if got := one(t, examinePrograms(Host{BinDir: dir})); got.Status != OK || !strings.Contains(got.Detail, "containerd-shim-runc-v2") {
 		t.Errorf("all there: %+v", got)
 	}
-	if got := one(t, examinePrograms(Host{BinDir: programs(t, "", "caisson-init", "caisson-gateway", "runc"), External: true})); got.Status != OK {
+	if got := one(t, examinePrograms(Host{BinDir: programs(t, "", "caisson-init", "caisson-gateway", "caisson-images", "runc"), External: true})); got.Status != OK {
 		t.Errorf("an engine of the host's: %+v", got)
 	}
 	for path, mode := range map[string]os.FileMode{"runc": 0o644, "containerd": 0o775} {
@@ -426,11 +427,15 @@ func TestCapabilities(t *testing.T) {
 		}
 		return m
 	}
+	disks := Enforced
+	if disk.Probe() != nil {
+		disks = Unsupported
+	}
 	got := support(false)
 	for field, want := range map[string]string{
 		"limits.memory_bytes": Enforced, "limits.milli_cpu": Unsupported, "limits.pids": Unsupported, "limits.cpu_shares": Unsupported, "limits.io_read_bps": Unsupported, "limits.io_write_bps": Unsupported, // not known is not there
-		"limits.open_files": BestEffort, "limits.tmpfs_bytes": Enforced, "limits.disk_bytes": Unsupported,
-		"timeout": Enforced, "tty": Enforced, "exec.limits": Enforced, "exec.kill": BestEffort, "files": Enforced, "exec.attach": Enforced, "pool": Enforced, "user=root": Unsupported,
+		"limits.open_files": BestEffort, "limits.tmpfs_bytes": Enforced, "limits.shm_bytes": Enforced, "limits.disk_bytes": disks,
+		"timeout": Enforced, "tty": Enforced, "exec.limits": Enforced, "exec.kill": BestEffort, "files": Enforced, "exec.attach": Enforced, "pool": Enforced, "user=root": Enforced,
 		"workspace.mode=ro": Enforced, "workspace.mode=cow": Unsupported,
 		"network=none": Enforced, "network=allow": Enforced, "network=open": Unsupported, "network=bridge": Unsupported,
 	} {
@@ -440,6 +445,10 @@ func TestCapabilities(t *testing.T) {
 	}
 	if got := support(true)["limits.open_files"]; got != Enforced {
 		t.Errorf("with CAP_SYS_RESOURCE: %q", got)
+	}
+	host.Tags = finding.Yes
+	if got := support(false)["exec.kill"]; got != Enforced {
+		t.Errorf("with tags: %q", got)
 	}
 	for _, m := range netns.Modes() {
 		if _, ok := got["network="+string(m.Mode)]; !ok {

@@ -22,7 +22,7 @@ import (
 const programTimeout = 10 * time.Second
 
 // ownPrograms are needed with any engine.
-var ownPrograms = []string{"caisson-init", "caisson-gateway", "runc"}
+var ownPrograms = []string{"caisson-init", "caisson-gateway", "caisson-images", "runc"}
 
 func examineEngine(ctx context.Context, h Host) []runtime.Check {
 	ctx, cancel := context.WithTimeout(ctx, programTimeout)

@@ -63,10 +63,9 @@ func judgeRights(name string, euid int, has func(number uint) bool) []runtime.Ch
 			wanted = append(wanted, r.name+" ("+r.use+")")
 		}
 	}
-	if euid != 0 {
-		missing = append([]string{"root"}, missing...)
-	}
 	switch {
+	case euid != 0:
+		return problem(name, Fail, sbxerr.Rights, errors.New("missing: root"))
 	case len(missing) > 0:
 		return problem(name, Fail, sbxerr.Rights, errors.New("missing: "+strings.Join(missing, ", ")))
 	case len(wanted) > 0:

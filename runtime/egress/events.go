@@ -95,8 +95,12 @@ func (g *Gateway) event(r control.Report) {
 			o.Queried(*r.Query)
 		}
 	case r.Arrival != nil:
-		if g.count(r.Arrival.Sandbox, r.Lost, func(*Counters) {}) && o != nil {
+		if g.count(r.Arrival.Sandbox, r.Lost, func(c *Counters) { c.Arrived(*r.Arrival) }) && o != nil {
 			o.Arrived(*r.Arrival)
+		}
+	case r.Use != nil:
+		if g.count(r.Use.Sandbox, r.Lost, func(*Counters) {}) && o != nil {
+			o.Used(*r.Use)
 		}
 	case r.Named != nil:
 		g.named(*r.Named)

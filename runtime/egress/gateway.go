@@ -18,6 +18,7 @@ import (
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/proxy"
 	"github.com/caisson-run/caisson/gateway/upstream"
+	"github.com/caisson-run/caisson/gateway/usage"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime/traffic"
 )
@@ -51,6 +52,7 @@ type Observer interface {
 	Attempted(proxy.Attempt)
 	Queried(dns.Query)
 	Arrived(proxy.Arrival)
+	Used(usage.Use)
 	// Named says that a sandbox has an address for a name, which it keeps. Who
 	// adds the sandbox again after a restart of the daemon, gives it back.
 	Named(sandbox string, name policy.Name, addr netip.Addr)
@@ -75,8 +77,10 @@ type Gateway struct {
 	options Options
 	timing  timing
 
-	op   chan struct{} // held by what changes sandboxes or hands them over
+	op   chan struct{} // held by what changes sandboxes or secrets, or hands them over
 	stop chan struct{} // closed by Close
+
+	secrets map[string]Source // read and changed by who holds op
 
 	mu        sync.Mutex
 	sandboxes map[string]*entry

@@ -21,6 +21,7 @@ import (
 	"github.com/caisson-run/caisson/gateway/dns/dnstest"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/proxy"
+	"github.com/caisson-run/caisson/gateway/usage"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/tests/netbox"
 )
@@ -71,7 +72,14 @@ type seen struct {
 	attempts []proxy.Attempt
 	queries  []dns.Query
 	arrivals []proxy.Arrival
+	uses     []usage.Use
 	names    map[policy.Name]netip.Addr
+}
+
+func (s *seen) Used(u usage.Use) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.uses = append(s.uses, u)
 }
 
 func (s *seen) Arrived(a proxy.Arrival) {

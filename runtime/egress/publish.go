@@ -10,6 +10,7 @@ import (
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/control"
 	"github.com/caisson-run/caisson/gateway/proxy"
+	"github.com/caisson-run/caisson/runtime/traffic"
 )
 
 // How often one sandbox is given sockets, in batches: for more connections in a
@@ -22,9 +23,10 @@ const (
 // Published is a sandbox to whose ports others may connect.
 type Published struct {
 	ID        string
-	Exposed   []uint16   // to which links of other sandboxes may lead
-	Ports     []uint16   // inside, one for each listener
-	Listeners []*os.File // of the host; they stay the caller's until Remove returns
+	Exposed   []uint16       // to which links of other sandboxes may lead
+	Ports     []uint16       // inside, one for each listener
+	Listeners []*os.File     // of the host; they stay the caller's until Remove returns
+	Before    traffic.Counts // what was counted earlier; nothing for a sandbox that was added
 	// Sockets opens TCP sockets in the sandbox's namespace that are not connected
 	// and do not block. It is called at any time until Remove returns.
 	Sockets func(n int) ([]*os.File, error)
@@ -68,7 +70,7 @@ func (g *Gateway) attach(p Published) (*entry, error) {
 	}
 	e := g.sandboxes[p.ID]
 	if e == nil {
-		e = &entry{}
+		e = &entry{counters: Counters{Counts: p.Before}}
 		g.sandboxes[p.ID] = e
 	}
 	if e.published != nil {

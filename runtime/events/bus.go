@@ -12,12 +12,6 @@ import (
 	"github.com/caisson-run/caisson/runtime/peer"
 )
 
-// The bounds of what is kept for readers.
-const (
-	maxKept  = 16384
-	maxBytes = 16 << 20 // of JSON
-)
-
 // Recorder keeps events. The line is the JSON of one event, without a newline, and only
 // valid during the call. Work says that something begins with the event.
 type Recorder interface {
@@ -40,13 +34,12 @@ type Options struct {
 type Bus struct {
 	o Options
 
-	mu    sync.Mutex
-	last  uint64   // number of the newest event
-	kept  []*Event // the newest ones, the last of them is number last
-	bytes int      // of those
-	line  bytes.Buffer
-	more  chan struct{} // closed by the next event; nil while nobody waits
-	deaf  bool          // the recorder failed, and that was logged
+	mu   sync.Mutex
+	last uint64 // number of the newest event
+	kept kept
+	line bytes.Buffer
+	more chan struct{} // closed by the next event; nil while nobody waits
+	deaf bool          // the recorder failed, and that was logged
 }
 
 // New makes a Bus.
@@ -54,7 +47,7 @@ func New(o Options) *Bus {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Bus{o: o}
+	return &Bus{o: o, kept: kept{shares: map[owner]*share{}}}
 }
 
 // Emit tells of e, which has happened. The caller and the ID of the request come from ctx
@@ -80,6 +73,7 @@ func (b *Bus) emit(ctx context.Context, e Event, work bool) error {
 		return nil
 	}
 	e.complete(ctx)
+	e.Data.bound()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if e.Time.IsZero() {
@@ -91,7 +85,7 @@ func (b *Bus) emit(ctx context.Context, e Event, work bool) error {
 		return err
 	}
 	b.last++
-	b.keepLocked(&e)
+	b.kept.add(b.last, &e)
 	for _, observe := range b.o.Observers {
 		observe(&e)
 	}
@@ -117,18 +111,6 @@ func (b *Bus) recordLocked(e *Event, work bool) error {
 	}
 	b.deaf = err != nil
 	return err
-}
-
-func (b *Bus) keepLocked(e *Event) {
-	b.kept = append(b.kept, e)
-	b.bytes += e.size
-	drop := 0
-	for len(b.kept)-drop > maxKept || b.bytes > maxBytes && drop < len(b.kept)-1 {
-		b.bytes -= b.kept[drop].size
-		b.kept[drop] = nil
-		drop++
-	}
-	b.kept = b.kept[drop:]
 }
 
 // complete adds what ctx tells of the call that led to e.

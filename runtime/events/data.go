@@ -1,11 +1,7 @@
 package events
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 )
@@ -41,6 +37,7 @@ type Data struct {
 
 	Args       []string `json:"args,omitempty"`
 	ArgsDigest string   `json:"args_digest,omitempty"` // SHA-256 of all args, each with a zero byte at its end; where Args has less than all
+	ArgsBytes  int64    `json:"args_bytes,omitempty"`  // of which ArgsDigest is
 	Env        []string `json:"env,omitempty"`         // names of variables, never values
 	Cwd        string   `json:"cwd,omitempty"`
 	User       string   `json:"user,omitempty"` // inside
@@ -59,15 +56,18 @@ type Data struct {
 	PeakMemoryBytes int64   `json:"peak_memory_bytes,omitempty"`
 	DurationMS      float64 `json:"duration_ms,omitempty"`
 
-	Limit string `json:"limit,omitempty"` // that was hit: "memory", "pids", "kernel_memory", "time", "output"; of an alert also "cpu", "tmpfs", "refusals"
+	Limit string `json:"limit,omitempty"` // that was hit: "memory", "pids", "cpu", "kernel_memory", "time", "output", "tmpfs"; of an alert also "refusals"
 
 	Kind          string `json:"kind,omitempty"`    // of an attempt, as in the policy log
 	Verdict       string `json:"verdict,omitempty"` // likewise
 	Host          string `json:"host,omitempty"`    // name that was asked for
 	Port          uint16 `json:"port,omitempty"`
 	Address       string `json:"address,omitempty"`
-	Peer          string `json:"peer,omitempty"` // that came in from outside
-	Rule          string `json:"rule,omitempty"` // that decided
+	Peer          string `json:"peer,omitempty"`       // that came in from outside
+	Rule          string `json:"rule,omitempty"`       // that decided
+	Request       string `json:"request,omitempty"`    // to a route: method and path, without the query
+	Status        int    `json:"status,omitempty"`     // of its answer
+	Credential    string `json:"credential,omitempty"` // that was added: the name of a secret
 	Skipped       uint64 `json:"skipped,omitempty"`
 	SentBytes     int64  `json:"sent_bytes,omitempty"`     // from the sandbox
 	ReceivedBytes int64  `json:"received_bytes,omitempty"` // by the sandbox
@@ -93,50 +93,6 @@ type Data struct {
 type Stage struct {
 	Name       string  `json:"name"`
 	DurationMS float64 `json:"duration_ms"`
-}
-
-// MaxArgs bounds the bytes of the arguments in one event.
-const MaxArgs = 32 << 10
-
-// SetArgs notes the arguments of a command and the names of its variables. Arguments
-// past MaxArgs bytes, and those that no JSON text holds, are told by their digest.
-func (d *Data) SetArgs(args, env []string) {
-	d.Env = names(env)
-	size := 0
-	for i, arg := range args {
-		if size += len(arg); size > MaxArgs {
-			d.Args, d.ArgsDigest = args[:i], digest(args)
-			return
-		}
-		if !utf8.ValidString(arg) {
-			d.ArgsDigest = digest(args)
-		}
-	}
-	d.Args = args
-}
-
-// names are those of the variables, sorted. Past MaxArgs bytes "…" stands for the rest.
-func names(env []string) (list []string) {
-	size := 0
-	for _, kv := range env {
-		name, _, _ := strings.Cut(kv, "=")
-		if size += len(name); size > MaxArgs {
-			list = append(list, "…")
-			break
-		}
-		list = append(list, name)
-	}
-	slices.Sort(list)
-	return list
-}
-
-func digest(args []string) string {
-	h := sha256.New()
-	for _, arg := range args {
-		h.Write([]byte(arg)) // a hash takes everything
-		h.Write([]byte{0})
-	}
-	return "sha256:" + hex.EncodeToString(h.Sum(nil))
 }
 
 // maxText bounds a message, in bytes.

@@ -36,7 +36,9 @@ const (
 	ExecEnded    Type = "exec.ended"
 
 	LimitHit      Type = "limit.hit"
+	LimitCleared  Type = "limit.cleared" // the limit of CPU no longer holds the sandbox back
 	AlertRaised   Type = "alert.raised"  // a sandbox passed a threshold of its profile
+	AlertCleared  Type = "alert.cleared" // it no longer does
 	NetworkTried  Type = "network.tried" // a connection, lookup or packet, allowed or not
 	FileRead      Type = "file.read"
 	FileWritten   Type = "file.written"
@@ -59,7 +61,7 @@ func Types() []Type {
 		DaemonStarted, DaemonStopped, ConfigChanged, AuditRecovered, AuditBroken, EngineUp, EngineDown,
 		SandboxCreated, SandboxAdopted, SandboxUpdated, SandboxPaused, SandboxResumed, SandboxCleaned, SandboxEnded, SandboxRemoved,
 		ExecStarted, ExecFailed, ExecSignaled, ExecEnded,
-		LimitHit, AlertRaised, NetworkTried, FileRead, FileWritten, FileChanged, ImageImported, ImageRemoved, VolumeCreated, VolumeRemoved, PoolFailed, CallRefused,
+		LimitHit, LimitCleared, AlertRaised, AlertCleared, NetworkTried, FileRead, FileWritten, FileChanged, ImageImported, ImageRemoved, VolumeCreated, VolumeRemoved, PoolFailed, CallRefused,
 	}
 }
 

@@ -103,8 +103,23 @@ func TestRecordsCloudEvents(t *testing.T) {
 func TestLongArguments(t *testing.T) {
 	var d events.Data
 	d.SetArgs([]string{"echo", strings.Repeat("x", events.MaxArgs), "end"}, nil)
-	if len(d.Args) != 1 || !strings.HasPrefix(d.ArgsDigest, "sha256:") {
-		t.Errorf("args %d, digest %q", len(d.Args), d.ArgsDigest)
+	if len(d.Args) != 1 || !strings.HasPrefix(d.ArgsDigest, "sha256:") || d.ArgsBytes != int64(events.MaxArgs+len("echo end")+2) {
+		t.Errorf("args %d, digest %q of %d bytes", len(d.Args), d.ArgsDigest, d.ArgsBytes)
+	}
+	var short events.Data
+	if short.SetArgs([]string{"echo", strings.Repeat("x", events.MaxArgs-100)}, nil); len(short.Args) != 2 || short.ArgsDigest != "" || short.ArgsBytes != 0 {
+		t.Errorf("what has room: args %d, digest %q of %d bytes", len(short.Args), short.ArgsDigest, short.ArgsBytes)
+	}
+	// What counts is what is written: a control character takes six bytes.
+	for name, text := range map[string]string{"control characters": "\x01", "torn": "\xff", "empty": "", "markup": "<"} {
+		many, one := slices.Repeat([]string{text}, 30000), []string{strings.Repeat(text, 30000)}
+		for _, args := range [][]string{many, one} {
+			var d events.Data
+			d.SetArgs(args, args)
+			if data, err := json.Marshal(d); err != nil || len(data) > 2*events.MaxArgs+1024 {
+				t.Errorf("%s: a record of %d bytes, %v", name, len(data), err)
+			}
+		}
 	}
 	var other events.Data
 	other.SetArgs([]string{"echo", strings.Repeat("x", events.MaxArgs), "END"}, nil)
@@ -158,16 +173,147 @@ func TestRefusedBeginnings(t *testing.T) {
 	}
 }
 
+// Paths past the bound are told by their digest and length, many input files by their bytes.
+func TestLongPaths(t *testing.T) {
+	b := newBus(nil)
+	long := "/" + strings.Repeat("\x01", 4000)
+	d := events.Data{Cwd: long, Path: long, To: "/" + strings.Repeat("x", 4000)}
+	for range 16 {
+		d.Inputs = append(d.Inputs, events.Input{Path: "/tmp/" + strings.Repeat("\x02", 200), Bytes: 7})
+	}
+	b.Emit(t.Context(), events.Event{Type: events.ExecStarted, Data: d})
+	got := read(t, b, "")[0].Data
+	if data, err := json.Marshal(got); err != nil || len(data) > 3*events.MaxArgs {
+		t.Errorf("a record of %d bytes, %v", len(data), err)
+	}
+	if got.To != d.To || !strings.HasPrefix(got.Cwd, "… sha256:") || !strings.HasSuffix(got.Cwd, "of 4001 bytes") || got.Path != got.Cwd {
+		t.Errorf("%q and %q to %q", got.Cwd, got.Path, got.To)
+	}
+	var sum int64
+	for _, f := range got.Inputs {
+		sum += f.Bytes
+	}
+	if n := len(got.Inputs); n < 2 || n > 8 || got.Inputs[n-1].Path != "…" || sum != 16*7 {
+		t.Errorf("%+v", got.Inputs)
+	}
+}
+
 // Large events take the place of more small ones: what is kept is bounded by bytes.
 func TestKeptBytesAreBounded(t *testing.T) {
 	b := newBus(nil)
 	d := events.Data{}
-	d.SetArgs([]string{strings.Repeat("x", events.MaxArgs)}, nil)
-	for range 2000 {
+	long := strings.Repeat("x", events.MaxArgs-100)
+	d.SetArgs([]string{long}, []string{long + "=1"})
+	for range 8000 {
 		b.Emit(t.Context(), events.Event{Type: events.ExecStarted, Data: d})
 	}
-	if got := read(t, b, ""); len(got) < 400 || len(got) > 512 {
-		t.Errorf("%d events of 32 KiB are kept", len(got))
+	if got := read(t, b, ""); len(got) < 1600 || len(got) > 2100 {
+		t.Errorf("%d events of 8 KiB are kept", len(got))
+	}
+}
+
+// of is an event of the user uid.
+func of(uid uint32) events.Event {
+	return events.Event{Type: events.ExecFailed, Scope: events.Scope{Owner: uid}}
+}
+
+// A user who makes many events drops none of others', and they miss none.
+func TestKeptIsShared(t *testing.T) {
+	b := newBus(nil)
+	first := func(e events.Event) string {
+		b.Emit(t.Context(), e)
+		list := read(t, b, "")
+		return list[len(list)-1].ID
+	}
+	cursor := first(of(1))
+	first(events.Event{Type: events.EngineUp, Scope: events.Scope{Host: true}})
+	for n := range 40_000 {
+		b.Emit(t.Context(), of(2))
+		if n == 20_000 {
+			b.Emit(t.Context(), of(1))
+		}
+	}
+	s, err := events.ParseSince(cursor, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Read(s); sbxerr.Of(err) != sbxerr.EventsGone {
+		t.Errorf("a reader of all goes on: %v", err)
+	}
+	if _, err := b.ReadOf(2, events.Since{}); err != nil {
+		t.Error(err)
+	}
+	r, err := b.ReadOf(1, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine := func(e *events.Event) bool { return e.Type == events.Lost || e.Scope.Owner == 1 && !e.Scope.Host }
+	var seen []string
+	take := func(e *events.Event) error { seen = append(seen, e.ID+string(e.Type)); return nil }
+	if err := r.Follow(t.Context(), false, mine, take); err != nil || fmt.Sprint(seen) != "[b1-20004exec.failed]" {
+		t.Errorf("the modest user reads %v, %v", seen, err)
+	}
+
+	var lost, got uint64
+	all, err := b.Read(events.Since{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = all.Follow(t.Context(), false, func(*events.Event) bool { return true }, func(e *events.Event) error {
+		if lost += e.Data.Lost; e.Type != events.Lost {
+			got++
+		}
+		if want := fmt.Sprintf("b1-%d", got+lost); e.Type != events.Lost && e.ID != want {
+			return fmt.Errorf("%s comes where %s belongs", e.ID, want)
+		}
+		return nil
+	})
+	if err != nil || got+lost != 40_003 || got < 16_000 || got > 16_384 {
+		t.Errorf("root reads %d, and is told of %d that are lost: %v", got, lost, err)
+	}
+}
+
+// Many users together leave what root and the host have a part of their own.
+func TestKeptHasAReserve(t *testing.T) {
+	b := newBus(nil)
+	for range 4000 {
+		b.Emit(t.Context(), events.Event{Type: events.EngineUp, Scope: events.Scope{Host: true}})
+	}
+	for n := range 60_000 {
+		b.Emit(t.Context(), of(1+uint32(n%300)))
+	}
+	host := 0
+	for _, e := range read(t, b, "") {
+		if e.Scope.Host {
+			host++
+		}
+	}
+	if host != 4000 {
+		t.Errorf("%d of 4000 events of the host are kept", host)
+	}
+}
+
+// A reader of one user's events is told how many of those it missed, and of no others'.
+func TestSlowReaderOfOne(t *testing.T) {
+	b := newBus(nil)
+	b.Emit(t.Context(), of(1))
+	r, err := b.ReadOf(1, events.Since{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 30_000 {
+		b.Emit(t.Context(), of(1))
+		b.Emit(t.Context(), of(2))
+	}
+	var got, lost uint64
+	mine := func(e *events.Event) bool { return e.Scope.Owner == 1 }
+	if err := r.Follow(t.Context(), false, mine, func(e *events.Event) error {
+		if lost += e.Data.Lost; e.Type != events.Lost {
+			got++
+		}
+		return nil
+	}); err != nil || got+lost != 30_001 || got < 8000 {
+		t.Errorf("%d read, %d lost, %v", got, lost, err)
 	}
 }
 

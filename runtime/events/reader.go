@@ -48,6 +48,8 @@ func ParseSince(text string, now time.Time) (Since, error) {
 type Reader struct {
 	bus  *Bus
 	next uint64 // number of the event to read next
+	of   *owner // whose events were missing if they were dropped; nil: all
+	nth  uint64 // number of the next one among those of this owner
 }
 
 // maxBatch bounds the events that Next returns.
@@ -55,36 +57,75 @@ const maxBatch = 256
 
 // Read returns a reader that begins at s. The code is sbxerr.EventsGone where what
 // follows an event is no longer kept.
-func (b *Bus) Read(s Since) (*Reader, error) {
+func (b *Bus) Read(s Since) (*Reader, error) { return b.read(s, nil) }
+
+// ReadOf is Read for a caller who only sees events of the user uid. Dropped events of
+// others are not missing there.
+func (b *Bus) ReadOf(uid uint32, s Since) (*Reader, error) { return b.read(s, &owner{uid: uid}) }
+
+func (b *Bus) read(s Since, of *owner) (*Reader, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	first := b.firstLocked()
+	r := &Reader{bus: b, of: of, next: b.last + 1}
+	if list := b.kept.list; len(list) > 0 {
+		r.next = list[0].number
+	}
 	switch {
 	case !s.from.IsZero():
-		for _, e := range b.kept { // a clock that jumped back leaves them out of order
-			if !e.Time.Before(s.from) {
+		r.next = b.last + 1
+		for _, p := range b.kept.list { // a clock that jumped back leaves them out of order
+			if p.event != nil && !p.event.Time.Before(s.from) {
+				r.next = p.number
 				break
 			}
-			first++
 		}
-		return &Reader{b, first}, nil
 	case s.after == Cursor{}:
-		return &Reader{b, first}, nil
 	case s.after.Boot != b.o.Boot:
 		return nil, gone("it is of an earlier start of the daemon")
-	case s.after.Sequence+1 < first:
-		return nil, gone(fmt.Sprintf("the oldest that is kept is %s-%d", b.o.Boot, first))
+	case s.after.Sequence < r.droppedLocked():
+		return nil, gone(fmt.Sprintf("all that are kept follow %s-%d", b.o.Boot, r.droppedLocked()))
 	case s.after.Sequence > b.last:
 		return nil, sbxerr.New(sbxerr.APIUsage, "events.read", "there is no event %s-%d yet: the newest is %s-%d", b.o.Boot, s.after.Sequence, b.o.Boot, b.last)
+	default:
+		r.next = s.after.Sequence + 1
 	}
-	return &Reader{b, s.after.Sequence + 1}, nil
+	r.countLocked()
+	return r, nil
 }
 
 func gone(why string) error {
 	return sbxerr.New(sbxerr.EventsGone, "events.read", "what followed the event is no longer kept: %w", errors.New(why))
 }
 
-func (b *Bus) firstLocked() uint64 { return b.last + 1 - uint64(len(b.kept)) }
+// droppedLocked is the number of the newest event that is missing to r.
+func (r *Reader) droppedLocked() uint64 {
+	if r.of == nil {
+		return r.bus.kept.newest
+	}
+	if s := r.bus.kept.shares[*r.of]; s != nil {
+		return s.newest
+	}
+	return 0
+}
+
+// countLocked finds the number of r's next event among those of its owner.
+func (r *Reader) countLocked() {
+	if r.of == nil {
+		return
+	}
+	r.nth = 1
+	s := r.bus.kept.shares[*r.of]
+	if s == nil {
+		return
+	}
+	r.nth += s.total
+	for _, p := range s.list {
+		if p.number >= r.next {
+			r.nth = p.nth
+			return
+		}
+	}
+}
 
 // Ready returns the events that are there, at most maxBatch, and how many are missing
 // before them, which were dropped before they were read. Without any, more is closed when
@@ -93,19 +134,44 @@ func (r *Reader) Ready() (batch []*Event, lost uint64, more <-chan struct{}) {
 	b := r.bus
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if first := b.firstLocked(); r.next < first {
-		lost, r.next = first-r.next, first
+	for _, p := range b.kept.from(r.next) {
+		if p.event == nil {
+			continue
+		}
+		missing := r.missing(p)
+		if len(batch) == maxBatch || missing > 0 && len(batch) > 0 {
+			break
+		}
+		lost += missing
+		r.pass(p)
+		batch = append(batch, p.event)
 	}
-	from := len(b.kept) - int(b.last+1-r.next)
-	batch = append(batch, b.kept[from:min(len(b.kept), from+maxBatch)]...)
-	r.next += uint64(len(batch))
 	if len(batch) > 0 {
 		return batch, lost, nil
 	}
 	if b.more == nil {
 		b.more = make(chan struct{})
 	}
-	return nil, lost, b.more
+	return nil, 0, b.more
+}
+
+// missing is how many events that r does not get are between those that it got and p.
+func (r *Reader) missing(p *place) uint64 {
+	switch {
+	case r.of == nil:
+		return p.number - r.next
+	case p.owner == *r.of:
+		return p.nth - r.nth
+	}
+	return 0
+}
+
+// pass makes p the newest that r got.
+func (r *Reader) pass(p *place) {
+	r.next = p.number + 1
+	if r.of != nil && p.owner == *r.of {
+		r.nth = p.nth + 1
+	}
 }
 
 // Follow calls yield with each event that the filter takes, and with one of the type Lost

@@ -13,6 +13,12 @@ func OfBuild(name string) bool {
 	return strings.HasPrefix(name, ContextPrefix) || strings.HasPrefix(name, CachePrefix)
 }
 
+// BuildNeeds is what a build reads.
+type BuildNeeds struct {
+	Images  []string // that it begins with or copies from, sorted
+	Context bool     // it reads files of the context
+}
+
 // BuildEvent is progress of a build.
 type BuildEvent struct {
 	Step, Steps int    // from 1

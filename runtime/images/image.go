@@ -104,6 +104,7 @@ type Stored struct {
 	Image
 	ChainID string
 	Config  v1.Image
+	Builds  image.ForBuilds
 	Labels  map[string]string
 	Layers  []string // digests
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 )
@@ -26,7 +27,8 @@ type Grant struct {
 	rank   rank
 	caller Caller
 	rule   Rule
-	free   bool // every profile
+	life   time.Duration // of a sandbox from its creation on; rule.TTL is less where a parent ends before
+	free   bool          // every profile
 	parent Parent
 	above  []Parent // parent and its ancestors, the nearest first
 	gates  *gates

@@ -7,19 +7,12 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/api/settings"
 )
 
-// Limits are the ceilings of one sandbox.
-type Limits struct {
-	MemoryBytes int64
-	MilliCPU    int64 // 1000 is one CPU
-	PIDs        int64
-	TmpfsBytes  int64 // of each tmpfs
-	OpenFiles   int64 // of each process
-	CPUShares   int64
-	IOReadBPS   int64 // bytes per second; 0 is unbounded
-	IOWriteBPS  int64
-}
+// Limits are the ceilings of one sandbox. ShmBytes and Disks are unused: /dev/shm is judged
+// as a tmpfs.
+type Limits settings.Limits
 
 // Usage is the sum over several sandboxes, or a bound on it.
 type Usage struct {
@@ -54,9 +47,7 @@ const DefaultTTL = 24 * time.Hour
 
 // DefaultLimits are the ceilings of one sandbox of a listed peer whose rule
 // names none.
-func DefaultLimits() Limits {
-	return Limits{MemoryBytes: 2 << 30, MilliCPU: 2000, PIDs: 1024, TmpfsBytes: 2 << 30, OpenFiles: 4096, CPUShares: 1024}
-}
+func DefaultLimits() Limits { return Limits(settings.Ceilings()) }
 
 // DefaultQuota bounds all sandboxes of one listed uid together, if its rule names no quota.
 func DefaultQuota() Usage {
@@ -74,17 +65,26 @@ func DefaultBudget(l Limits) Usage {
 // own. A nil or zero ttl means no end; TTL gives the default. All reasons are reported at
 // once.
 func (g Grant) CheckLimits(l Limits, ttl *time.Duration) error {
-	top := g.rule.Limits
-	return g.refusal(
-		above("memory", l.MemoryBytes, top.MemoryBytes, bytes),
-		above("cpus", l.MilliCPU, top.MilliCPU, cpus),
-		above("pids", l.PIDs, top.PIDs, plain),
-		above("tmpfs", l.TmpfsBytes, top.TmpfsBytes, bytes),
-		above("open files", l.OpenFiles, top.OpenFiles, plain),
-		above("cpu shares", l.CPUShares, top.CPUShares, plain),
-		aboveRate("io read bps", l.IOReadBPS, top.IOReadBPS),
-		aboveRate("io write bps", l.IOWriteBPS, top.IOWriteBPS),
-		g.aboveTTL(ttl))
+	var errs []error
+	for _, row := range settings.Limits(l).Exceeding(settings.Limits(g.rule.Limits)) {
+		n, top := *row.Of((*settings.Limits)(&l)), *row.Of((*settings.Limits)(&g.rule.Limits))
+		if n == 0 {
+			errs = append(errs, fmt.Errorf("no %s is above the ceiling %s", row.Name, row.Unit.Format(top)))
+			continue
+		}
+		errs = append(errs, fmt.Errorf("%s %s is above the ceiling %s", row.Name, row.Unit.Format(n), row.Unit.Format(top)))
+	}
+	return g.refusal(append(errs, g.aboveTTL(ttl))...)
+}
+
+// CheckLife refuses a time to live with which a sandbox that was made age ago would live for
+// longer than any may from its creation on. CheckLimits bounds ttl itself.
+func (g Grant) CheckLife(age time.Duration, ttl *time.Duration) error {
+	if ttl == nil || *ttl > g.rule.TTL || *ttl <= g.life-age {
+		return nil
+	}
+	return g.refusalWith("ask for no more than is left, or make another sandbox", fmt.Errorf("ttl %s is above the %s that are left: the ceiling of %s counts from the creation of the sandbox",
+		*ttl, max(0, g.life-age).Truncate(time.Second), g.life))
 }
 
 // MaxTmpfs is the ceiling of a tmpfs.
@@ -171,23 +171,23 @@ func exceeds(of string, now Usage, ended int64, asked, most Usage) error {
 	for _, f := range []struct {
 		name                    string
 		now, ended, asked, most int64
-		format                  func(int64) string
+		unit                    settings.Unit
 	}{
-		{"sandboxes", now.Sandboxes, ended, asked.Sandboxes, most.Sandboxes, plain},
-		{"memory", now.MemoryBytes, 0, asked.MemoryBytes, most.MemoryBytes, bytes},
-		{"cpus", now.MilliCPU, 0, asked.MilliCPU, most.MilliCPU, cpus},
-		{"execs", now.Execs, 0, asked.Execs, most.Execs, plain},
-		{"pids", now.PIDs, 0, asked.PIDs, most.PIDs, plain},
+		{"sandboxes", now.Sandboxes, ended, asked.Sandboxes, most.Sandboxes, settings.Count},
+		{"memory", now.MemoryBytes, 0, asked.MemoryBytes, most.MemoryBytes, settings.Bytes},
+		{"cpus", now.MilliCPU, 0, asked.MilliCPU, most.MilliCPU, settings.CPUs},
+		{"execs", now.Execs, 0, asked.Execs, most.Execs, settings.Count},
+		{"pids", now.PIDs, 0, asked.PIDs, most.PIDs, settings.Count},
 	} {
 		switch {
 		case f.asked < 0 || f.now < 0:
 			errs = append(errs, sbxerr.New(sbxerr.Peer, "peer.quota", "%s: %d on top of %d is no usage", f.name, f.asked, f.now))
 		case f.asked == 0:
 		case f.asked > f.most:
-			errs = append(errs, sbxerr.New(sbxerr.Peer, "peer.quota", "%s %s alone is above %s, %s", f.name, f.format(f.asked), of, f.format(f.most)))
+			errs = append(errs, sbxerr.New(sbxerr.Peer, "peer.quota", "%s %s alone is above %s, %s", f.name, f.unit.Format(f.asked), of, f.unit.Format(f.most)))
 		case f.asked > f.most-f.now:
 			errs = append(errs, withEnded(f.ended, fmt.Errorf("%s %s is above what is left of %s: %s of %s are in use",
-				f.name, f.format(f.asked), of, f.format(f.now), f.format(f.most))))
+				f.name, f.unit.Format(f.asked), of, f.unit.Format(f.now), f.unit.Format(f.most))))
 		}
 	}
 	return errors.Join(errs...)
@@ -199,33 +199,4 @@ func withEnded(n int64, err error) error {
 		return err
 	}
 	return fmt.Errorf("%w, and %d of them %w", err, n, errHaveEnded)
-}
-
-func above(name string, value, top int64, format func(int64) string) error {
-	if value <= top {
-		return nil
-	}
-	return fmt.Errorf("%s %s is above the ceiling %s", name, format(value), format(top))
-}
-
-// aboveRate is above where 0 is unbounded.
-func aboveRate(name string, value, top int64) error {
-	switch {
-	case top == 0:
-		return nil
-	case value == 0:
-		return fmt.Errorf("no %s is above the ceiling %s", name, bytes(top))
-	}
-	return above(name, value, top, bytes)
-}
-
-func plain(n int64) string { return fmt.Sprint(n) }
-
-func cpus(milli int64) string { return fmt.Sprintf("%d.%03d", milli/1000, milli%1000) }
-
-func bytes(n int64) string {
-	if n > 0 && n%(1<<20) == 0 {
-		return fmt.Sprintf("%dM", n>>20)
-	}
-	return fmt.Sprint(n)
 }

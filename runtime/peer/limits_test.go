@@ -33,7 +33,7 @@ func TestCheckLimits(t *testing.T) {
 		t.Errorf("the time to live that is asked: %v", ttl)
 	}
 	free := grant(t, p, User(0, 0, nil, 1))
-	if err := free.CheckLimits(Limits{math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64, 0, 0}, nil); err != nil || free.TTL(nil) != nil {
+	if err := free.CheckLimits(Limits{MemoryBytes: math.MaxInt64, MilliCPU: math.MaxInt64, PIDs: math.MaxInt64, TmpfsBytes: math.MaxInt64, OpenFiles: math.MaxInt64, CPUShares: math.MaxInt64}, nil); err != nil || free.TTL(nil) != nil {
 		t.Errorf("root: %v, %v", err, free.TTL(nil))
 	}
 }
@@ -90,7 +90,7 @@ func TestCheckQuota(t *testing.T) {
 
 // parent is a sandbox of uid 1000.
 func parent(change func(*Parent)) Parent {
-	p := Parent{ID: "p1", Owner: User(1000, 1, nil, 1), Profile: "build", Limits: Limits{1 << 30, 1000, 100, 1 << 20, 1024, 1024, 0, 0}}
+	p := Parent{ID: "p1", Owner: User(1000, 1, nil, 1), Profile: "build", Limits: Limits{MemoryBytes: 1 << 30, MilliCPU: 1000, PIDs: 100, TmpfsBytes: 1 << 20, OpenFiles: 1024, CPUShares: 1024}}
 	p.Budget = DefaultBudget(p.Limits)
 	if change != nil {
 		change(&p)
@@ -109,11 +109,11 @@ func TestGrantNested(t *testing.T) {
 	if g.Parent() != "p1" || g.Owner().UID != 1000 || g.Caller().Sandbox != "p1" {
 		t.Errorf("grant %+v", g)
 	}
-	own := Limits{1 << 30, 1000, 100, 1 << 20, 1024, 1024, 0, 0}
+	own := Limits{MemoryBytes: 1 << 30, MilliCPU: 1000, PIDs: 100, TmpfsBytes: 1 << 20, OpenFiles: 1024, CPUShares: 1024}
 	if err := g.CheckLimits(own, g.TTL(nil)); err != nil {
 		t.Error(err)
 	}
-	refused(t, "more than its own", g.CheckLimits(Limits{1<<30 + 1, 1000, 100, 1 << 20, 1024, 1024, 0, 0}, &left), sbxerr.Peer, "sandbox p1: memory")
+	refused(t, "more than its own", g.CheckLimits(Limits{MemoryBytes: 1<<30 + 1, MilliCPU: 1000, PIDs: 100, TmpfsBytes: 1 << 20, OpenFiles: 1024, CPUShares: 1024}, &left), sbxerr.Peer, "sandbox p1: memory")
 	if read, write := g.IORates(); read != 0 || write != 0 {
 		t.Errorf("ceilings of I/O where the parent has no rate: %d, %d", read, write)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/api/settings"
 )
 
 // Parent is a sandbox with a nested socket, and its bounds for its children.
@@ -45,7 +46,7 @@ func (p Policy) GrantNested(c Caller, parent Parent, ancestors ...Parent) (Grant
 	above := append([]Parent{parent}, ancestors...)
 	for i := range above {
 		above[i].Budget.PIDs = endless // see DefaultBudget
-		r.Limits = r.Limits.atMost(above[i].Limits)
+		r.Limits = Limits(settings.Limits(r.Limits).AtMost(settings.Limits(above[i].Limits)))
 		if left := above[i].Remaining; left != nil {
 			r.TTL = min(r.TTL, *left)
 		}
@@ -54,27 +55,5 @@ func (p Policy) GrantNested(c Caller, parent Parent, ancestors ...Parent) (Grant
 		return Grant{}, sbxerr.New(sbxerr.Peer, op, "%s is at its end", c)
 	}
 	r.Images = false
-	return Grant{rank: nested, caller: c, rule: r, parent: parent, above: above, gates: cmp.Or(p.gates, newGates())}, nil
-}
-
-// atMost returns the lower of each two limits.
-func (l Limits) atMost(top Limits) Limits {
-	return Limits{
-		MemoryBytes: min(l.MemoryBytes, top.MemoryBytes),
-		MilliCPU:    min(l.MilliCPU, top.MilliCPU),
-		PIDs:        min(l.PIDs, top.PIDs),
-		TmpfsBytes:  min(l.TmpfsBytes, top.TmpfsBytes),
-		OpenFiles:   min(l.OpenFiles, top.OpenFiles),
-		CPUShares:   min(l.CPUShares, top.CPUShares),
-		IOReadBPS:   lowerRate(l.IOReadBPS, top.IOReadBPS),
-		IOWriteBPS:  lowerRate(l.IOWriteBPS, top.IOWriteBPS),
-	}
-}
-
-// lowerRate is min where 0 is unbounded.
-func lowerRate(a, b int64) int64 {
-	if a == 0 || b == 0 {
-		return max(a, b)
-	}
-	return min(a, b)
+	return Grant{rank: nested, caller: c, rule: r, life: g.life, parent: parent, above: above, gates: cmp.Or(p.gates, newGates())}, nil
 }

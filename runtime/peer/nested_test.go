@@ -43,7 +43,7 @@ func TestGrantNestedChain(t *testing.T) {
 	if ttl := g.TTL(nil); *ttl != soon {
 		t.Errorf("it lives for %s", ttl)
 	}
-	own := Limits{1 << 29, 1000, 100, 1 << 20, 1024, 1024, 1 << 20, 2 << 20}
+	own := Limits{MemoryBytes: 1 << 29, MilliCPU: 1000, PIDs: 100, TmpfsBytes: 1 << 20, OpenFiles: 1024, CPUShares: 1024, IOReadBPS: 1 << 20, IOWriteBPS: 2 << 20}
 	if err := g.CheckLimits(own, &soon); err != nil {
 		t.Error(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/api/settings"
 )
 
 // strict is the profile that every peer may use.
@@ -76,10 +77,13 @@ func (r Rule) validate() error {
 			errs = append(errs, fmt.Errorf("workspaces: %q is not a clean absolute path", dir))
 		}
 	}
-	for _, n := range []int64{
-		r.Limits.MemoryBytes, r.Limits.MilliCPU, r.Limits.PIDs, r.Limits.TmpfsBytes, r.Limits.OpenFiles, r.Limits.CPUShares, int64(r.TTL),
-		r.Quota.Sandboxes, r.Quota.MemoryBytes, r.Quota.MilliCPU, r.Quota.Execs, r.Quota.ImageBytes, r.Quota.PIDs,
-	} {
+	required := []int64{int64(r.TTL), r.Quota.Sandboxes, r.Quota.MemoryBytes, r.Quota.MilliCPU, r.Quota.Execs, r.Quota.ImageBytes, r.Quota.PIDs}
+	for i := range settings.Table {
+		if row := &settings.Table[i]; row.Ceiling != 0 {
+			required = append(required, *row.Of((*settings.Limits)(&r.Limits)))
+		}
+	}
+	for _, n := range required {
 		if n <= 0 {
 			errs = append(errs, fmt.Errorf("a limit or quota is %d: zero never means unlimited", n))
 		}
@@ -99,7 +103,7 @@ func (r Rule) is(c Caller) bool {
 // rootRule is that of root where none is written: everything.
 func rootRule() Rule {
 	return Rule{
-		Limits: Limits{endless, endless, endless, endless, endless, endless, 0, 0},
+		Limits: Limits(settings.Endless()),
 		TTL:    endless,
 		Quota:  Usage{endless, endless, endless, endless, endless, endless},
 		Images: true, Volumes: true,
@@ -116,18 +120,21 @@ func (p Policy) Grant(c Caller) (Grant, error) {
 	case c.Sandbox != "":
 		return Grant{}, sbxerr.New(sbxerr.Peer, op, "%s may only manage its own children", c)
 	case c.IsSystem():
-		return Grant{rank: system, caller: c, rule: rootRule(), free: true}, nil
+		return Grant{rank: system, caller: c, rule: rootRule(), life: endless, free: true}, nil
 	}
 	i := slices.IndexFunc(p.rules, func(r Rule) bool { return r.is(c) })
 	switch {
 	case i < 0 && c.UID == 0:
-		return Grant{rank: root, caller: c, rule: rootRule(), free: true}, nil
+		return Grant{rank: root, caller: c, rule: rootRule(), life: endless, free: true}, nil
+	case i < 0 && !noOne(c.UID):
+		return Grant{}, sbxerr.WithRemedy(sbxerr.Peer, op, fmt.Errorf("%s may not use this daemon", c),
+			fmt.Sprintf("ask the operator to list this user in the daemon's configuration, peers: [{uids: [%d]}], and to reload it", c.UID))
 	case i < 0 || noOne(c.UID):
 		return Grant{}, sbxerr.New(sbxerr.Peer, op, "%s may not use this daemon", c)
 	case c.UID == 0:
-		return Grant{rank: root, caller: c, rule: p.rules[i]}, nil
+		return Grant{rank: root, caller: c, rule: p.rules[i], life: p.rules[i].TTL}, nil
 	}
-	return Grant{rank: listed, caller: c, rule: p.rules[i], gates: p.gates}, nil
+	return Grant{rank: listed, caller: c, rule: p.rules[i], life: p.rules[i].TTL, gates: p.gates}, nil
 }
 
 // Admit refuses callers without any right when they connect. It admits callers inside a

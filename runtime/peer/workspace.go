@@ -56,7 +56,7 @@ func (g Grant) CheckWorkspace(ctx context.Context, dir string, write bool) (*Dir
 	}
 	o, err := g.open(ctx, dir, write)
 	if err != nil {
-		return nil, sbxerr.Wrap(workspaceCode(err), op, explain(g.caller, dir, write, err))
+		return nil, sbxerr.WithRemedy(workspaceCode(err), op, explain(g.caller, dir, write, err), rightsRemedy(dir, write, err))
 	}
 	d := &Directory{File: o.file, UID: o.stat.Uid, GID: o.stat.Gid}
 	if err := g.NameWorkspace(d.File.Name()); err != nil { // where its links led
@@ -66,8 +66,13 @@ func (g Grant) CheckWorkspace(ctx context.Context, dir string, write bool) (*Dir
 		return d, nil
 	}
 	d.UID, d.GID, d.Groups = g.caller.UID, g.caller.GID, g.caller.Groups
-	if err := errors.Join(ownsToWrite(g.caller, o.stat, write), coversNothing(d.File)); err != nil {
-		return nil, sbxerr.Wrap(sbxerr.Peer, op, errors.Join(fmt.Errorf("host directory %q: %w", sbxerr.Clip(dir), err), d.Close()))
+	notOwned, covers := ownsToWrite(g.caller, o.stat, write), coversNothing(d.File)
+	if err := errors.Join(notOwned, covers); err != nil {
+		remedy := ""
+		if covers == nil {
+			remedy = ownerRemedy(g.caller, o.stat, dir)
+		}
+		return nil, sbxerr.WithRemedy(sbxerr.Peer, op, errors.Join(fmt.Errorf("host directory %q: %w", sbxerr.Clip(dir), err), d.Close()), remedy)
 	}
 	return d, nil
 }
@@ -79,7 +84,29 @@ func ownsToWrite(c Caller, st unix.Stat_t, write bool) error {
 	if !write || st.Uid == c.UID && (st.Gid == c.GID || slices.Contains(c.Groups, st.Gid)) {
 		return nil
 	}
-	return fmt.Errorf("it belongs to %d:%d, and a sandbox of %s writes only in what is %s's own; ask for it read-only", st.Uid, st.Gid, c, c)
+	return fmt.Errorf("it belongs to %d:%d, and a sandbox of %s writes only in what is %s's own", st.Uid, st.Gid, c, c)
+}
+
+// ownerRemedy is what a caller can do who may write in dir, which st describes, but whose
+// sandbox may not. An owner may give a directory to a group that the owner is in (chown(2)).
+func ownerRemedy(c Caller, st unix.Stat_t, dir string) string {
+	if st.Uid == c.UID {
+		return fmt.Sprintf("give it your own group: chgrp -R %d %s", c.GID, sbxerr.Clip(dir))
+	}
+	return fmt.Sprintf("ask for it read-only: %s:ro", sbxerr.Clip(dir))
+}
+
+// rightsRemedy is what helps against err, of a caller without the rights to use dir. It is
+// empty for other errors.
+func rightsRemedy(dir string, write bool, err error) string {
+	if !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.EPERM) {
+		return ""
+	}
+	rights := "rx"
+	if write {
+		rights = "rwx"
+	}
+	return fmt.Sprintf("name a directory of your own, or have its owner let you in: chmod u+%s %s, if that is you", rights, sbxerr.Clip(dir))
 }
 
 // asRoot reports whether the caller's own rights over files are root's.

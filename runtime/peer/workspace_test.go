@@ -244,6 +244,36 @@ func TestCheckWorkspaceRefuses(t *testing.T) {
 	}
 }
 
+// A user follows the remedy for a directory of the user's own with the user's own rights.
+func TestWorkspaceRemedies(t *testing.T) {
+	need.Root(t, "it becomes another user")
+	base := openTemp(t)
+	g := grant(t, policy(t, rule(func(r *Rule) { r.UIDs = []uint32{testUID} })), testCaller)
+	for name, tt := range map[string]struct {
+		gid  int
+		mode uint32
+	}{"group of root": {0, 0o755}, "not writable": {testGID, 0o555}, "not readable": {testGID, 0}} {
+		dir := filepath.Join(base, strings.ReplaceAll(name, " ", "-"))
+		mkdir(t, dir, testUID, tt.gid, tt.mode)
+		err := try(g, dir, true)
+		remedy := sbxerr.RemedyOf(err)
+		_, line, found := strings.Cut(remedy, ": ")
+		line, _, _ = strings.Cut(line, ",")
+		if err == nil || !found {
+			t.Errorf("%s: %v, %q", name, err, remedy)
+			continue
+		}
+		cmd := exec.Command("sh", "-c", line)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: testUID, Gid: testGID}}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s: %s: %v: %s", name, line, err, out)
+		}
+		if err := try(g, dir, true); err != nil {
+			t.Errorf("%s: after %s: %v", name, line, err)
+		}
+	}
+}
+
 func bind(t *testing.T, from, to string) {
 	t.Helper()
 	if err := unix.Mount(from, to, "", unix.MS_BIND, ""); err != nil {

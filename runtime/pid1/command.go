@@ -48,10 +48,25 @@ type Command struct {
 	// Inputs are files that PID 1 makes before the command starts, and removes when it ends.
 	Inputs []Input
 
+	// Tag, where it is set, is a cgroup in which the command begins; see package cgroups.
+	Tag *Tag
+
 	// Place is called with the process that is about to become the command, by
 	// its pid in the sandbox and PID 1's word, before it may run. Its error ends
 	// the start. Nil: nobody needs to see the process first.
 	Place func(ctx context.Context, pid int) error
+}
+
+// Tag is two files that move the thread that writes "0" to them: Enter into the command's
+// cgroup, and Leave back into that of PID 1. Both stay the caller's.
+type Tag struct{ Enter, Leave *os.File }
+
+// files returns the files of t, in the order of a Start.
+func (t *Tag) files() []*os.File {
+	if t == nil {
+		return nil
+	}
+	return []*os.File{t.Enter, t.Leave}
 }
 
 // WinSize is the size of a terminal in characters.
@@ -152,7 +167,7 @@ func present(list ...*os.File) (set initproto.Stdio, files []*os.File) {
 
 // message returns c's Start.
 func (c Command) message() initproto.Start {
-	m := initproto.Start{Exec: c.Number, Place: c.Place != nil, Inputs: len(c.Inputs) > 0}
+	m := initproto.Start{Exec: c.Number, Place: c.Place != nil, Inputs: len(c.Inputs) > 0, Tag: c.Tag != nil}
 	m.Stdio, _ = present(c.Stdin, c.Stdout, c.Stderr)
 	m.Held, _ = present(c.HeldStdin, c.HeldStdout, c.HeldStderr, c.HeldStaging)
 	if c.TTY != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -76,7 +77,7 @@ func (c *Client) sendStart(e *Exec, cmd Command, payload []byte) error {
 // Those that are bare belong to it.
 type parcel struct {
 	payload []int      // of a Start: the payload, then the content of input files
-	streams []*os.File // the caller's
+	streams []*os.File // the caller's, after the files of its tag
 	held    []int
 }
 
@@ -97,7 +98,7 @@ func prepare(payload []byte, cmd Command) (_ parcel, err error) {
 	if err != nil {
 		return parcel{}, err
 	}
-	p := parcel{payload: []int{fd}, streams: streams}
+	p := parcel{payload: []int{fd}, streams: slices.Concat(cmd.Tag.files(), streams)}
 	if len(cmd.Inputs) > 0 {
 		if fd, err = sealed("caisson-input", cmd.inputData()); err != nil {
 			return parcel{}, errors.Join(err, p.close())

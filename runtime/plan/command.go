@@ -221,7 +221,7 @@ func (r ExecRequest) Command(base Defaults, lookup func(name string) (User, erro
 		if e.User, err = lookup(r.User); err != nil {
 			return nil, err
 		}
-		if err := errors.Join(e.User.check(r.User), base.User.checkOther(e.User, r.User)); err != nil {
+		if err := errors.Join(e.User.checkOf(base.User, r.User), base.User.checkOther(e.User, r.User)); err != nil {
 			return nil, err
 		}
 	}

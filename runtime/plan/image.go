@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/rootfs/base"
@@ -19,6 +20,9 @@ type User struct {
 	GID    uint32   `json:"gid"`
 	Groups []uint32 `json:"groups"`
 }
+
+// IDs names u as a request does: UID:GID.
+func (u User) IDs() string { return fmt.Sprintf("%d:%d", u.UID, u.GID) }
 
 // String renders u for comparing.
 func (u User) String() string { return fmt.Sprintf("%d:%d %v", u.UID, u.GID, u.Groups) }
@@ -37,29 +41,21 @@ func (p *Sandbox) planImage(pl Planner, r CreateRequest) error {
 	if p.Image, err = find(ref); err != nil {
 		return err
 	}
-	if p.User, err = pl.chooseUser(p, r); err != nil {
+	account, err := pl.chooseUser(p, r)
+	if err != nil {
 		return err
 	}
+	p.User = account.User
 	p.User.Groups = slices.Concat(p.User.Groups, pl.Slots)
 	config := p.Image.Config.Config
 	if err := checkEnv(config.Env); err != nil {
 		return sbxerr.Wrap(sbxerr.ImageContent, "runtime.plan", fmt.Errorf("image %q: %w", p.Image.Name, err))
 	}
-	p.Env = image.MergeEnv([]string{"PATH=" + DefaultPath}, config.Env, p.identityEnv(), p.Profile.Env, r.Env, r.Nested.env())
-	p.Cwd = cmp.Or(workspaceCwd(r), imageCwd(config.WorkingDir), "/")
-	return checkSize(nil, p.Env)
-}
-
-// identityEnv names the user's home. In a build step that is the image's.
-func (p *Sandbox) identityEnv() []string {
-	home, name := homePath, "caisson"
-	if p.Request.Build {
-		home, name = "/", p.Request.User
-		if p.User.UID == 0 {
-			home, name = "/root", "root"
-		}
-	}
-	return []string{"HOME=" + home, "USER=" + name, "HOSTNAME=" + p.Hostname()}
+	ofImage := image.MergeEnv([]string{"PATH=" + DefaultPath}, p.identityEnv(account), config.Env)
+	p.Env = image.MergeEnv(ofImage, p.Profile.Env, r.Env, r.Nested.env())
+	p.Cwd = cmp.Or(p.workspaceCwd(r), imageCwd(config.WorkingDir), "/")
+	home := ofImage[slices.IndexFunc(ofImage, func(kv string) bool { return strings.HasPrefix(kv, "HOME=") })]
+	return errors.Join(checkSize(nil, p.Env), p.planHomes(account, strings.TrimPrefix(home, "HOME=")))
 }
 
 // languageImage finds the image of a language, or says why it was asked for.
@@ -85,15 +81,15 @@ func languageNote(image string, r CreateRequest) string {
 }
 
 // chooseUser takes the user of the request, else of the image unless that is root,
-// else of the profile. Only a build step grants root.
-func (pl Planner) chooseUser(p *Sandbox, r CreateRequest) (User, error) {
+// else of the profile. A build step and profiles with RootUser grant root.
+func (pl Planner) chooseUser(p *Sandbox, r CreateRequest) (Account, error) {
 	if r.User != "" {
 		return pl.checkedUser(p, r.User)
 	}
 	if name := p.Image.Config.Config.User; name != "" {
 		u, err := pl.User(p.Image, name)
 		if err != nil {
-			return User{}, err
+			return Account{}, err
 		}
 		if u.UID != 0 {
 			return u, u.check(name)
@@ -102,12 +98,12 @@ func (pl Planner) chooseUser(p *Sandbox, r CreateRequest) (User, error) {
 	return pl.checkedUser(p, p.Profile.User)
 }
 
-func (pl Planner) checkedUser(p *Sandbox, name string) (User, error) {
+func (pl Planner) checkedUser(p *Sandbox, name string) (Account, error) {
 	u, err := pl.User(p.Image, name)
 	if err != nil {
-		return User{}, err
+		return Account{}, err
 	}
-	if p.Request.Build {
+	if p.Request.Build || u.UID == 0 && u.GID == 0 && p.Profile.RootUser != RootNone {
 		return u, nil // ids of an image are below 65536
 	}
 	return u, u.check(name)
@@ -122,8 +118,8 @@ func (u User) check(name string) error {
 		switch {
 		case id == 0:
 			return sbxerr.WithRemedy(sbxerr.ImageUser, "runtime.plan",
-				fmt.Errorf("user %q is root inside the sandbox, or in its group, which no profile of this version grants", sbxerr.Clip(name)),
-				"name another user, such as 1000:1000")
+				fmt.Errorf("user %q is root inside the sandbox, or in its group, which its profile does not grant", sbxerr.Clip(name)),
+				"name another user, such as 1000:1000, or a profile with root_user")
 		case id > maxID:
 			return sbxerr.New(sbxerr.ImageUser, "runtime.plan", "user %q: id %d is above %d", sbxerr.Clip(name), id, maxID)
 		}
@@ -131,10 +127,18 @@ func (u User) check(name string) error {
 	return nil
 }
 
+// checkOf is check for a command in a sandbox of that user.
+func (u User) checkOf(of User, name string) error {
+	if of.UID == 0 && u.UID == 0 && u.GID == 0 {
+		return nil
+	}
+	return u.check(name)
+}
+
 // checkOther refuses a user other than u in a sandbox of u. No process in it, not even
 // PID 1, has the capability to become another user (setuid(2)).
 func (u User) checkOther(other User, name string) error {
-	if other.UID == 0 || u.UID == other.UID && u.GID == other.GID && sameSet(u.Groups, other.Groups) { // root is refused by check
+	if other.UID == 0 && u.UID != 0 || u.UID == other.UID && u.GID == other.GID && sameSet(u.Groups, other.Groups) { // root is refused by check
 		return nil
 	}
 	return sbxerr.WithRemedy(sbxerr.Config, "runtime.plan",
@@ -156,11 +160,14 @@ func sameSet(a, b []uint32) bool {
 	return slices.Equal(slices.Compact(a), slices.Compact(b))
 }
 
-func workspaceCwd(r CreateRequest) string {
-	if r.Workspace == nil {
-		return ""
+func (p *Sandbox) workspaceCwd(r CreateRequest) string {
+	switch {
+	case r.Workspace != nil:
+		return r.Workspace.Point()
+	case p.OwnWorkspace:
+		return WorkspacePath
 	}
-	return r.Workspace.Point()
+	return ""
 }
 
 // imageCwd cleans the working directory of an image. It drops one that a request could

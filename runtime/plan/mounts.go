@@ -14,6 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/api/settings"
+	"github.com/caisson-run/caisson/oci"
 	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/volumes"
 )
@@ -33,8 +35,10 @@ const (
 
 // Mount is a mount that a sandbox has beside those of every sandbox. The workspace is one.
 type Mount struct {
-	Source   string // of a bind: the directory of the host, or the name of a volume; empty is a tmpfs
-	Volume   bool   // Source is the name of a volume
+	Source   string   // of a bind: the directory of the host, or the name of a volume; empty is a tmpfs
+	Volume   bool     // Source is the name of a volume
+	Layers   []string // Source is a name in the image with these directories
+	File     *mount.MemoryFile
 	Target   string
 	Point    string // of a bind: where it is attached on the host, below the sandbox's directory
 	ReadOnly bool
@@ -43,6 +47,18 @@ type Mount struct {
 	// meanwhile. The daemon makes such a mount, and not the OCI runtime.
 	Nested bool
 }
+
+// OnHost reports whether b shows a directory of the host that a request names.
+func (b Mount) OnHost() bool {
+	return b.Source != "" && !b.Volume && len(b.Layers) == 0 && b.File == nil
+}
+
+// The types of mounts that only build steps have: a part of an image, and a file that is on
+// no disk.
+const (
+	TreeType = "tree"
+	FileType = "file"
+)
 
 // Holds reports whether the target of other lies in b.
 func (b Mount) Holds(other Mount) bool { return strings.HasPrefix(other.Target, b.Target+"/") }
@@ -58,7 +74,10 @@ var ownPoints = []string{"/", "/home", "/tmp", "/var", "/var/tmp"}
 // workspace inside of the calling sandbox the grant says whether it is allowed.
 func (p *Sandbox) planMounts(allowed mount.Allowed, inside bool, r CreateRequest) error {
 	p.MountRequests = p.Profile.mountsWith(r)
-	errs := []error{AtMost(len(p.MountRequests), maxMounts, "mounts")}
+	if err := AtMost(len(p.MountRequests), maxMounts, "mounts"); err != nil {
+		return err // each is compared with each
+	}
+	var errs []error
 	if w := r.Workspace; w != nil {
 		errs = append(errs, checkWorkspaceMode(w.Mode), checkTarget("workspace path", w.Point()))
 		if !inside {
@@ -67,22 +86,23 @@ func (p *Sandbox) planMounts(allowed mount.Allowed, inside bool, r CreateRequest
 		p.Mounts = append(p.Mounts, Mount{Source: w.Dir, Target: w.Point(), Point: WorkspacePoint, ReadOnly: w.Mode == "ro"})
 	}
 	for i, asked := range p.MountRequests {
-		m := Mount{Source: asked.Source, Volume: asked.Type == VolumeType, Target: asked.Target, ReadOnly: asked.ReadOnly}
+		m := Mount{Source: asked.Source, Volume: asked.Type == VolumeType, Layers: asked.Layers, File: asked.File, Target: asked.Target, ReadOnly: asked.ReadOnly}
 		if asked.Type != "tmpfs" {
 			m.Point = bindPoint(i)
 		}
 		Override(&m.Size, asked.SizeBytes)
-		errs = append(errs, asked.check(allowed))
+		errs = append(errs, asked.check(allowed, r.Build))
 		p.Mounts = append(p.Mounts, m)
 	}
 	slices.SortStableFunc(p.Mounts, func(a, b Mount) int { return cmp.Compare(a.Target, b.Target) })
 	for i := range p.Mounts {
 		m := &p.Mounts[i]
 		errs = append(errs, nest(p.Mounts[:i], m))
-		if !m.Nested && m.Target != WorkspacePath {
+		if !m.Nested && m.Target != WorkspacePath && !r.Build { // the runtime makes those of a build step
 			p.points = append(p.points, m.Target[min(1, len(m.Target)):])
 		}
 	}
+	errs = append(errs, p.planOwnWorkspace(r))
 	if r.Pooled { // they come when it is taken, with the rights of its caller
 		p.Mounts, p.MountRequests = nil, nil
 	}
@@ -124,9 +144,20 @@ func BindPoints(w *WorkspaceRequest, mounts []MountRequest) (points []string) {
 	return points
 }
 
-func (r MountRequest) check(allowed mount.Allowed) error {
+func (r MountRequest) check(allowed mount.Allowed, build bool) error {
 	errs := []error{checkTarget("mount target", r.Target)}
+	if build && r.Type != "tmpfs" {
+		errs = nil // see oci.Config
+	}
 	switch r.Type {
+	case FileType:
+		if !build || r.File == nil || !r.ReadOnly {
+			errs = append(errs, Invalid("mount on %q: only a build step can have a file of memory, to read", sbxerr.Clip(r.Target)))
+		}
+	case TreeType:
+		if !build || len(r.Layers) == 0 || !r.ReadOnly {
+			errs = append(errs, Invalid("mount on %q: only a build step can have a tree, to read", sbxerr.Clip(r.Target)))
+		}
 	case "bind":
 		errs = append(errs, allowed.Check(r.Source))
 		if r.SizeBytes != nil {
@@ -137,7 +168,7 @@ func (r MountRequest) check(allowed mount.Allowed) error {
 			errs = append(errs, Invalid("mount on %q: a tmpfs has no source and is not read-only", sbxerr.Clip(r.Target)))
 		}
 		if r.SizeBytes != nil {
-			errs = append(errs, checkTmpfsBytes("tmpfs", *r.SizeBytes))
+			errs = append(errs, settings.Row("tmpfs_bytes").CheckNamed(*r.SizeBytes))
 		}
 	case VolumeType:
 		errs = append(errs, volumes.CheckName(r.Source))
@@ -191,10 +222,24 @@ func (p *Sandbox) MountPoints() []string { return p.points }
 
 // specMounts are the mounts for [oci.Build]. The binds are attached below state.
 func (p *Sandbox) specMounts(state string) (out []specs.Mount) {
+	out = p.diskMounts(state)
+	for i, h := range p.Homes {
+		if h.Target != oci.HomeMount {
+			out = append(out, specs.Mount{Destination: h.Target, Source: filepath.Join(state, HomePoint(i)), Options: []string{"rw", "exec"}})
+		}
+	}
 	for _, m := range p.Mounts {
 		switch {
 		case m.Source == "":
 			out = append(out, specs.Mount{Destination: m.Target, Type: "tmpfs", Source: "tmpfs", Options: []string{"size=" + strconv.FormatInt(m.Size, 10)}})
+		case m.File != nil:
+			exec := "noexec"
+			if m.File.Program {
+				exec = "exec"
+			}
+			out = append(out, specs.Mount{Destination: m.Target, Source: mount.MemoryFileIn(filepath.Join(state, m.Point)), Options: []string{"ro", exec}})
+		case len(m.Layers) > 0:
+			out = append(out, specs.Mount{Destination: m.Target, Source: filepath.Join(state, m.Point, m.Source), Options: []string{"ro", "exec"}})
 		case m.ReadOnly:
 			out = append(out, specs.Mount{Destination: m.Target, Source: filepath.Join(state, m.Point), Options: []string{"ro", "exec"}})
 		default:
@@ -223,7 +268,7 @@ func checkTarget(kind, name string) error {
 	if !path.IsAbs(name) || path.Clean(name) != name || strings.ContainsRune(name, 0) || len(name) >= unix.PathMax {
 		return refuse("%q is not a clean absolute path", sbxerr.Clip(name))
 	}
-	if slices.Contains(ownPoints, name) || name == homePath || strings.HasPrefix(name, homePath+"/") {
+	if slices.Contains(ownPoints, name) {
 		return refuse("%q is the sandbox's own", name)
 	}
 	if first, _, _ := strings.Cut(name[1:], "/"); slices.Contains(ownTrees, first) || name == "/var/run" || strings.HasPrefix(name, "/var/run/") {

@@ -73,7 +73,7 @@ func TestPlanMountsRefuses(t *testing.T) {
 		"twice":              {[]MountRequest{bindOn("/srv/a", "/data"), bindOn("/srv/b", "/data")}, sbxerr.Config, "two mounts"},
 		"in a tmpfs":         {[]MountRequest{bindOn("/srv/a", "/data/x"), {Type: "tmpfs", Target: "/data"}}, sbxerr.Config, "lies in the tmpfs"},
 		"size of a bind":     {[]MountRequest{{Type: "bind", Source: "/srv/a", Target: "/data", SizeBytes: &size}}, sbxerr.Config, "for type tmpfs"},
-		"small":              {[]MountRequest{{Type: "tmpfs", Target: "/data", SizeBytes: &small}}, sbxerr.Limits, "at least 64K"},
+		"small":              {[]MountRequest{{Type: "tmpfs", Target: "/data", SizeBytes: &small}}, sbxerr.Limits, "tmpfs 1: give 64K to 1T"},
 		"read-only tmpfs":    {[]MountRequest{{Type: "tmpfs", Target: "/data", ReadOnly: true}}, sbxerr.Config, "not read-only"},
 		"too many":           {many, sbxerr.Config, "17 mounts are more than 16"},
 	} {

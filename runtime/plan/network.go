@@ -17,7 +17,7 @@ import (
 // Network is the network of a profile, for requests that name none. Package policy
 // describes the rules.
 type Network struct {
-	Mode  string // empty is "allow" where Allow names something, else "none"
+	Mode  string // empty is "allow" where Allow or Routes name something, else "none"
 	Allow []string
 	Deny  []string // a request can add to these, and take none away
 	// Map leads names to addresses of the operator's choice: NAME to
@@ -25,12 +25,14 @@ type Network struct {
 	Map map[string]string
 	// AllowECH lets TLS clients encrypt the name that they ask for.
 	AllowECH bool
+	// Routes lead names to upstreams, with credentials. No request adds to them.
+	Routes map[string]policy.Route
 }
 
 // mode returns the mode of a request that names no network. A profile that allows a
-// destination means the mode "allow".
+// destination or has a route means the mode "allow".
 func (n Network) mode() string {
-	if n.Mode == "" && len(n.Allow) > 0 {
+	if n.Mode == "" && len(n.Allow)+len(n.Routes) > 0 {
 		return string(netns.ModeAllow)
 	}
 	return cmp.Or(n.Mode, string(netns.ModeNone))
@@ -140,7 +142,7 @@ func (o NetworkRules) policyOf(mode netns.Mode, p Network, r NetworkRequest) pol
 	if len(allow) == 0 {
 		allow = p.Allow
 	}
-	spec := policy.Spec{Mode: policy.Mode(mode), Allow: allow, Deny: slices.Concat(p.Deny, r.Deny), AllowECH: p.AllowECH || r.AllowECH, Site: r.Site}
+	spec := policy.Spec{Mode: policy.Mode(mode), Allow: allow, Deny: slices.Concat(p.Deny, r.Deny), AllowECH: p.AllowECH || r.AllowECH, Site: r.Site, Routes: p.Routes}
 	return o.Over(spec, p.Map)
 }
 
@@ -153,6 +155,21 @@ func (o NetworkRules) Over(spec policy.Spec, mapped map[string]string) policy.Sp
 		spec.Map = map[string]string{}
 	}
 	maps.Copy(spec.Map, mapped)
+	return spec
+}
+
+// Routed is the policy of a sandbox of a profile with the network n, as far as it still has
+// the routes.
+func (n Network) Routed(spec policy.Spec) policy.Spec {
+	routes := map[string]policy.Route{}
+	for label := range spec.Routes {
+		if r, ok := n.Routes[label]; ok {
+			routes[label] = r
+		}
+	}
+	if spec.Routes = routes; len(routes) == 0 {
+		spec.Routes = nil
+	}
 	return spec
 }
 
@@ -170,7 +187,7 @@ func (o NetworkRules) bridgeOf(p Network, r NetworkRequest) error {
 		return sbxerr.WithRemedy(sbxerr.NetPolicy, op,
 			fmt.Errorf("choose resolvers in the network mode %q: the operator names those that its sandboxes ask (network.bridge.dns)", netns.ModeBridge), "leave --dns away")
 	}
-	if len(p.Allow)+len(p.Deny)+len(p.Map)+len(r.Allow)+len(r.Deny) > 0 || p.AllowECH || r.AllowECH {
+	if len(p.Routes)+len(p.Allow)+len(p.Deny)+len(p.Map)+len(r.Allow)+len(r.Deny) > 0 || p.AllowECH || r.AllowECH {
 		return sbxerr.WithRemedy(sbxerr.NetPolicy, op,
 			fmt.Errorf("use rules in the network mode %q: there is nobody who would know the names of its packets", netns.ModeBridge),
 			"use the mode allow, or open with --deny; or leave the rules away: private addresses, the host and other sandboxes are refused in any case")

@@ -17,7 +17,11 @@ func (o NetworkRules) Validate(profiles map[string]Profile) error {
 	var errs []error
 	o.Map, errs = o.soundMap("network.map", o.Map)
 	for _, name := range slices.Sorted(maps.Keys(profiles)) {
-		errs = append(errs, o.checkProfile("profiles."+name+".network", profiles[name].Network))
+		n := profiles[name].Network
+		var routeErrs []error
+		n.Routes, routeErrs = o.soundRoutes("profiles."+name+".routes", n)
+		errs = append(errs, o.checkProfile("profiles."+name+".network", n))
+		errs = append(errs, routeErrs...)
 	}
 	return errors.Join(errs...)
 }
@@ -43,6 +47,10 @@ func (o NetworkRules) checkProfile(key string, n Network) error {
 // checkVoid refuses rules that allow something in the mode none. Rules that deny or map
 // serve requests that name another mode.
 func (n Network) checkVoid() error {
+	if len(n.Routes) > 0 {
+		return sbxerr.WithRemedy(sbxerr.NetPolicy, "runtime.network",
+			fmt.Errorf("the mode %q allows nothing, but the profile has routes", netns.ModeNone), fmt.Sprintf("write mode: %s, or leave the mode away", netns.ModeAllow))
+	}
 	if len(n.Allow) == 0 {
 		return nil
 	}
@@ -63,6 +71,25 @@ func (o NetworkRules) soundMap(key string, written map[string]string) (map[strin
 		if err != nil {
 			errs = append(errs, atKey(key+"."+host, err))
 			continue
+		}
+		maps.Copy(sound, one)
+	}
+	return sound, errs
+}
+
+// soundRoutes returns the sound routes of n, and the faults of the others.
+func (o NetworkRules) soundRoutes(key string, n Network) (map[string]policy.Route, []error) {
+	var sound map[string]policy.Route
+	var errs []error
+	mapped, _ := o.soundMap("", n.Map)
+	for _, label := range slices.Sorted(maps.Keys(n.Routes)) {
+		one := map[string]policy.Route{label: n.Routes[label]}
+		if _, err := policy.Compile(o.Over(policy.Spec{Mode: policy.Allow, Routes: one}, mapped)); err != nil {
+			errs = append(errs, atKey(key+"."+label, err))
+			continue
+		}
+		if sound == nil {
+			sound = map[string]policy.Route{}
 		}
 		maps.Copy(sound, one)
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
-	"github.com/caisson-run/caisson/cgroups"
+	"github.com/caisson-run/caisson/api/settings"
 	"github.com/caisson-run/caisson/seccomp"
 )
 
@@ -30,7 +30,9 @@ type Profile struct {
 	// children.
 	NestedDepth int `json:",omitempty"`
 	// Timeout is the most time of one command, and that of one that asks for none; 0 is none.
-	Timeout time.Duration `json:",omitempty"`
+	Timeout  time.Duration `json:",omitempty"`
+	Rootfs   string        `json:",omitempty"` // "ro" or "rw"; empty is ro
+	RootUser string        `json:",omitempty"` // who root may be: RootNone, RootPlain or RootSetup
 	// Unisolated runs commands as a user of the host, without isolation. Nil has isolation.
 	Unisolated *HostUser `json:",omitempty"`
 }
@@ -45,8 +47,25 @@ func (p Profile) Validate() error {
 	if p.NestedDepth < 1 || p.NestedDepth > maxNestedDepth {
 		err = errors.Join(err, fmt.Errorf("nested depth %d: give 1 to %d", p.NestedDepth, maxNestedDepth))
 	}
-	return errors.Join(err, limits.Validate())
+	switch {
+	case !slices.Contains([]string{RootNone, RootPlain, RootSetup}, p.RootUser):
+		err = errors.Join(err, fmt.Errorf("root_user: %q is none of plain, setup", p.RootUser))
+	case p.RootUser == RootSetup && p.Seccomp != setupSeccomp:
+		err = errors.Join(err, fmt.Errorf("root_user: setup needs seccomp: %s, since %s refuses modes that packages have", setupSeccomp, p.Seccomp))
+	}
+	return errors.Join(err, checkRootfs(p.Rootfs), limits.Validate())
 }
+
+// Who root may be inside.
+const (
+	RootNone  = ""
+	RootPlain = "plain" // without capabilities
+	RootSetup = "setup" // with those of [oci.SetupCapabilities]
+)
+
+// setupSeccomp is the seccomp profile under which package managers can give files the modes
+// that they have.
+const setupSeccomp = "compat"
 
 // maxNestedDepth bounds the generations below a sandbox.
 const maxNestedDepth = 4
@@ -56,10 +75,10 @@ const DefaultProfile = "strict"
 
 // DefaultLimits bound a sandbox where neither request nor profile does.
 func DefaultLimits() Limits {
-	const memory = 512 << 20
-	return Limits{
-		MemoryBytes: memory, MilliCPU: 1000, PIDs: 256, OpenFiles: 1024, TmpfsBytes: tmpfsFor(memory), CPUShares: cgroups.DefaultCPUShares, ShmBytes: tmpfsFor(memory),
-	}
+	l := Limits(settings.Defaults())
+	l.TmpfsBytes = tmpfsFor(l.MemoryBytes)
+	l.ShmBytes = l.TmpfsBytes
+	return l
 }
 
 // tmpfsFor is the default size of each tmpfs: half the memory, as Linux has it. Files in a
@@ -71,10 +90,8 @@ func tmpfsFor(memory int64) int64 { return memory / 2 }
 // profile, under its name.
 func BuiltinProfiles() map[string]Profile {
 	profiles := map[string]Profile{}
-	limits := DefaultLimits()
-	limits.TmpfsBytes, limits.ShmBytes = 0, 0 // a request may ask for other memory
 	for _, name := range seccomp.Names() {
-		profiles[name] = Profile{Image: "base", Seccomp: name, User: "1000:1000", Limits: limits, NestedDepth: 1}
+		profiles[name] = Profile{Image: "base", Seccomp: name, User: "1000:1000", Limits: Limits(settings.Defaults()), NestedDepth: 1}
 	}
 	return profiles
 }

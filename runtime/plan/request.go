@@ -2,16 +2,21 @@ package plan
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
+	"strings"
 	"time"
 
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/api/settings"
 	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/initproto"
+	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/peer"
 )
 
-// Request asks for a sandbox that lives for one command.
+// Request asks for a sandbox and the one command that it is made for.
 type Request struct {
 	Create CreateRequest
 	Exec   ExecRequest
@@ -20,6 +25,8 @@ type Request struct {
 	Learn bool
 	// LearnPrivate lets it reach names at private addresses too, but at none of the host.
 	LearnPrivate bool
+	// Keep has the sandbox stay after the command, as one of Create does. Only Run does that.
+	Keep bool
 }
 
 // CreateRequest says what a sandbox is made of and how it is confined. An
@@ -28,6 +35,7 @@ type Request struct {
 type CreateRequest struct {
 	Name           string   // unique among live sandboxes; empty is the ID
 	Hostname       string   `json:",omitempty"` // empty is the ID
+	Rootfs         string   `json:",omitempty"` // "ro" or "rw"; empty is the profile's
 	Image          string   // empty is the profile's
 	Language       string   // of the work; Planner.Languages has its image where nothing else names one
 	LanguageReason string   // how the caller knows the language
@@ -43,8 +51,8 @@ type CreateRequest struct {
 	Expose         []uint32 // ports inside to which links of the owner's other sandboxes may lead
 	Links          []string // NAME=SANDBOX:PORT; see package policy
 	Workspace      *WorkspaceRequest
-	Mounts         []MountRequest `json:",omitempty"` // beside the workspace
-	Limits         LimitsRequest
+	Mounts         []MountRequest    `json:",omitempty"` // beside the workspace
+	Limits         *caissonv1.Limits // what is absent is the profile's; zero is an error and never means unlimited
 	Labels         map[string]string
 	Session        string // the caller's session ID
 	Task           string // the caller's task ID
@@ -136,11 +144,16 @@ func (w *WorkspaceRequest) Point() string { return cmp.Or(w.Path, WorkspacePath)
 
 // MountRequest asks for one mount beside the workspace.
 type MountRequest struct {
-	Type      string // "bind", "volume" or "tmpfs"
+	Type      string // "bind", "volume" or "tmpfs"; for a build step also "tree" and "file"
 	Source    string `json:",omitempty"` // of a bind: absolute path of a directory of the host; of a volume: its name
 	Target    string // where it is mounted inside, absolute
 	ReadOnly  bool   `json:",omitempty"`
 	SizeBytes *int64 `json:",omitempty"` // of a tmpfs; nil is that of every tmpfs
+	// Layers are the directories of an image, the topmost first, of which a tree shows the file
+	// or directory Source.
+	Layers []string `json:"-"`
+	// File is a file of memory, with ids of the inside.
+	File *mount.MemoryFile `json:"-"`
 }
 
 // Targets are those of the mounts of type tmpfs, and of the binds with the workspace.
@@ -168,33 +181,30 @@ func (r CreateRequest) BindDirs() (dirs []string) {
 	return dirs
 }
 
-// LimitsRequest holds the limits that a request names. Nil takes the
-// profile's value; zero is an error and never means unlimited.
-type LimitsRequest struct {
-	MemoryBytes *int64
-	MilliCPU    *int64 // 1000 is one CPU
-	PIDs        *int64
-	OpenFiles   *int64
-	TmpfsBytes  *int64 // of each tmpfs
-	CPUShares   *int64 // see [cgroups.Limits]
-	ShmBytes    *int64 // of /dev/shm
-	IOReadBPS   *int64 // see [cgroups.IO]
-	IOWriteBPS  *int64
+// UnmarshalJSON reads the settings of a stored record. Older daemons spelled limits as Go does.
+func (r *CreateRequest) UnmarshalJSON(text []byte) error {
+	type plain CreateRequest
+	stored := struct {
+		*plain
+		Limits map[string]*int64
+	}{plain: (*plain)(r)}
+	if err := json.Unmarshal(text, &stored); err != nil || stored.Limits == nil {
+		return err
+	}
+	r.Limits = &caissonv1.Limits{}
+	for name, n := range stored.Limits {
+		name = strings.ReplaceAll(name, "_", "")
+		for i := range settings.Table {
+			if strings.EqualFold(name, strings.ReplaceAll(settings.Table[i].Field, "_", "")) {
+				*settings.Table[i].Asked(r.Limits) = n
+			}
+		}
+	}
+	return nil
 }
 
-// Limits is what bounds one sandbox, resolved. Every other field is positive.
-type Limits struct {
-	MemoryBytes int64
-	MilliCPU    int64
-	PIDs        int64
-	OpenFiles   int64
-	TmpfsBytes  int64
-	CPUShares   int64 // 0, in a record of an older daemon, is the default
-	ShmBytes    int64 // of /dev/shm; 0, in a profile or the record of an older daemon, is TmpfsBytes
-	IOReadBPS   int64 // with each disk, in bytes per second; 0 is unbounded
-	IOWriteBPS  int64
-	Disks       string // with which the sandbox has traffic: see [cgroups.Disks]; empty without a rate
-}
+// Limits bound one sandbox, resolved.
+type Limits settings.Limits
 
 // RatesIO reports whether the sandbox has a rate of I/O.
 func (l Limits) RatesIO() bool { return l.IOReadBPS != 0 || l.IOWriteBPS != 0 }
@@ -209,43 +219,25 @@ const DefaultOutputLimit = 10 << 20
 // Validate reports every limit that is out of range.
 func (l Limits) Validate() error {
 	errs := []error{l.Cgroup().Validate()}
-	if l.OpenFiles < 16 || l.OpenFiles > 1<<20 {
-		errs = append(errs, sbxerr.New(sbxerr.Limits, "runtime.plan", "open files %d: give 16 to 1048576, such as 1024", l.OpenFiles))
-	}
 	byMemory := tmpfsFor(l.MemoryBytes) // refused with the memory, where that is
-	if l.ShmBytes != 0 && l.ShmBytes != byMemory {
-		errs = append(errs, checkTmpfsBytes("shm", l.ShmBytes))
-	}
-	if l.TmpfsBytes != byMemory {
-		errs = append(errs, checkTmpfsBytes("tmpfs", l.TmpfsBytes))
+	for i := range settings.Table {
+		row := &settings.Table[i]
+		n := *row.Of((*settings.Limits)(&l))
+		if row.Controller == "" && (row.Zero == settings.Refused || n != byMemory) {
+			errs = append(errs, row.Check(n))
+		}
 	}
 	return errors.Join(errs...)
 }
 
-func checkTmpfsBytes(of string, n int64) error {
-	switch {
-	case n < 64<<10:
-		return sbxerr.New(sbxerr.Limits, "runtime.plan", "%s size %d: give at least 64K, such as 64M", of, n)
-	case n > 1<<40:
-		return sbxerr.New(sbxerr.Limits, "runtime.plan", "%s size %d: give at most 1T, such as 64M", of, n)
-	}
-	return nil
-}
+// Cgroup returns l in the form of package cgroups.
+func (l Limits) Cgroup() cgroups.Limits { return cgroups.Limits(l) }
 
-// Cgroup returns the limits that a cgroup enforces.
-func (l Limits) Cgroup() cgroups.Limits {
-	return cgroups.Limits{
-		PIDs: l.PIDs, MemoryBytes: l.MemoryBytes, MilliCPU: l.MilliCPU, CPUShares: l.CPUShares,
-		IO: cgroups.IO{ReadBPS: l.IOReadBPS, WriteBPS: l.IOWriteBPS, Disks: l.Disks},
-	}
-}
-
-// Peer returns l in the form of package peer.
+// Peer returns l in the form of package peer, which judges /dev/shm as a tmpfs.
 func (l Limits) Peer() peer.Limits {
-	return peer.Limits{
-		MemoryBytes: l.MemoryBytes, MilliCPU: l.MilliCPU, PIDs: l.PIDs, TmpfsBytes: l.TmpfsBytes, OpenFiles: l.OpenFiles,
-		CPUShares: cmp.Or(l.CPUShares, cgroups.DefaultCPUShares), IOReadBPS: l.IOReadBPS, IOWriteBPS: l.IOWriteBPS,
-	}
+	own := peer.Limits(settings.Limits(l).Filled())
+	own.ShmBytes, own.Disks = 0, ""
+	return own
 }
 
 // Granted fills in the grant's defaults where r names nothing.

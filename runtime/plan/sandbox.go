@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
-	"github.com/caisson-run/caisson/cgroups"
+	"github.com/caisson-run/caisson/api/settings"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/rootfs/mount"
@@ -33,7 +33,6 @@ const (
 // What every command finds inside.
 const (
 	WorkspacePath = "/workspace"
-	homePath      = "/home/caisson"
 	DefaultPath   = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" // where the image sets no PATH
 )
 
@@ -64,8 +63,14 @@ type Sandbox struct {
 	User User
 
 	Limits Limits
+	Homes  []Home     // of the image
 	Mounts []Mount    // the workspace and the others, a mount after the one that it lies in
 	Grant  peer.Grant // of the caller
+
+	WritableRoot bool        // what is written to it goes to the disk
+	RootDirs     []mount.Dir // that are made in a writable root
+	// OwnWorkspace says that WorkspacePath is a directory of the sandbox's disk.
+	OwnWorkspace bool
 
 	MountRequests []MountRequest // those of the profile and of the request
 	points        []string       // see MountPoints
@@ -82,11 +87,14 @@ type Planner struct {
 	Image      func(ref string) (images.Stored, error) // as the caller means it
 	RootImage  func(ref string) (images.Stored, error) // as the configuration means it
 	Languages  map[string]string                       // names of images for RootImage
-	User       func(img images.Stored, name string) (User, error)
+	User       func(img images.Stored, name string) (Account, error)
+	CPUs       int   // of the host
 	MaxTmpfs   int64 // bytes of a tmpfs for which nobody asks for a size
 	IOReadBPS  int64 // of a sandbox for which nobody asks for a lower rate; 0 is unbounded
 	IOWriteBPS int64
-	Slots      []uint32 // groups that every user has besides: see mount.GroupSlotIDs
+	Disk       func(bytes int64) error // why the host gives no disk of that size; nil: it gives any
+	DiskBytes  int64                   // of the disk of a writable root for which nobody asks for a size
+	Slots      []uint32                // groups that every user has besides: see mount.GroupSlotIDs
 }
 
 // Sandbox plans r, or reports every reason to refuse it.
@@ -266,62 +274,35 @@ func checkKey(key string) error {
 // nor profile has a size.
 func (p *Sandbox) planLimits(pl Planner, r CreateRequest) error {
 	p.Limits = p.Profile.Limits
-	for _, f := range []struct {
-		from *int64
-		to   *int64
-	}{
-		{r.Limits.MemoryBytes, &p.Limits.MemoryBytes},
-		{r.Limits.MilliCPU, &p.Limits.MilliCPU},
-		{r.Limits.PIDs, &p.Limits.PIDs},
-		{r.Limits.OpenFiles, &p.Limits.OpenFiles},
-		{r.Limits.TmpfsBytes, &p.Limits.TmpfsBytes},
-		{r.Limits.CPUShares, &p.Limits.CPUShares},
-		{r.Limits.ShmBytes, &p.Limits.ShmBytes},
-		{cmp.Or(r.Limits.IOReadBPS, lower(p.Limits.IOReadBPS, pl.IOReadBPS)), &p.Limits.IOReadBPS},
-		{cmp.Or(r.Limits.IOWriteBPS, lower(p.Limits.IOWriteBPS, pl.IOWriteBPS)), &p.Limits.IOWriteBPS},
-	} {
-		if f.from != nil {
-			*f.to = *f.from
-		}
-	}
-	if r.Limits.TmpfsBytes == nil && p.Limits.TmpfsBytes == 0 {
+	p.Limits.IOReadBPS = lower(p.Limits.IOReadBPS, pl.IOReadBPS)
+	p.Limits.IOWriteBPS = lower(p.Limits.IOWriteBPS, pl.IOWriteBPS)
+	(*settings.Limits)(&p.Limits).Override(r.Limits)
+	if p.Limits.TmpfsBytes == 0 {
 		p.Limits.TmpfsBytes = min(tmpfsFor(p.Limits.MemoryBytes), pl.MaxTmpfs)
 	}
 	p.sizeMounts()
-	if err := errors.Join(CheckCPUShares(r.Limits.CPUShares), CheckIORates(r.Limits.IOReadBPS, r.Limits.IOWriteBPS)); err != nil {
+	p.Limits.ShmBytes = cmp.Or(p.Limits.ShmBytes, p.Limits.TmpfsBytes)
+	if err := errors.Join(settings.CheckZero(r.Limits, false), p.Limits.Validate(), p.planDisk(pl, r)); err != nil {
 		return err
 	}
-	if n := r.Limits.ShmBytes; n != nil && *n == 0 {
-		return checkTmpfsBytes("shm", 0)
-	}
-	p.Limits.ShmBytes = cmp.Or(p.Limits.ShmBytes, p.Limits.TmpfsBytes)
-	return p.Limits.Validate()
-}
-
-// CheckCPUShares refuses a request for 0, which is the default in a record alone.
-func CheckCPUShares(n *int64) error {
-	if n != nil && *n == 0 {
-		return sbxerr.New(sbxerr.Limits, "runtime.plan", "cpu shares 0: give %d to %d, such as %d", cgroups.MinCPUShares, cgroups.MaxCPUShares, cgroups.DefaultCPUShares)
+	if n := r.Limits.GetMilliCpu(); n > int64(pl.CPUs)*1000 {
+		p.Notes = append(p.Notes, cpusNote(n, pl.CPUs))
 	}
 	return nil
 }
 
-// lower returns most if rate is above it, or absent, and most is not.
-func lower(rate, most int64) *int64 {
-	if most == 0 || rate != 0 && rate <= most {
-		return nil
-	}
-	return &most
+// cpusNote says that a request names more CPUs than the host has. It is no reason to refuse
+// it: the same request is made on hosts of many sizes.
+func cpusNote(milliCPU int64, have int) string {
+	return fmt.Sprintf("limits.milli_cpu: %g CPUs are asked for, and the host has %d: that many can be used", float64(milliCPU)/1000, have)
 }
 
-// CheckIORates refuses a request for 0, which means unbounded in a record and an update alone.
-func CheckIORates(rates ...*int64) error {
-	for _, n := range rates {
-		if n != nil && *n == 0 {
-			return sbxerr.New(sbxerr.Limits, "runtime.plan", "I/O rate 0: give at least %d bytes per second, such as 10M", cgroups.MinIOBPS)
-		}
+// lower returns the lower of two rates, of which 0 is unbounded.
+func lower(rate, most int64) int64 {
+	if rate == 0 || most == 0 {
+		return max(rate, most)
 	}
-	return nil
+	return min(rate, most)
 }
 
 // Labels returns the labels of the container. None comes from an image: engines act on

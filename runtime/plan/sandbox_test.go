@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -9,8 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/api/sbxerr/errtest"
+	"github.com/caisson-run/caisson/api/settings"
 	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/rootfs/image"
 	"github.com/caisson-run/caisson/rootfs/mount"
@@ -52,14 +57,15 @@ func testPlanner() Planner {
 		return images.Stored{}, sbxerr.New(sbxerr.ImageNotFound, "test.image", "no image %q", ref)
 	}
 	return Planner{
+		CPUs:       2,
 		MaxTmpfs:   1 << 30,
 		ID:         strings.Repeat("a", 26),
 		Profiles:   profiles,
 		Workspaces: mount.Allowed{Roots: []string{"/srv"}, Private: []string{"/srv/daemon"}},
 		Image:      find, RootImage: find,
-		User: func(_ images.Stored, name string) (User, error) {
-			uid, gid, groups, err := image.ResolveUser(name, strings.NewReader(""), strings.NewReader(""))
-			return User{UID: uid, GID: gid, Groups: groups}, err
+		User: func(_ images.Stored, name string) (Account, error) {
+			u, err := image.ResolveUser(name, strings.NewReader(""), strings.NewReader(""))
+			return Account{User: User{UID: u.UID, GID: u.GID, Groups: u.GIDs}, Name: u.Name, Home: u.Home}, err
 		},
 	}
 }
@@ -76,7 +82,10 @@ func planRun(pl Planner, r Request) (*planned, error) {
 	if err := JoinReasons(err, r.Exec.Check()); err != nil {
 		return nil, err
 	}
-	lookup := func(name string) (User, error) { return pl.User(p.Image, name) }
+	lookup := func(name string) (User, error) {
+		u, err := pl.User(p.Image, name)
+		return u.User, err
+	}
 	e, err := r.Exec.Command(p.Defaults(), lookup)
 	if err != nil {
 		return nil, err
@@ -157,17 +166,17 @@ func TestPlanRefuses(t *testing.T) {
 		{"workspace mode", func(r *Request) { r.Create.Workspace = &WorkspaceRequest{Dir: "/srv/a", Mode: "r"} }, sbxerr.Workspace, []string{`mode "r" is none of rw, ro`}},
 		{"workspace path", func(r *Request) { r.Create.Workspace = &WorkspaceRequest{Dir: "/srv/a", Path: "src"} }, sbxerr.Workspace, []string{`path "src" is not a clean absolute path`}},
 		{"workspace over a tmpfs", func(r *Request) { r.Create.Workspace = &WorkspaceRequest{Dir: "/srv/a", Path: "/tmp"} }, sbxerr.Workspace, []string{`path "/tmp" is the sandbox's own`}},
-		{"workspace in the home", func(r *Request) { r.Create.Workspace = &WorkspaceRequest{Dir: "/srv/a", Path: homePath + "/x"} }, sbxerr.Workspace, []string{"is the sandbox's own"}},
+		{"workspace over all homes", func(r *Request) { r.Create.Workspace = &WorkspaceRequest{Dir: "/srv/a", Path: "/home"} }, sbxerr.Workspace, []string{"is the sandbox's own"}},
 		{"workspace in /etc", func(r *Request) { r.Create.Workspace = &WorkspaceRequest{Dir: "/srv/a", Path: "/etc/x"} }, sbxerr.Workspace, []string{`path "/etc/x" is part of the sandbox's own /etc`}},
 		{"workspace at the root", func(r *Request) { r.Create.Workspace = &WorkspaceRequest{Dir: "/srv/a", Path: "/"} }, sbxerr.Workspace, []string{`path "/" is the sandbox's own`}},
 		{"no memory", func(r *Request) { r.Create.Limits.MemoryBytes = new(int64(0)) }, sbxerr.Limits, []string{`"memory" is absent or zero`}},
 		{"too little memory", func(r *Request) { r.Create.Limits.MemoryBytes = new(int64(4096)) }, sbxerr.Limits, []string{`"memory" is 4096`}},
-		{"no CPU", func(r *Request) { r.Create.Limits.MilliCPU = new(int64(-1)) }, sbxerr.Limits, []string{`"cpu" is negative`}},
-		{"too few tasks", func(r *Request) { r.Create.Limits.PIDs = new(int64(1)) }, sbxerr.Limits, []string{`"pids" is 1`}},
+		{"no CPU", func(r *Request) { r.Create.Limits.MilliCpu = new(int64(-1)) }, sbxerr.Limits, []string{`"cpus" is negative`}},
+		{"too few tasks", func(r *Request) { r.Create.Limits.Pids = new(int64(1)) }, sbxerr.Limits, []string{`"pids" is 1`}},
 		{"no files", func(r *Request) { r.Create.Limits.OpenFiles = new(int64(0)) }, sbxerr.Limits, []string{"open files 0: give 16 to 1048576"}},
 		{"too many files", func(r *Request) { r.Create.Limits.OpenFiles = new(int64(1)<<20 + 1) }, sbxerr.Limits, []string{"open files 1048577"}},
-		{"much tmpfs", func(r *Request) { r.Create.Limits.TmpfsBytes = new(int64(1<<40 + 1)) }, sbxerr.Limits, []string{"tmpfs size 1099511627777: give at most 1T"}},
-		{"no tmpfs", func(r *Request) { r.Create.Limits.TmpfsBytes = new(int64(0)) }, sbxerr.Limits, []string{"tmpfs size 0: give at least 64K"}},
+		{"much tmpfs", func(r *Request) { r.Create.Limits.TmpfsBytes = new(int64(1<<40 + 1)) }, sbxerr.Limits, []string{"tmpfs 1099511627777: give 64K to 1T"}},
+		{"no tmpfs", func(r *Request) { r.Create.Limits.TmpfsBytes = new(int64(0)) }, sbxerr.Limits, []string{"tmpfs 0: give 64K to 1T"}},
 		{"unknown image", func(r *Request) { r.Create.Image = "bas" }, sbxerr.ImageNotFound, []string{`no image "bas"`}},
 		{"root", func(r *Request) { r.Create.User = "0" }, sbxerr.ImageUser, []string{`user "0" is root inside the sandbox`}},
 		{"root by number", func(r *Request) { r.Create.User = "0:1000" }, sbxerr.ImageUser, []string{"is root inside"}},
@@ -181,7 +190,7 @@ func TestPlanRefuses(t *testing.T) {
 		{"image with a NUL", func(r *Request) { r.Create.Image = "nul" }, sbxerr.ImageContent, []string{`"A" holds a NUL byte`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := Request{Exec: ExecRequest{Args: []string{"true"}}}
+			r := Request{Exec: ExecRequest{Args: []string{"true"}}, Create: CreateRequest{Limits: &caissonv1.Limits{}}}
 			tt.change(&r)
 			p, err := planRun(testPlanner(), r)
 			if p != nil {
@@ -205,7 +214,7 @@ func manyLabels(n int) map[string]string {
 
 // TestPlanTellsEveryReason: who asks again and again should not have to.
 func TestPlanTellsEveryReason(t *testing.T) {
-	_, err := planRun(testPlanner(), Request{Create: CreateRequest{Name: "-A", Network: "host", Image: "gone", Labels: map[string]string{"b/": "", "a/": ""}, Workspace: &WorkspaceRequest{Dir: "/etc", Mode: "cow"}, Limits: LimitsRequest{MemoryBytes: new(int64(1)), OpenFiles: new(int64(1))}}, Exec: ExecRequest{Cwd: "x", Timeout: new(time.Duration(0))}})
+	_, err := planRun(testPlanner(), Request{Create: CreateRequest{Name: "-A", Network: "host", Image: "gone", Labels: map[string]string{"b/": "", "a/": ""}, Workspace: &WorkspaceRequest{Dir: "/etc", Mode: "cow"}, Limits: &caissonv1.Limits{MemoryBytes: new(int64(1)), OpenFiles: new(int64(1))}}, Exec: ExecRequest{Cwd: "x", Timeout: new(time.Duration(0))}})
 	for _, code := range []sbxerr.Code{sbxerr.Config, sbxerr.NetworkMode, sbxerr.Workspace, sbxerr.Limits, sbxerr.ImageNotFound} {
 		if !errors.Is(err, code) {
 			t.Errorf("%v: lacks %s", err, code)
@@ -242,13 +251,13 @@ func TestPlanDefaults(t *testing.T) {
 	if err := DefaultLimits().Validate(); err != nil {
 		t.Error(err)
 	}
-	if want := (cgroups.Limits{MemoryBytes: 512 << 20, MilliCPU: 1000, PIDs: 256, CPUShares: 1024}); p.Limits.Cgroup() != want {
+	if want := (cgroups.Limits{MemoryBytes: 512 << 20, MilliCPU: 1000, PIDs: 256, CPUShares: 1024, OpenFiles: 1024, TmpfsBytes: 256 << 20, ShmBytes: 256 << 20}); p.Limits.Cgroup() != want {
 		t.Errorf("cgroup limits %+v", p.Limits.Cgroup())
 	}
 }
 
 func TestPlanOverrides(t *testing.T) {
-	p, err := planRun(testPlanner(), Request{Create: CreateRequest{Profile: "big", Name: "job.1", Network: "none", Limits: LimitsRequest{MilliCPU: new(int64(250)), PIDs: new(int64(64)), OpenFiles: new(int64(9000)), TmpfsBytes: new(int64(1 << 20)), CPUShares: new(int64(7))}}, Exec: ExecRequest{Args: []string{"true"}, Env: []string{"LANG=de", "X=1", "X=2"}, Timeout: new(time.Minute), OutputLimit: new(int64(2))}})
+	p, err := planRun(testPlanner(), Request{Create: CreateRequest{Profile: "big", Name: "job.1", Network: "none", Limits: &caissonv1.Limits{MilliCpu: new(int64(250)), Pids: new(int64(64)), OpenFiles: new(int64(9000)), TmpfsBytes: new(int64(1 << 20)), CpuShares: new(int64(7))}}, Exec: ExecRequest{Args: []string{"true"}, Env: []string{"LANG=de", "X=1", "X=2"}, Timeout: new(time.Minute), OutputLimit: new(int64(2))}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -258,11 +267,11 @@ func TestPlanOverrides(t *testing.T) {
 	if want := (Limits{MemoryBytes: 4 << 30, MilliCPU: 250, PIDs: 64, OpenFiles: 9000, TmpfsBytes: 1 << 20, CPUShares: 7, ShmBytes: 1 << 20}); p.Limits != want {
 		t.Errorf("limits %+v, want %+v", p.Limits, want)
 	}
-	want := append(told(p), "PATH=/tools", "LANG=de", "HOME=/big", "USER=caisson", "HOSTNAME="+p.ID, "MODE=big", "X=2")
+	want := append(told(p), "PATH=/tools", "HOME=/big", "USER=caisson", "HOSTNAME="+p.ID, "LANG=de", "MODE=big", "X=2")
 	if !slices.Equal(p.exec.Env, want) {
 		t.Errorf("environment %q, want %q", p.exec.Env, want)
 	}
-	p, err = planRun(testPlanner(), Request{Create: CreateRequest{Profile: "big", Limits: LimitsRequest{MemoryBytes: new(int64(16 << 20))}}, Exec: ExecRequest{Args: []string{"true"}}})
+	p, err = planRun(testPlanner(), Request{Create: CreateRequest{Profile: "big", Limits: &caissonv1.Limits{MemoryBytes: new(int64(16 << 20))}}, Exec: ExecRequest{Args: []string{"true"}}})
 	if err != nil || p.Limits.MemoryBytes != 16<<20 {
 		t.Errorf("memory: %+v, %v", p, err)
 	}
@@ -286,9 +295,9 @@ func TestPlanIORates(t *testing.T) {
 		slow := pl.Profiles["big"]
 		slow.Limits.IOReadBPS, slow.Limits.IOWriteBPS = tt.profile, tt.profile
 		pl.Profiles["big"], pl.IOReadBPS, pl.IOWriteBPS = slow, tt.ceiling, tt.ceiling
-		var asked LimitsRequest
+		asked := &caissonv1.Limits{}
 		if tt.asked != 0 {
-			asked.IOReadBPS, asked.IOWriteBPS = &tt.asked, &tt.asked
+			asked.IoReadBps, asked.IoWriteBps = &tt.asked, &tt.asked
 		}
 		p, err := pl.Sandbox(CreateRequest{Profile: "big", Limits: asked})
 		if err != nil || p.Limits.IOReadBPS != tt.want || p.Limits.IOWriteBPS != tt.want || p.Limits.RatesIO() != (tt.want != 0) {
@@ -296,7 +305,7 @@ func TestPlanIORates(t *testing.T) {
 		}
 	}
 	for _, bad := range []int64{0, -1, 65535, 1<<40 + 1} {
-		for _, asked := range []LimitsRequest{{IOReadBPS: &bad}, {IOWriteBPS: &bad}} {
+		for _, asked := range []*caissonv1.Limits{{IoReadBps: &bad}, {IoWriteBps: &bad}} {
 			if _, err := testPlanner().Sandbox(CreateRequest{Limits: asked}); sbxerr.Of(err) != sbxerr.Limits {
 				t.Errorf("rate %d: %v", bad, err)
 			}
@@ -358,7 +367,7 @@ func TestTmpfsFollowsMemory(t *testing.T) {
 		strict := pl.Profiles["strict"]
 		strict.Limits.TmpfsBytes = tt.profile
 		pl.Profiles["strict"] = strict
-		limits := LimitsRequest{}
+		limits := &caissonv1.Limits{}
 		for n, to := range map[*int64]**int64{&tt.memory: &limits.MemoryBytes, &tt.asked: &limits.TmpfsBytes} {
 			if *n != 0 {
 				*to = n
@@ -420,7 +429,7 @@ func TestPlanUser(t *testing.T) {
 		}
 	}
 	pl := testPlanner()
-	pl.User = func(images.Stored, string) (User, error) { return User{1, 1, []uint32{5, 0}}, nil }
+	pl.User = func(images.Stored, string) (Account, error) { return Account{User: User{1, 1, []uint32{5, 0}}}, nil }
 	_, err := planRun(pl, Request{Exec: ExecRequest{Args: []string{"true"}}})
 	errtest.Want(t, err, sbxerr.ImageUser, "or in its group")
 }
@@ -472,11 +481,65 @@ func TestLabelsHoldNothingOfTheImage(t *testing.T) {
 // mistakes.
 func TestMemoryIsRefusedAlone(t *testing.T) {
 	for _, memory := range []int64{-5, 1, 1 << 60} {
-		r := Request{Exec: ExecRequest{Args: []string{"true"}}}
-		r.Create.Limits.MemoryBytes = &memory
+		r := Request{Exec: ExecRequest{Args: []string{"true"}}, Create: CreateRequest{Limits: &caissonv1.Limits{MemoryBytes: &memory}}}
 		_, err := planRun(testPlanner(), r)
 		if text := fmt.Sprint(err); !strings.Contains(text, `limit "memory" is`) || strings.Contains(text, "tmpfs") || strings.Contains(text, "shm") {
 			t.Errorf("%d: %v", memory, err)
 		}
+	}
+}
+
+// More CPUs than the host has are no error, and a note says so. A profile may name more: its
+// author has other hosts too.
+func TestMoreCPUsThanTheHostHas(t *testing.T) {
+	pl := testPlanner()
+	big := pl.Profiles["big"]
+	big.Limits.MilliCPU = 64000
+	pl.Profiles["big"] = big
+	for name, tt := range map[string]struct {
+		create CreateRequest
+		want   []string
+	}{
+		"all":          {CreateRequest{Limits: &caissonv1.Limits{MilliCpu: new(int64(2000))}}, nil},
+		"a bit more":   {CreateRequest{Limits: &caissonv1.Limits{MilliCpu: new(int64(2500))}}, []string{"limits.milli_cpu: 2.5 CPUs are asked for, and the host has 2: that many can be used"}},
+		"of a profile": {CreateRequest{Profile: "big"}, nil},
+	} {
+		p, err := planRun(pl, Request{Create: tt.create, Exec: ExecRequest{Args: []string{"true"}}})
+		if err != nil || !slices.Equal(p.Notes, tt.want) {
+			t.Errorf("%s: %q, %v", name, p.Notes, err)
+		}
+	}
+}
+
+// The settings of a record are read as they are written, and as older daemons wrote them.
+func TestStoredSettings(t *testing.T) {
+	want := &caissonv1.Limits{}
+	old := map[string]*int64{}
+	for i, name := range strings.Fields("MemoryBytes MilliCPU CPUShares PIDs OpenFiles TmpfsBytes IOReadBPS IOWriteBPS ShmBytes") {
+		n := int64(i + 1)
+		*settings.Table[i].Asked(want) = &n
+		old[name] = &n
+	}
+	limits, err := json.Marshal(old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, err := json.Marshal(CreateRequest{Name: "box", Limits: want})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]*caissonv1.Limits{
+		string(now): want,
+		`{"Name":"box","Limits":` + string(limits) + `}`:                        want,
+		`{"Name":"box","Limits":{"MemoryBytes":null,"MilliCPU":null,"PIDs":7}}`: {Pids: new(int64(7))},
+		`{"Name":"box"}`: nil, `{"Name":"box","Limits":null}`: nil, `{"Name":"box","Limits":{}}`: {},
+	} {
+		var got CreateRequest
+		if err := json.Unmarshal([]byte(text), &got); err != nil || got.Name != "box" || !proto.Equal(got.Limits, want) {
+			t.Errorf("%s: %+v, %v", text, got, err)
+		}
+	}
+	if err := json.Unmarshal([]byte(`{"Limits":{"PIDs":"many"}}`), new(CreateRequest)); err == nil {
+		t.Error("a limit that is no number was read")
 	}
 }

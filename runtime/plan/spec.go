@@ -12,6 +12,7 @@ import (
 	"github.com/caisson-run/caisson/initproto"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/oci"
+	"github.com/caisson-run/caisson/rootfs/image"
 	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/seccomp"
 )
@@ -37,8 +38,8 @@ type Places struct {
 	State, Rootfs, Init, Dev, NetNS, UserNS, Cgroup string
 }
 
-// Spec builds the OCI spec of a sandbox with the given block of host ids. [oci.Verify],
-// [oci.VerifyBuild] or [oci.VerifyUnisolated] shares no code with the builder and checks the
+// Spec builds the OCI spec of a sandbox with the given block of host ids. [oci.VerifyAllowed]
+// or [oci.VerifyUnisolated] shares no code with the builder and checks the
 // result. The warnings name clamped limits.
 func (p *Sandbox) Spec(h Host, at Places, block idblock.Block) (_ *specs.Spec, warnings []string, err error) {
 	filter, err := p.Seccomp.Spec(p.Filter())
@@ -69,17 +70,23 @@ func (p *Sandbox) Spec(h Host, at Places, block idblock.Block) (_ *specs.Spec, w
 		return p.unisolatedSpec(c, h, at)
 	}
 	c.Rlimits, warnings = oci.ClampRlimits(oci.Rlimits(p.rlimits()), h.Rlimits)
-	c.Build, c.NetNSPath, c.UserNSPath = p.Request.Build, at.NetNS, at.UserNS
+	c.HomeDir = p.homeDir(at.State)
+	c.Allowed, c.NetNSPath, c.UserNSPath = p.allowed(), at.NetNS, at.UserNS
 	c.IDMap, c.Mounts = oci.IDMap{HostBase: block.Base, Size: idblock.Size}, p.specMounts(at.State)
 	spec, err := oci.Build(c)
 	if err != nil {
 		return nil, nil, err
 	}
-	verify := oci.Verify
+	return spec, warnings, sbxerr.Wrap(sbxerr.Internal, "runtime.spec", oci.VerifyAllowed(spec, c.Allowed))
+}
+
+// allowed returns the rights of p that other sandboxes lack.
+func (p *Sandbox) allowed() oci.Allowed {
 	if p.Request.Build {
-		verify = oci.VerifyBuild
+		return oci.Allowed{WritableRoot: true, RootUser: true, Setup: true}
 	}
-	return spec, warnings, sbxerr.Wrap(sbxerr.Internal, "runtime.spec", verify(spec))
+	root := p.Profile.RootUser
+	return oci.Allowed{WritableRoot: p.WritableRoot, RootUser: root != RootNone, Setup: root == RootSetup}
 }
 
 func (p *Sandbox) rlimits() oci.RlimitValues {
@@ -95,7 +102,7 @@ func (p *Sandbox) Filter() seccomp.Options {
 func pid1Process(p *Sandbox) oci.Process {
 	return oci.Process{
 		Args:           []string{filepath.Join(initproto.Dir, initproto.BinaryName)},
-		Env:            []string{"HOME=" + homePath, "PATH=" + DefaultPath},
+		Env:            []string{"HOME=" + image.DefaultHome, "PATH=" + DefaultPath},
 		Cwd:            "/",
 		UID:            p.User.UID,
 		GID:            p.User.GID,

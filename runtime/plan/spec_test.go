@@ -7,6 +7,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/finding"
@@ -43,7 +44,7 @@ func FuzzPlan(f *testing.F) {
 	pl := testPlanner()
 	pl.Workspaces = mount.Allowed{}
 	f.Fuzz(func(t *testing.T, args, env, cwd, who, name, image, profile, network, mode, dir string, memory, cpu, pids, files, tmpfs, timeout, output int64) {
-		r := Request{Create: CreateRequest{User: who, Name: name, Image: image, Profile: profile, Network: network, Limits: LimitsRequest{MemoryBytes: &memory, MilliCPU: &cpu, PIDs: &pids, OpenFiles: &files, TmpfsBytes: &tmpfs}}, Exec: ExecRequest{Args: strings.Split(args, "\x00"), Cwd: cwd, Timeout: new(time.Duration(timeout)), OutputLimit: &output}}
+		r := Request{Create: CreateRequest{User: who, Name: name, Image: image, Profile: profile, Network: network, Limits: &caissonv1.Limits{MemoryBytes: &memory, MilliCpu: &cpu, Pids: &pids, OpenFiles: &files, TmpfsBytes: &tmpfs}}, Exec: ExecRequest{Args: strings.Split(args, "\x00"), Cwd: cwd, Timeout: new(time.Duration(timeout)), OutputLimit: &output}}
 		if timeout == 0 {
 			r.Exec.Timeout = nil
 		}
@@ -77,7 +78,7 @@ func TestSpecIsClampedToTheDaemon(t *testing.T) {
 	own := []specs.POSIXRlimit{{Type: "RLIMIT_NOFILE", Soft: 256, Hard: 512}}
 	h := testHost()
 	h.Rlimits, h.OOMScore = own, 900
-	p, err := planRun(testPlanner(), Request{Create: CreateRequest{Limits: LimitsRequest{OpenFiles: new(int64(8192))}}, Exec: ExecRequest{Args: []string{"true"}}})
+	p, err := planRun(testPlanner(), Request{Create: CreateRequest{Limits: &caissonv1.Limits{OpenFiles: new(int64(8192))}}, Exec: ExecRequest{Args: []string{"true"}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/api/settings"
 	"github.com/caisson-run/caisson/initproto"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/oci"
@@ -73,15 +74,19 @@ func (p *Sandbox) planHostWorkspace(allowed mount.Allowed, r CreateRequest) erro
 func (r CreateRequest) checkUnisolated() error {
 	w := cmp.Or(r.Workspace, &WorkspaceRequest{})
 	var errs []error
+	for i := range settings.Table {
+		if row := &settings.Table[i]; !row.Unisolated && row.In(r.Limits) != nil {
+			errs = append(errs, NotEnforced(row.Name))
+		}
+	}
 	for _, f := range []struct {
 		name  string
 		given bool
 	}{
 		{"image", r.Image != ""}, {"user", r.User != ""}, {"build", r.Build}, {"pool", r.Pooled}, {"nested", r.Nested != nil},
-		{"network", r.Network != ""}, {"allow", len(r.Allow) > 0}, {"deny", len(r.Deny) > 0}, {"allow-ech", r.AllowECH}, {"dns", len(r.DNS) > 0}, {"hostname", r.Hostname != ""},
+		{"network", r.Network != ""}, {"allow", len(r.Allow) > 0}, {"deny", len(r.Deny) > 0}, {"allow-ech", r.AllowECH}, {"dns", len(r.DNS) > 0}, {"hostname", r.Hostname != ""}, {"rootfs", r.Rootfs != ""},
 		{"publish", len(r.Publish) > 0}, {"expose", len(r.Expose) > 0}, {"link", len(r.Links) > 0},
-		{"mount", len(r.Mounts) > 0}, {"tmpfs-size", r.Limits.TmpfsBytes != nil}, {"shm-size", r.Limits.ShmBytes != nil},
-		{"io-read-bps", r.Limits.IOReadBPS != nil}, {"io-write-bps", r.Limits.IOWriteBPS != nil},
+		{"mount", len(r.Mounts) > 0},
 		{"workspace mode " + sbxerr.Clip(w.Mode), w.Mode != "" && w.Mode != "rw"},
 		{"workspace path " + sbxerr.Clip(w.Path), w.Path != "" && w.Path != w.Dir},
 	} {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/oci"
 	"github.com/caisson-run/caisson/runtime/idblock"
@@ -24,7 +25,7 @@ func hostPlanner() Planner {
 
 func hostRequest() Request {
 	return Request{
-		Create: CreateRequest{Profile: "host", Env: []string{"X=1"}, Workspace: &WorkspaceRequest{Dir: "/srv/a"}},
+		Create: CreateRequest{Profile: "host", Env: []string{"X=1"}, Limits: &caissonv1.Limits{}, Workspace: &WorkspaceRequest{Dir: "/srv/a"}},
 		Exec:   ExecRequest{Args: []string{"true"}},
 	}
 }
@@ -74,10 +75,10 @@ func TestPlanUnisolatedRefuses(t *testing.T) {
 		"mount":               func(r *Request) { r.Create.Mounts = []MountRequest{{Type: "tmpfs", Target: "/x"}} },
 		"hostname":            func(r *Request) { r.Create.Hostname = "box" },
 		"dns":                 func(r *Request) { r.Create.DNS = []string{"192.0.2.53"} },
-		"shm-size":            func(r *Request) { r.Create.Limits.ShmBytes = new(int64(1 << 20)) },
-		"io-read-bps":         func(r *Request) { r.Create.Limits.IOReadBPS = new(int64(1 << 20)) },
-		"io-write-bps":        func(r *Request) { r.Create.Limits.IOWriteBPS = new(int64(1 << 20)) },
-		"tmpfs-size":          func(r *Request) { r.Create.Limits.TmpfsBytes = new(int64(1 << 20)) },
+		"shm: it cannot":      func(r *Request) { r.Create.Limits.ShmBytes = new(int64(1 << 20)) },
+		"io read bps":         func(r *Request) { r.Create.Limits.IoReadBps = new(int64(1 << 20)) },
+		"io write bps":        func(r *Request) { r.Create.Limits.IoWriteBps = new(int64(1 << 20)) },
+		"tmpfs: it cannot":    func(r *Request) { r.Create.Limits.TmpfsBytes = new(int64(1 << 20)) },
 		"workspace mode ro":   func(r *Request) { r.Create.Workspace.Mode = "ro" },
 		"workspace mode cow":  func(r *Request) { r.Create.Workspace.Mode = "cow" },
 		"workspace path /w":   func(r *Request) { r.Create.Workspace.Path = "/w" },
@@ -119,8 +120,7 @@ func TestPlanUnisolatedRefuses(t *testing.T) {
 func TestUnisolatedFieldsAreDecided(t *testing.T) {
 	for of, decided := range map[reflect.Type]string{
 		reflect.TypeFor[CreateRequest](): `Name Language LanguageReason Profile Env Workspace Limits Labels Session Task TTL IdleTimeout Ensure Replace Key |
-			Image User Hostname Network DNS Allow Deny AllowECH Site Publish Expose Links Mounts Nested Build Pooled`,
-		reflect.TypeFor[LimitsRequest]():    "MemoryBytes MilliCPU PIDs OpenFiles CPUShares | TmpfsBytes ShmBytes IOReadBPS IOWriteBPS",
+			Image User Hostname Rootfs Network DNS Allow Deny AllowECH Site Publish Expose Links Mounts Nested Build Pooled`,
 		reflect.TypeFor[WorkspaceRequest](): "Dir | Mode Path",
 		reflect.TypeFor[ExecRequest]():      "Args Shell Env Cwd Stdin TTY Timeout OutputLimit Rlimits Limits Inputs | User",
 	} {

@@ -51,7 +51,7 @@ func New(c Config) (*Client, error) {
 	client := &Client{c: c, files: files, rules: rules}
 	err = errors.Join(err, ruleErr)
 	for _, host := range c.Allowed {
-		_, fileErr := client.checkHostsFile(host)
+		_, _, fileErr := client.checkHostsFile(host)
 		err = errors.Join(err, fileErr)
 	}
 	return client, err
@@ -62,6 +62,9 @@ func (c *Client) Timeout() time.Duration { return c.c.Timeout }
 
 // Configured reports whether any registry is allowed.
 func (c *Client) Configured() bool { return len(c.c.Allowed) > 0 }
+
+// Allowed are the registries that the configuration allows.
+func (c *Client) Allowed() []string { return c.c.Allowed }
 
 // Check refuses a registry that the configuration does not allow.
 func (c *Client) Check(r Reference) error {

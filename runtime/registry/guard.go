@@ -26,9 +26,11 @@ type guard struct {
 	realms  []string // hosts beside them that may give tokens
 	stall   time.Duration
 	pause   time.Duration
+	local   bool // one of servers is this host itself
 
 	mu     sync.Mutex
 	tokens []string // origins of token servers that were accepted
+	onSite bool     // one that is named has an address that is not public
 }
 
 // plainHeaders are sent to hosts that are not the registry. Others may be secrets of
@@ -65,9 +67,9 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 func (g *guard) request(req *http.Request) (*http.Request, error) {
 	switch {
 	case req.URL.Scheme == "https":
-	case req.URL.Scheme == "http" && loopback(req.URL.Host):
+	case req.URL.Scheme == "http" && loopback(req.URL.Host) && (g.local || slices.Contains(g.servers, origin(req.URL))):
 	default:
-		return nil, sbxerr.New(sbxerr.PullRefused, opGuard, "%s://%s is not HTTPS: only servers of this host are asked without", req.URL.Scheme, req.URL.Host)
+		return nil, sbxerr.New(sbxerr.PullRefused, opGuard, "%s://%s is not HTTPS: only a registry of this host is asked without", req.URL.Scheme, req.URL.Host)
 	}
 	req = req.Clone(req.Context())
 	req.Header.Set("User-Agent", "caisson")

@@ -3,6 +3,7 @@ package registry_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/rootfs/image"
+	"github.com/caisson-run/caisson/rootfs/image/filter"
 	"github.com/caisson-run/caisson/runtime/registry"
 	"github.com/caisson-run/caisson/tests/regtest"
 )
@@ -106,14 +108,17 @@ func pullWith(ctx context.Context, client *registry.Client, ref registry.Referen
 		return image.Result{}, err
 	}
 	defer func() { err = errors.Join(err, s.Close(err)) }()
-	found, err := image.Find(ctx, s, s.Target, image.DefaultLimits())
+	found, err := filter.Find(ctx, s.Document, s.Target, image.DefaultLimits())
 	if err != nil {
 		return image.Result{}, err
 	}
-	if _, err := client.Verify(ctx, s, found); err != nil {
+	if _, err := client.Verify(ctx, s, found.Remote); err != nil {
 		return image.Result{}, err
 	}
-	return found.Store(ctx, image.StoreOptions{Name: ref.Name}, image.Discard)
+	s.Layers(ctx, found.Layers)
+	src := found.Open(nil, func(ctx context.Context, i int) (io.ReadCloser, error) { return s.Layer(ctx, found.Layers[i]) })
+	o := image.StoreOptions{Name: ref.Name, Limits: image.DefaultLimits(), Target: found.Target.Digest, Layers: found.Digests()}
+	return image.Store(ctx, o, src.Head(), src, image.Discard)
 }
 
 // spooled lists what is in the spool.
@@ -186,11 +191,11 @@ func verifiedBy(t *testing.T, client *registry.Client, name string) string {
 		t.Fatal(err)
 	}
 	defer s.Close(nil)
-	found, err := image.Find(t.Context(), s, s.Target, image.DefaultLimits())
+	found, err := filter.Find(t.Context(), s.Document, s.Target, image.DefaultLimits())
 	if err != nil {
 		t.Fatal(err)
 	}
-	rule, err := client.Verify(t.Context(), s, found)
+	rule, err := client.Verify(t.Context(), s, found.Remote)
 	if err != nil {
 		t.Fatal(err)
 	}

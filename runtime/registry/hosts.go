@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -14,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/containerd/containerd/v2/core/remotes/docker"
 	"github.com/containerd/containerd/v2/core/remotes/docker/config"
@@ -43,7 +45,7 @@ type hostEntry struct {
 
 // hosts returns which servers stand for the registry of r, its mirrors first.
 func (c *Client) hosts(ctx context.Context, r Reference, caller Caller) (docker.RegistryHosts, error) {
-	dir, err := c.checkHostsFile(r.Host)
+	dir, file, err := c.checkHostsFile(r.Host)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +62,11 @@ func (c *Client) hosts(ctx context.Context, r Reference, caller Caller) (docker.
 			return user, secret, nil
 		},
 		UpdateClient: func(client *http.Client) error {
-			client.Transport = &transport{base: client.Transport, guard: g}
+			if tr, ok := client.Transport.(*http.Transport); ok { // else it is one of ours already
+				tr = tr.Clone()
+				tr.DialContext = g.dialer(file.dialTimeout()).DialContext
+				client.Transport = &transport{base: tr, guard: g}
+			}
 			client.CheckRedirect = checkRedirect
 			return nil
 		},
@@ -71,6 +77,7 @@ func (c *Client) hosts(ctx context.Context, r Reference, caller Caller) (docker.
 	}
 	for _, h := range list {
 		g.servers = append(g.servers, origin(&url.URL{Scheme: h.Scheme, Host: h.Host}))
+		g.local = g.local || loopback(h.Host)
 	}
 	return func(string) ([]docker.RegistryHost, error) { return list, nil }, nil
 }
@@ -95,15 +102,15 @@ func (c *Client) credentials(r Reference, caller Caller, server string) Credenti
 	return Credentials{}
 }
 
-// checkHostsFile returns the directory of a host's settings, empty if it has none.
-// containerd only logs a file that it cannot read, and asks the registry without it.
-func (c *Client) checkHostsFile(host string) (string, error) {
+// checkHostsFile returns the directory of a host's settings, empty if it has none, and the
+// file there. containerd only logs a file that it cannot read, and asks the registry without it.
+func (c *Client) checkHostsFile(host string) (dir string, f hostsFile, err error) {
 	if c.c.HostsDir == "" {
-		return "", nil
+		return "", f, nil
 	}
-	dir, err := config.HostDirFromRoot(c.c.HostsDir)(host)
+	dir, err = config.HostDirFromRoot(c.c.HostsDir)(host)
 	if errdefs.IsNotFound(err) {
-		return "", nil
+		return "", f, nil
 	}
 	path := filepath.Join(dir, "hosts.toml")
 	var data []byte
@@ -111,9 +118,8 @@ func (c *Client) checkHostsFile(host string) (string, error) {
 		data, err = os.ReadFile(path)
 	}
 	if errors.Is(err, fs.ErrNotExist) { // certificates alone
-		return dir, nil
+		return dir, f, nil
 	}
-	var f hostsFile
 	if err == nil {
 		err = unknownKeys(toml.NewDecoder(bytes.NewReader(data)).DisallowUnknownFields().Decode(&f))
 	}
@@ -121,9 +127,21 @@ func (c *Client) checkHostsFile(host string) (string, error) {
 		err = f.check(host)
 	}
 	if err != nil {
-		return "", sbxerr.WithRemedy(sbxerr.DaemonConf, "registry.hosts", fmt.Errorf("file %q: %w", path, err), "correct the file; nothing is asked of this registry until then")
+		return "", f, sbxerr.WithRemedy(sbxerr.DaemonConf, "registry.hosts", fmt.Errorf("file %q: %w", path, err), "correct the file; nothing is asked of this registry until then")
 	}
-	return dir, nil
+	return dir, f, nil
+}
+
+// dialTimeout is the shortest time-out of the file, for all its servers. Containerd refuses
+// one that is no duration.
+func (f *hostsFile) dialTimeout() time.Duration {
+	least := dialTimeout
+	for _, e := range append(slices.Collect(maps.Values(f.Host)), f.hostEntry) {
+		if d, err := time.ParseDuration(e.DialTimeout); err == nil && d > 0 {
+			least = min(least, d)
+		}
+	}
+	return least
 }
 
 // unknownKeys names the keys that the error of a strict decoder is about.

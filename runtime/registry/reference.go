@@ -71,5 +71,19 @@ func Has(ref string) bool {
 	return err == nil
 }
 
+// Whole returns the whole name of an image that ref may mean, as Docker understands it, and its
+// registry. It is empty where ref is whole, or none.
+func Whole(ref string) (name, host string) {
+	short, digest, pinned := strings.Cut(ref, "@")
+	named, err := reference.ParseNormalizedNamed(short)
+	if err != nil || named.String() == short {
+		return "", ""
+	}
+	if pinned {
+		digest = "@" + digest
+	}
+	return named.String() + digest, reference.Domain(named)
+}
+
 // errNotAllowed is the cause of a refusal to ask a host.
 var errNotAllowed = errors.New("the configuration does not allow this registry")

@@ -17,7 +17,7 @@ import (
 // layersAhead is how many layers are fetched or wait to be read.
 const layersAhead = 3
 
-// Session fetches one image. It implements image.Repository.
+// Session fetches one image. It implements imagework.Repository.
 type Session struct {
 	Target ocispec.Descriptor // that the name leads to
 
@@ -63,7 +63,7 @@ type fetch struct {
 	slot bool // it holds a place of ahead
 }
 
-// Document implements image.Repository.
+// Document implements imagework.Repository.
 func (s *Session) Document(ctx context.Context, d ocispec.Descriptor) ([]byte, error) {
 	r, err := s.fetcher.Fetch(ctx, d)
 	if err != nil {
@@ -80,7 +80,7 @@ func (s *Session) Document(ctx context.Context, d ocispec.Descriptor) ([]byte, e
 	return data, nil
 }
 
-// Layers implements image.Repository.
+// Layers implements imagework.Repository.
 func (s *Session) Layers(_ context.Context, layers []ocispec.Descriptor) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,7 +132,7 @@ func (f *fetch) finish(p *part, err error) {
 	close(f.done)
 }
 
-// Layer implements image.Repository. A layer that was read and is needed again is
+// Layer implements imagework.Repository. A layer that was read and is needed again is
 // fetched again.
 func (s *Session) Layer(ctx context.Context, d ocispec.Descriptor) (io.ReadCloser, error) {
 	s.mu.Lock()

@@ -34,7 +34,7 @@ const (
 
 // Bounds of what is read of signatures.
 const (
-	maxSignatures = 32
+	maxSignatures = 64      // documents for one image: manifests of signatures, and signatures
 	maxSigned     = 1 << 20 // bytes of one document
 )
 
@@ -45,85 +45,104 @@ type cosignature struct {
 	value    []byte // its signature
 }
 
-// signatures returns those of d: bundles that refer to it, and the older form under a tag
-// made of it.
-func (s *Session) signatures(ctx context.Context, d digest.Digest) ([]cosignature, error) {
-	fetcher, ok := s.fetcher.(remotes.ReferrersFetcher)
+// errEnough ends a look at signatures.
+var errEnough = errors.New("enough signatures were read")
+
+// search reads the signatures of an image one at a time: nothing of one is kept while the
+// next is read.
+type search struct {
+	s     *Session
+	visit func(cosignature) error // ends the search with its error
+	read  int                     // documents
+}
+
+// of reads the signatures of d: bundles that refer to it, and the older form under a tag
+// made of it. It ends with errEnough after maxSignatures documents in all.
+func (f *search) of(ctx context.Context, d digest.Digest) error {
+	fetcher, ok := f.s.fetcher.(remotes.ReferrersFetcher)
 	if !ok {
-		return nil, sbxerr.New(sbxerr.Internal, "registry.signatures", "the fetcher knows no referrers")
+		return sbxerr.New(sbxerr.Internal, "registry.signatures", "the fetcher knows no referrers")
 	}
 	list, err := fetcher.FetchReferrers(ctx, d)
 	if err != nil {
-		return nil, explain(ctx, s.ref, err)
+		return explain(ctx, f.s.ref, err)
 	}
-	var found []cosignature
 	for _, m := range list {
 		if !strings.HasPrefix(m.ArtifactType, bundlePrefix) && m.ArtifactType != "" {
 			continue
 		}
-		more, err := s.readSignatures(ctx, m)
-		if err != nil {
-			return nil, err
+		if err := f.manifest(ctx, m); err != nil {
+			return err
 		}
-		found = append(found, more...)
 	}
-	tagged, err := s.taggedSignatures(ctx, d)
-	if found = append(found, tagged...); len(found) > maxSignatures {
-		found = found[:maxSignatures]
-	}
-	return found, err
+	return f.tagged(ctx, d)
 }
 
-// taggedSignatures reads the tag sha256-HEX.sig.
-func (s *Session) taggedSignatures(ctx context.Context, d digest.Digest) ([]cosignature, error) {
-	tag := fmt.Sprintf("%s:%s-%s.sig", s.ref.repo, d.Algorithm(), d.Encoded())
-	_, m, err := s.resolver.Resolve(ctx, tag)
+// tagged reads the tag sha256-HEX.sig.
+func (f *search) tagged(ctx context.Context, d digest.Digest) error {
+	tag := fmt.Sprintf("%s:%s-%s.sig", f.s.ref.repo, d.Algorithm(), d.Encoded())
+	_, m, err := f.s.resolver.Resolve(ctx, tag)
 	if errdefs.IsNotFound(err) {
-		return nil, nil
+		return nil
 	}
 	if err != nil {
-		return nil, explain(ctx, s.ref, err)
+		return explain(ctx, f.s.ref, err)
 	}
-	return s.readSignatures(ctx, m)
+	return f.manifest(ctx, m)
 }
 
-// readSignatures reads the signatures of a manifest.
-func (s *Session) readSignatures(ctx context.Context, d ocispec.Descriptor) ([]cosignature, error) {
+// manifest reads the signatures of a manifest.
+func (f *search) manifest(ctx context.Context, d ocispec.Descriptor) error {
 	var m ocispec.Manifest
-	data, err := s.signed(ctx, d)
+	data, err := f.document(ctx, d)
 	if err == nil {
 		err = json.Unmarshal(data, &m)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("signatures %s: %w", d.Digest, err)
+		return fmt.Errorf("signatures %s: %w", d.Digest, err)
 	}
-	var found []cosignature
-	for _, l := range m.Layers[:min(len(m.Layers), maxSignatures)] {
-		switch {
-		case l.MediaType == simpleSigning:
-			value, err := base64.StdEncoding.DecodeString(l.Annotations[signatureKey])
-			if err != nil {
-				continue // as if it were not there
-			}
-			payload, err := s.signed(ctx, l)
-			if err != nil {
-				return nil, err
-			}
-			found = append(found, cosignature{payload: payload, value: value})
-		case strings.HasPrefix(l.MediaType, bundlePrefix):
-			data, err := s.signed(ctx, l)
-			if err != nil {
-				return nil, err
-			}
-			var bundle struct {
-				Envelope json.RawMessage `json:"dsseEnvelope"`
-			}
-			if json.Unmarshal(data, &bundle) == nil && bundle.Envelope != nil {
-				found = append(found, cosignature{envelope: bundle.Envelope})
-			}
+	for _, l := range m.Layers {
+		if err := f.layer(ctx, l); err != nil {
+			return err
 		}
 	}
-	return found, nil
+	return nil
+}
+
+// layer reads the signature that a layer of a manifest is. Other layers are skipped.
+func (f *search) layer(ctx context.Context, l ocispec.Descriptor) error {
+	switch {
+	case l.MediaType == simpleSigning:
+		value, err := base64.StdEncoding.DecodeString(l.Annotations[signatureKey])
+		if err != nil {
+			return nil
+		}
+		payload, err := f.document(ctx, l)
+		if err != nil {
+			return err
+		}
+		return f.visit(cosignature{payload: payload, value: value})
+	case strings.HasPrefix(l.MediaType, bundlePrefix):
+		data, err := f.document(ctx, l)
+		if err != nil {
+			return err
+		}
+		var bundle struct {
+			Envelope json.RawMessage `json:"dsseEnvelope"`
+		}
+		if json.Unmarshal(data, &bundle) == nil && bundle.Envelope != nil {
+			return f.visit(cosignature{envelope: bundle.Envelope})
+		}
+	}
+	return nil
+}
+
+// document reads one of the documents that a search may read.
+func (f *search) document(ctx context.Context, d ocispec.Descriptor) ([]byte, error) {
+	if f.read++; f.read > maxSignatures {
+		return nil, errEnough
+	}
+	return f.s.signed(ctx, d)
 }
 
 // signed fetches a document whose digest is verified.

@@ -83,7 +83,7 @@ func (t *transport) check(req *http.Request, resp *http.Response) error {
 func (t *transport) once(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(req.Context())
 	timer := time.AfterFunc(t.guard.stall, func() { cancel(errStalled) })
-	resp, err := t.base.RoundTrip(req.WithContext(ctx))
+	resp, err := t.base.RoundTrip(req.WithContext(context.WithValue(ctx, targetKey{}, t.guard.targetOf(t.base, req))))
 	timer.Stop()
 	if err != nil {
 		if errors.Is(context.Cause(ctx), errStalled) {

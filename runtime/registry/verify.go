@@ -119,7 +119,7 @@ func (c *Client) ruleFor(repository string) (rule, error) {
 
 // Verify applies the rule for the session's repository to an image that was found there.
 // It returns the name of the rule that it satisfies, empty if nothing is configured.
-func (c *Client) Verify(ctx context.Context, s *Session, found *image.Remote) (string, error) {
+func (c *Client) Verify(ctx context.Context, s *Session, found image.Remote) (string, error) {
 	r, err := c.ruleFor(s.ref.repo)
 	if err != nil {
 		return "", err
@@ -134,7 +134,7 @@ func (c *Client) Verify(ctx context.Context, s *Session, found *image.Remote) (s
 }
 
 // pinned takes an image by its own digest or that of its index.
-func (r rule) pinned(ref Reference, found *image.Remote) error {
+func (r rule) pinned(ref Reference, found image.Remote) error {
 	have := []string{found.Target.Digest.String(), found.Source.Digest.String()}
 	if len(r.Digests) == 0 && ref.Digest == "" {
 		return sbxerr.WithRemedy(sbxerr.ImageUnverified, "registry.verify", fmt.Errorf("images of %s must be pulled by their digest", ref.repo),
@@ -147,28 +147,37 @@ func (r rule) pinned(ref Reference, found *image.Remote) error {
 }
 
 // signed takes an image if the key signed its own digest or that of its index.
-func (r rule) signed(ctx context.Context, s *Session, found *image.Remote) error {
-	digests := slices.Compact([]digest.Digest{found.Target.Digest, found.Source.Digest})
+func (r rule) signed(ctx context.Context, s *Session, found image.Remote) error {
 	seen := 0
-	var why []error
-	for _, d := range digests {
-		signatures, err := s.signatures(ctx, d)
-		if err != nil {
-			return err
-		}
-		for _, sig := range signatures {
-			seen++
+	var first error
+	var valid bool
+	look := search{s: s}
+	for _, d := range slices.Compact([]digest.Digest{found.Target.Digest, found.Source.Digest}) {
+		look.visit = func(sig cosignature) error {
 			err := sig.verify(r.verifier, d)
-			if err == nil {
-				return nil
+			if valid = err == nil; valid {
+				return errEnough
 			}
-			why = append(why, err)
+			if seen++; seen == 1 {
+				first = err
+			}
+			return nil
+		}
+		err := look.of(ctx, d)
+		switch {
+		case valid:
+			return nil
+		case errors.Is(err, errEnough):
+			return sbxerr.WithRemedy(sbxerr.ImageUnverified, "registry.verify", fmt.Errorf("%s has more than %d documents of signatures, and none of the first is valid; required: %s", s.ref.Name, maxSignatures, r.name),
+				"remove signatures that are not yours from the registry")
+		case err != nil:
+			return err
 		}
 	}
 	if seen == 0 {
 		return sbxerr.New(sbxerr.ImageUnverified, "registry.verify", "%s has no signature; required: %s", s.ref.Name, r.name)
 	}
-	return sbxerr.New(sbxerr.ImageUnverified, "registry.verify", "none of %d signatures of %s is valid; required: %s: %w", seen, s.ref.Name, r.name, why[0])
+	return sbxerr.New(sbxerr.ImageUnverified, "registry.verify", "none of %d signatures of %s is valid; required: %s: %w", seen, s.ref.Name, r.name, first)
 }
 
 // CheckVerified refuses an image that was pulled from a repository under another rule than

@@ -231,3 +231,40 @@ func TestCheckVerified(t *testing.T) {
 		}
 	}
 }
+
+// TestVerifyReadsFewSignatures: an image with more signatures than are read is refused, after
+// as many requests as documents may be read.
+func TestVerifyReadsFewSignatures(t *testing.T) {
+	b := newBench(t)
+	ours, other := newSigner(t), newSigner(t)
+	b.config.Verify = []registry.Rule{{Repository: b.host + "/app", Require: registry.RequireSignature, Key: ours.file}}
+	const kind = "application/vnd.dev.sigstore.bundle.v0.3+json"
+	for _, c := range []struct {
+		others int
+		says   string // empty: it is accepted
+	}{{5, ""}, {200, "more than 64 documents"}} {
+		d, _ := b.Push(t, "app", fmt.Sprint("many", c.others), regtest.Tar(t, "a", fmt.Sprint(c.others)))
+		var layers []ocispec.Descriptor
+		for n := range c.others {
+			l := b.Put(t, "app", "application/vnd.dev.cosign.simplesigning.v1+json", fmt.Appendf(nil, "%d %d", c.others, n))
+			l.Annotations = map[string]string{"dev.cosignproject.cosign/signature": base64.StdEncoding.EncodeToString(other.sign(t, []byte("x")))}
+			layers = append(layers, l)
+		}
+		m := manifestOf(t, b, layers...)
+		m.ArtifactType = kind
+		ref := b.PutManifest(t, "app", "", m.MediaType, m)
+		ref.ArtifactType = kind
+		b.PutManifest(t, "app", "sha256-"+d.Digest.Encoded(), ocispec.MediaTypeImageIndex, ocispec.Index{
+			Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageIndex, Manifests: []ocispec.Descriptor{ref},
+		})
+		ours.signTag(t, b, d.Digest, d.Digest)
+		before := len(b.requests("/blobs/"))
+		_, err := b.pull(t, "app:"+fmt.Sprint("many", c.others))
+		if c.says == "" && err != nil || c.says != "" && (sbxerr.Of(err) != sbxerr.ImageUnverified || !strings.Contains(err.Error(), c.says)) {
+			t.Errorf("beside %d: %v", c.others, err)
+		}
+		if asked := len(b.requests("/blobs/")) - before; asked > 70 {
+			t.Errorf("beside %d: %d blobs were read", c.others, asked)
+		}
+	}
+}

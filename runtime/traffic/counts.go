@@ -26,13 +26,18 @@ func (c *Counts) Attempted(a proxy.Attempt) { c.add(entryOfAttempt(a)) }
 // Queried counts a lookup.
 func (c *Counts) Queried(q dns.Query) { c.add(entryOfQuery(q, time.Time{})) }
 
-// add counts e. What came in from outside has no counter.
+// Arrived counts the bytes of a connection from outside.
+func (c *Counts) Arrived(a proxy.Arrival) { c.add(entryOfArrival(a)) }
+
+// add counts e. Of what came in from outside, the bytes alone count.
 func (c *Counts) add(e Entry) {
 	switch e.Kind {
 	case Lookup:
 		c.addLookup(e)
 	case Connection, Linked, Packet:
 		c.addConnection(e)
+	case Inbound:
+		c.addBytes(e)
 	}
 }
 
@@ -56,6 +61,10 @@ func (c *Counts) addConnection(e Entry) {
 		add(&c.Allowed, 1)
 	}
 	add(&c.Refused, e.Skipped)
+	c.addBytes(e)
+}
+
+func (c *Counts) addBytes(e Entry) {
 	add(&c.Sent, uint64(max(e.Sent, 0)))
 	add(&c.Received, uint64(max(e.Received, 0)))
 }

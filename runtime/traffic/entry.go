@@ -2,15 +2,19 @@ package traffic
 
 import (
 	"cmp"
+	"fmt"
 	"net"
+	"net/http"
 	"net/netip"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/dns"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/proxy"
+	"github.com/caisson-run/caisson/gateway/usage"
 )
 
 // Kind says what was tried.
@@ -23,6 +27,7 @@ const (
 	Linked     Kind = "link"    // a connection to another sandbox
 	Inbound    Kind = "inbound" // a connection from outside to a published port
 	Packet     Kind = "packet"  // of another protocol than TCP, which was refused
+	Request    Kind = "request" // to a route
 	Gap        Kind = "gap"     // no attempt: entries that were here are no longer kept
 )
 
@@ -36,7 +41,9 @@ type Entry struct {
 	Verdict  string        `json:"verdict"`           // of proxy.Verdict or dns.Verdict
 	Name     string        `json:"name,omitempty"`    // empty for an address without a name
 	Port     uint16        `json:"port,omitempty"`    // 0 for a lookup; inside, of what came in
-	Type     string        `json:"type,omitempty"`    // of a lookup: "A"; of a packet: "udp"
+	Type     string        `json:"type,omitempty"`    // of a lookup: "A"; of a packet: "udp"; of a request: "GET /path"
+	Status   int           `json:"status,omitempty"`  // of a request: that the client got; 0 if it went away before
+	Secret   string        `json:"secret,omitempty"`  // of a request: the name of its credential
 	Address  string        `json:"address,omitempty"` // that was connected to, without the port; empty if none was
 	Peer     string        `json:"peer,omitempty"`    // of what came in: the address and port that it came from
 	Private  bool          `json:"private,omitempty"` // it led to an address that is not public, as a rule has to say
@@ -80,6 +87,44 @@ func entryOfAttempt(a proxy.Attempt) Entry {
 	return e
 }
 
+func entryOfUse(u usage.Use) Entry {
+	e := Entry{
+		Time: u.Begun, Kind: Request, Verdict: string(proxy.Allowed), Name: string(u.Name), Port: policy.RoutePort, Type: u.Method + " " + u.Path,
+		Status: u.Status, Secret: u.Credential, Rule: policy.RouteRule(u.Name), Code: u.Code, Reason: u.Reason, Sent: u.Sent, Received: u.Received, Duration: u.Duration, Skipped: u.Skipped,
+	}
+	e.Reason = strings.TrimSuffix(e.said()+": "+u.Reason, ": ")
+	switch d, _ := sbxerr.Describe(u.Code); {
+	case u.Code == "":
+	case u.Code == sbxerr.Canceled:
+		e.Verdict = string(proxy.Stopped)
+	case d.Class == sbxerr.ClassPolicy && u.Status != http.StatusBadGateway:
+		e.Verdict = string(proxy.Refused)
+	default:
+		e.Verdict = string(proxy.Failed)
+	}
+	return e
+}
+
+// said is the answer to a request, and the credential that was used.
+func (e Entry) said() string {
+	text := "no answer"
+	if e.Status != 0 {
+		text = fmt.Sprintf("status %d", e.Status)
+	}
+	if e.Secret != "" {
+		text += fmt.Sprintf(", credential %q", e.Secret)
+	}
+	return text
+}
+
+// Request is the method and the path of a request, empty for all else.
+func (e Entry) Request() string {
+	if e.Kind != Request {
+		return ""
+	}
+	return e.Type
+}
+
 func entryOfArrival(a proxy.Arrival) Entry {
 	return Entry{
 		Time: a.Begun, Kind: Inbound, Verdict: string(a.Verdict), Port: a.Port, Peer: a.Peer.String(),
@@ -102,7 +147,7 @@ func entryOfQuery(q dns.Query, now time.Time) Entry {
 // sandbox nothing, so it may not be the reason why the entry of what did is dropped.
 func (e Entry) carried() bool {
 	switch e.Kind {
-	case Connection, Linked, Inbound:
+	case Connection, Linked, Inbound, Request:
 		return e.Verdict != string(proxy.Refused) && e.Verdict != string(proxy.Failed)
 	}
 	return false
@@ -110,12 +155,12 @@ func (e Entry) carried() bool {
 
 // Seen is what a policy must allow for e to happen again, and false where e came
 // to nothing. A mapped name needs no rule in a sandbox with a network; its rule is what gives
-// a sandbox one.
+// a sandbox one. Nor does what a route led to.
 func (e Entry) Seen() (policy.Seen, bool) {
-	if e.Kind != Connection || !e.carried() {
+	if e.Kind != Connection || !e.carried() || policy.CitesRoute(e.Rule) {
 		return policy.Seen{}, false
 	}
-	s := policy.Seen{Name: policy.Name(e.Name), Port: e.Port, Private: e.Private}
+	s := policy.Seen{Name: policy.Name(e.Name), Port: e.Port, Private: e.Private, Opaque: policy.CitesOpaque(e.Rule)}
 	if e.Name == "" {
 		addr, err := netip.ParseAddr(e.Address)
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/caisson-run/caisson/gateway/dns"
 	"github.com/caisson-run/caisson/gateway/proxy"
+	"github.com/caisson-run/caisson/gateway/usage"
 )
 
 // Files says where what is kept of a sandbox lies. The directories are others'
@@ -41,6 +42,9 @@ func (l *Log) Attempted(a proxy.Attempt) {
 
 // Arrived keeps a connection from outside.
 func (l *Log) Arrived(a proxy.Arrival) { l.add(a.Sandbox, entryOfArrival(a)) }
+
+// Used keeps a request to a route.
+func (l *Log) Used(u usage.Use) { l.add(u.Sandbox, entryOfUse(u)) }
 
 // Queried keeps a question.
 func (l *Log) Queried(q dns.Query) {

@@ -270,7 +270,7 @@ func TestCounts(t *testing.T) {
 	}
 	l.Arrived(proxy.Arrival{Sandbox: "a", Verdict: proxy.Allowed, Sent: 9})
 	l.Attempted(proxy.Attempt{Sandbox: "a", Protocol: "udp", Asked: netip.MustParseAddrPort("9.9.9.9:53"), Verdict: proxy.Refused, Skipped: 2})
-	want := Counts{Allowed: 2, Refused: 8, Failed: 2, Sent: 20, Received: 8, Answered: 1, Denied: 7}
+	want := Counts{Allowed: 2, Refused: 8, Failed: 2, Sent: 29, Received: 8, Answered: 1, Denied: 7}
 	wantCounts(t, l, want, "at first")
 	carried, rest := filepath.Join(dir, "a", "carried"), filepath.Join(dir, "a", "traffic")
 	for _, path := range []string{carried, rest} {

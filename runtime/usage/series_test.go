@@ -81,16 +81,14 @@ func TestCounterThatBeginsAnew(t *testing.T) {
 
 func TestWatch(t *testing.T) {
 	var w usage.Watch
-	for i, step := range []struct{ over, raise bool }{
-		{true, false}, {true, false}, {false, false}, // too short
-		{true, false}, {true, false}, {true, false}, {true, true}, {true, false}, {true, false}, // once
-		{false, false}, {true, false}, {true, false}, {true, false}, {true, true},
-	} {
-		if got := w.Raise(time.Duration(i)*time.Second, step.over, 3*time.Second); got != step.raise {
-			t.Errorf("second %d: %v", i, got)
+	changes := map[int]usage.Change{6: usage.Raised, 32: usage.Cleared, 36: usage.Raised}
+	// Too short at first, then up, with times below that are too short to be over.
+	for i, over := range "++-++++++-+---------++-----------++++" {
+		if got := w.Step(time.Duration(i)*time.Second, over == '+', 3*time.Second); got != changes[i] {
+			t.Errorf("second %d: %v, want %v", i, got, changes[i])
 		}
 	}
-	if !new(usage.Watch).Raise(0, true, 0) {
-		t.Error("at once")
+	if new(usage.Watch).Step(0, true, 0) != usage.Raised {
+		t.Error("not at once")
 	}
 }

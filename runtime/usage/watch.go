@@ -2,26 +2,40 @@ package usage
 
 import "time"
 
-// Watch tells when something has been too much for long enough. The zero Watch has seen
-// nothing.
+// Calm is how long it must not have been too much before a Watch takes it for over. What
+// goes up and down around a threshold is told once.
+const Calm = 10 * time.Second
+
+// Change is what a Watch has to tell.
+type Change int
+
+// The changes.
+const (
+	Same    Change = iota
+	Raised         // it has been too much for long enough
+	Cleared        // it was Raised, and has not been too much for Calm
+)
+
+// Watch tells when something has been too much for long enough, and when that is over. The
+// zero Watch has seen nothing.
 type Watch struct {
 	over, told bool
-	since      time.Duration
+	since      time.Duration // of over
 }
 
-// Raise takes whether it is too much at this moment, and reports whether it has been so
-// at all moments of the given time. It does so once, until it was not too much again.
-func (w *Watch) Raise(at time.Duration, over bool, long time.Duration) bool {
+// Step takes whether it is too much at this moment. It returns Raised when it has been so
+// at all moments of the given time, and Cleared after Calm.
+func (w *Watch) Step(at time.Duration, over bool, long time.Duration) Change {
+	if over != w.over {
+		w.over, w.since = over, at
+	}
 	switch {
-	case !over:
-		*w = Watch{}
-		return false
-	case !w.over:
-		w.over, w.since = true, at
+	case over && !w.told && at-w.since >= long:
+		w.told = true
+		return Raised
+	case !over && w.told && at-w.since >= Calm:
+		w.told = false
+		return Cleared
 	}
-	if w.told || at-w.since < long {
-		return false
-	}
-	w.told = true
-	return true
+	return Same
 }

@@ -69,7 +69,7 @@ func formOf(w http.ResponseWriter, r *http.Request, to *route, first requests) (
 	case err != nil:
 		return nil, err
 	case to.Response != "":
-		return newRaw(w, to, first), nil
+		return newRaw(w, to), nil
 	case !to.call.IsStreamingServer():
 		return &single{w: w, status: to.status}, nil
 	case chosen == "text/event-stream":

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"unicode/utf16"
 
 	"google.golang.org/protobuf/proto"
 
-	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/server/strictjson"
 )
@@ -18,29 +18,36 @@ type raw struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 	path    []string // of the field
-	from    int64    // where the caller begins, of output
 	begun   bool
 	gap     error // why no more is written
 }
 
-func newRaw(w http.ResponseWriter, to *route, first requests) *raw {
-	a := &raw{w: w, control: http.NewResponseController(w), path: strings.Split(to.Response, ".")}
-	if one, ok := first.(*oneRequest); ok {
-		if f := fieldOf(one.m.ProtoReflect(), a.path[0]+"_offset"); f != nil {
-			a.from = one.m.ProtoReflect().Get(f).Int()
-		}
-	}
-	return a
+func newRaw(w http.ResponseWriter, to *route) *raw {
+	return &raw{w: w, control: http.NewResponseController(w), path: strings.Split(to.Response, ".")}
 }
 
-// fileHeader has what is known of a file beside its bytes.
+// fileHeader has what is known of a file beside its bytes: JSON in printable ASCII, as names
+// may hold what HTTP clients take in no header (RFC 9110, 5.5).
 const fileHeader = "Caisson-File"
 
-func (a *raw) send(message proto.Message) error {
-	if e, ok := message.(*caissonv1.ExecEvent); ok && e.GetStarted() != nil && a.written(e.GetStarted().GetExec()) <= a.from {
-		a.begin() // there is nothing yet, so nothing is missing: the caller need not wait for it
-		return a.control.Flush()
+// asciiJSON writes what is not printable ASCII as escapes. That is in strings alone.
+func asciiJSON(line []byte) string {
+	var b strings.Builder
+	for _, r := range string(line) {
+		switch {
+		case r < 0x7f:
+			b.WriteRune(r)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
 	}
+	return b.String()
+}
+
+func (a *raw) send(message proto.Message) error {
 	m := message.ProtoReflect()
 	for _, name := range a.path[:len(a.path)-1] {
 		f := fieldOf(m, name)
@@ -60,7 +67,7 @@ func (a *raw) send(message proto.Message) error {
 		if err != nil {
 			return sbxerr.Wrap(sbxerr.Internal, "rest.answer", err)
 		}
-		a.w.Header().Set(fileHeader, string(line))
+		a.w.Header().Set(fileHeader, asciiJSON(line))
 		return nil
 	}
 	a.begin()
@@ -68,14 +75,6 @@ func (a *raw) send(message proto.Message) error {
 		return err
 	}
 	return a.control.Flush()
-}
-
-// written is how much there is of the stream.
-func (a *raw) written(e *caissonv1.Exec) int64 {
-	if a.path[0] == "stderr" {
-		return e.GetStderrBytes()
-	}
-	return e.GetStdoutBytes()
 }
 
 // refuseGap refuses to go on where bytes are missing: raw bytes cannot tell it.

@@ -50,13 +50,21 @@ func readRequest(w http.ResponseWriter, r *http.Request, m match) (proto.Message
 		if err != nil {
 			return nil, bodyError(err)
 		}
-		if len(body) > 0 {
-			if err := strictjson.Unmarshal(body, request); err != nil {
-				return nil, err
-			}
+		if err := readBody(body, request, m.route.Inline); err != nil {
+			return nil, err
 		}
 	}
 	return request, setFields(request.ProtoReflect(), r, m, "")
+}
+
+func readBody(body []byte, request proto.Message, inline string) error {
+	switch {
+	case len(body) == 0:
+		return nil
+	case inline != "":
+		return strictjson.UnmarshalInline(body, request, inline)
+	}
+	return strictjson.Unmarshal(body, request)
 }
 
 func bodyError(err error) error {
@@ -88,13 +96,32 @@ func setFields(request protoreflect.Message, r *http.Request, m match, except st
 		if name == except {
 			continue
 		}
+		to, err := holderOf(request, name, m.route.Inline)
+		if err != nil {
+			return err
+		}
 		for _, value := range values {
-			if err := setField(request, name, value); err != nil {
+			if err := setField(to, name, value); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// holderOf returns the message that has the field name: request, or that in its field inline.
+func holderOf(request protoreflect.Message, name, inline string) (protoreflect.Message, error) {
+	if inline == "" {
+		return request, nil
+	}
+	outer, _, _ := strings.Cut(name, ".")
+	switch fieldOf(request, outer) {
+	case nil:
+		return request.Mutable(fieldOf(request, inline)).Message(), nil
+	case fieldOf(request, inline):
+		return nil, refuse("there is no field %q: its fields stand alone, without %s.", sbxerr.Clip(name), inline)
+	}
+	return request, nil
 }
 
 // newMessage returns an empty message of the generated type.

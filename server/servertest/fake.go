@@ -17,7 +17,9 @@ import (
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/events"
 	"github.com/caisson-run/caisson/runtime/images"
+	"github.com/caisson-run/caisson/runtime/imageservice"
 	"github.com/caisson-run/caisson/runtime/plan"
+	"github.com/caisson-run/caisson/runtime/volumes"
 	"github.com/caisson-run/caisson/server"
 )
 
@@ -31,7 +33,7 @@ type Fake struct {
 	OnLogs    func(ctx context.Context, ref string, options runtime.LogOptions, stdout, stderr io.Writer) error
 	OnSpec    func(req plan.Request) (*runtime.SpecView, error)
 	OnImport  func(name string, r io.Reader, progress func(string)) (images.Imported, error)
-	OnBuild   func(r runtime.BuildRequest, report func(images.BuildEvent)) (images.Imported, error)
+	OnBuild   func(r imageservice.BuildRequest, report func(images.BuildEvent)) (images.Imported, error)
 	OnHost    func(req images.FromHostRequest, progress func(string)) (images.Imported, error)
 	OnPull    func(req images.PullRequest, progress func(images.PullProgress)) (images.Imported, error)
 	OnDoctor  func() ([]runtime.Check, error)
@@ -65,10 +67,11 @@ type Fake struct {
 	OnEvents func(since events.Since, filter events.Filter, follow bool) ([]*events.Event, error)
 
 	Infos        []runtime.Info
+	Gone         []runtime.Info
 	Details      map[string]*runtime.Detail
 	Images       []images.Image
 	ImageDetails map[string]*images.Detail
-	Volumes      []runtime.VolumeInfo
+	Volumes      []volumes.Info
 	Version      runtime.Versions
 	Supports     []runtime.Capability
 	Counts       runtime.HostInfo
@@ -135,6 +138,9 @@ func (f *Fake) Start(ctx context.Context, req plan.Request) (runtime.Info, error
 
 // List implements server.Sandboxes.
 func (f *Fake) List(context.Context) ([]runtime.Info, error) { return f.Infos, nil }
+
+// Past implements server.Sandboxes.
+func (f *Fake) Past(context.Context) ([]runtime.Info, error) { return f.Gone, nil }
 
 // Inspect implements server.Sandboxes.
 func (f *Fake) Inspect(_ context.Context, ref string) (*runtime.Detail, error) {
@@ -292,23 +298,23 @@ func (f *Fake) Capabilities(context.Context) ([]runtime.Capability, error) { ret
 // imageFake implements server.Images.
 type imageFake struct{ *Fake }
 
-func (f imageFake) ListImages(context.Context) ([]images.Image, error) { return f.Fake.Images, nil }
+func (f imageFake) List(context.Context) ([]images.Image, error) { return f.Fake.Images, nil }
 
-func (f imageFake) InspectImage(_ context.Context, name string) (*images.Detail, error) {
+func (f imageFake) Inspect(_ context.Context, name string) (*images.Detail, error) {
 	if d, ok := f.ImageDetails[name]; ok {
 		return d, nil
 	}
 	return nil, absentImage(name)
 }
 
-func (f imageFake) RemoveImage(_ context.Context, name string) error {
+func (f imageFake) Remove(_ context.Context, name string) error {
 	if _, ok := f.ImageDetails[name]; !ok {
 		return absentImage(name)
 	}
 	return nil
 }
 
-func (f imageFake) ImportImage(_ context.Context, name string, r io.Reader, progress func(string)) (images.Imported, error) {
+func (f imageFake) Import(_ context.Context, name string, r io.Reader, progress func(string)) (images.Imported, error) {
 	return f.OnImport(name, r, progress)
 }
 
@@ -316,7 +322,7 @@ func (f imageFake) FromHost(_ context.Context, req images.FromHostRequest, progr
 	return f.OnHost(req, progress)
 }
 
-func (f imageFake) PullImage(_ context.Context, req images.PullRequest, progress func(images.PullProgress)) (images.Imported, error) {
+func (f imageFake) Pull(_ context.Context, req images.PullRequest, progress func(images.PullProgress)) (images.Imported, error) {
 	return f.OnPull(req, progress)
 }
 
@@ -328,11 +334,15 @@ func (f imageFake) PullAll(_ context.Context, progress func(images.PullProgress)
 	return err
 }
 
-func (f imageFake) BuildImage(_ context.Context, r runtime.BuildRequest, report func(images.BuildEvent)) (images.Imported, error) {
+func (f imageFake) Build(_ context.Context, r imageservice.BuildRequest, report func(images.BuildEvent)) (images.Imported, error) {
 	return f.OnBuild(r, report)
 }
 
-func (f imageFake) TagImage(_ context.Context, name, newName string) (images.Imported, error) {
+func (f imageFake) BuildNeeds(context.Context, imageservice.BuildRequest) (images.BuildNeeds, error) {
+	return images.BuildNeeds{Images: []string{"base"}}, nil
+}
+
+func (f imageFake) Tag(_ context.Context, name, newName string) (images.Imported, error) {
 	d, ok := f.ImageDetails[name]
 	if !ok {
 		return images.Imported{}, absentImage(name)
@@ -342,7 +352,7 @@ func (f imageFake) TagImage(_ context.Context, name, newName string) (images.Imp
 	return images.Imported{Image: tagged}, nil
 }
 
-func (f imageFake) SaveImages(_ context.Context, names []string, w io.Writer) error {
+func (f imageFake) Save(_ context.Context, names []string, w io.Writer) error {
 	for _, name := range names {
 		if _, ok := f.ImageDetails[name]; !ok {
 			return absentImage(name)
@@ -354,11 +364,11 @@ func (f imageFake) SaveImages(_ context.Context, names []string, w io.Writer) er
 	return nil
 }
 
-func (f imageFake) PruneImages(context.Context, images.PruneRequest) (images.Pruned, error) {
+func (f imageFake) Prune(context.Context, images.PruneRequest) (images.Pruned, error) {
 	return images.Pruned{Images: f.Fake.Images}, nil
 }
 
-func (f imageFake) ImageUsage(context.Context) (list []images.DiskUsage, stored int64, err error) {
+func (f imageFake) Usage(context.Context) (list []images.DiskUsage, stored int64, err error) {
 	for _, i := range f.Fake.Images {
 		list = append(list, images.DiskUsage{Image: i, UnpackedBytes: i.SizeBytes})
 		stored += i.SizeBytes

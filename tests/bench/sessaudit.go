@@ -93,7 +93,7 @@ func (s *suite) auditRates() (record, verify float64) {
 		s.t.Fatal(err)
 	}
 	begin = time.Now()
-	r, err := audit.Verify(filepath.Join(dir, "audit"), "")
+	r, err := audit.Verify(filepath.Join(dir, "audit"), audit.VerifyOptions{})
 	if err != nil || r.Err() != nil || r.Records != auditRecords {
 		s.t.Fatalf("verify: %v, %+v", err, r)
 	}

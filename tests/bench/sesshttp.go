@@ -148,7 +148,7 @@ func (c *httpClient) input(box string) float64 {
 // back: no less than that from the write of a line to its reader.
 func (c *httpClient) lineDelays(box string) []time.Duration {
 	path := c.start(box, "cat")
-	body := c.do(http.MethodGet, path+"/output", nil)
+	body := c.do(http.MethodPost, path+"/attach", nil)
 	defer body.Close()
 	lines := bufio.NewScanner(body)
 	lines.Scan() // it is started
@@ -173,7 +173,7 @@ func (c *httpClient) idleStreams(box string) float64 {
 	before := memoryOf(c.site.t, c.site.daemon.PID()).PSS
 	var open []io.Closer
 	for range idleStreams {
-		body := c.do(http.MethodGet, path+"/output", nil)
+		body := c.do(http.MethodPost, path+"/attach", nil)
 		open = append(open, body)
 		if _, err := bufio.NewReader(body).ReadString('\n'); err != nil { // it is started
 			c.site.t.Fatal(err)

@@ -48,10 +48,17 @@ var exceptions = []exception{
 	{"limit of real-time priority", "the host's own limit is as low", within(unix.RLIMIT_RTPRIO, 0)},
 	{"limit of open files", "the host's own limit is as low", within(unix.RLIMIT_NOFILE, 4096)},
 	{"limit of locked memory", "the host's own limit is as low", within(unix.RLIMIT_MEMLOCK, 64<<10)},
+	{"int 0x80: getpid", no32, lacks32}, {"int 0x80: socketcall", no32, lacks32}, {"int 0x80: socket(AF_VSOCK)", no32, lacks32},
 	{"IPv4 routes", "the host has no IPv4 route", func(attempt) bool { return tableLines("/proc/net/route") <= 1 }},
 	{"route to IPv4 (TEST-NET-1)", "the host has no default route", func(attempt) bool { return !hasDefaultRoute("/proc/net/route", 1) }},
 	{"route to IPv6 (documentation)", "the host has no default route for IPv6", func(attempt) bool { return !hasDefaultRoute("/proc/net/ipv6_route", 0) }},
 }
+
+// no32 is the reason where a kernel has no entry for calls of 32 bits (ia32_emulation): the
+// program that tries it faults, also unconfined.
+const no32 = "this kernel has no entry for calls of 32 bits"
+
+func lacks32(a attempt) bool { return a.Outcome == "exit status 2" }
 
 // lacks reports whether the path is absent on the host.
 func lacks(path string) bool {

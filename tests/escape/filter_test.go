@@ -42,7 +42,11 @@ func TestReplacedFilters(t *testing.T) {
 				harness.Except(t, "no attempt by the entry of another architecture is written for "+goruntime.GOARCH, true)
 			}
 			tamper("nothing")
-			if got := attemptUnder(t, bin, filter, r.attempt); got != r.declared {
+			got := attemptUnder(t, bin, filter, r.attempt)
+			if r.kind == "filter-arch" && got == "" { // the prober faulted; TestAttempts finds it so unconfined
+				harness.Except(t, no32, true)
+			}
+			if got != r.declared {
 				t.Errorf("under the declared filter %q ends with %q, want %q", r.attempt, got, r.declared)
 			}
 			tamper(r.kind)

@@ -52,6 +52,22 @@ func TestUncountedKernelMemory(t *testing.T) {
 	}
 }
 
+// A look at sockets takes as long as there are sockets, so one sandbox may have a number of
+// them that does not slow it down, and is ended past that.
+func TestManySockets(t *testing.T) {
+	held(t, "P119", "many idle sockets")
+	const few, many = 10_000, 20_000
+	control := append(harness.NewNamespace(t).Enter(), prober(t), "bomb", "sockets", strconv.Itoa(many))
+	if out, err := exec.Command(control[0], control[1:]...).CombinedOutput(); err != nil || !strings.HasPrefix(string(out), "ok ") {
+		t.Fatalf("unconfined: %v: %s", err, out)
+	}
+	flags := []string{"-m", "512M"}
+	if what, n, _ := result(t, bomb(t, flags, "sockets", strconv.Itoa(few))); what != "ok" || n != few {
+		t.Errorf("%d sockets: %s", n, what)
+	}
+	mustHaveEnded(t, bomb(t, flags, "sockets", strconv.Itoa(many)))
+}
+
 // Answers by netlink that nobody reads are charged to no cgroup. The number of netlink
 // sockets bounds them, whoever in the sandbox asks: all processes together get no more
 // than a few, and the rest wait and get EMFILE.

@@ -1,12 +1,15 @@
 package fault
 
 import (
+	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/tests/harness"
 )
 
@@ -145,11 +148,20 @@ func poolReady(t *testing.T, d *harness.Daemon) int {
 	return stats.Pools[0].Ready
 }
 
+// assignPoints are the steps that make a ready sandbox one that was asked for.
+func assignPoints() []string {
+	points := []string{"assign/renamed", "assign/record"}
+	for _, name := range runtime.UpdatedStages() {
+		points = append(points, "update/"+name)
+	}
+	return points
+}
+
 // What the pool holds is nobody's: whatever the daemon was doing with it when it
 // died, the next one fills the pool anew and hands out only what is sound.
 func TestKilledInPool(t *testing.T) {
 	b := newBreakable(t, pooled)
-	for _, point := range strings.Fields("pool/filled assign/renamed assign/limits assign/tmpfs assign/policy assign/mounts assign/record") {
+	for _, point := range append(assignPoints(), "pool/filled") {
 		t.Run(point, func(t *testing.T) {
 			ready(t, b.Daemon)
 			workspace := t.TempDir()
@@ -182,7 +194,7 @@ func TestKilledInPool(t *testing.T) {
 // one is.
 func TestFailureInPool(t *testing.T) {
 	b := newBreakable(t, pooled)
-	for _, point := range strings.Fields("assign/renamed assign/limits assign/tmpfs assign/policy assign/mounts assign/record") {
+	for _, point := range assignPoints() {
 		t.Run(point, func(t *testing.T) {
 			ready(t, b.Daemon)
 			b.arm(t, point+"=error")
@@ -208,6 +220,57 @@ func checkPoolSound(t *testing.T, d *harness.Daemon) {
 		}
 	}
 	t.Errorf("the host holds %v beside %v and the pool", have, list(t, d))
+}
+
+// A daemon that dies, or fails, at any stage of an update leaves the sandbox as it was or as it
+// was to become, and the repeated update is in force (F02, F23).
+func TestBrokenUpdate(t *testing.T) {
+	b := newBreakable(t, "")
+	update := []string{"update", "--json", "-m", "300M", "--allow", "other.example", "box"}
+	for _, stage := range runtime.UpdatedStages() {
+		for _, how := range []string{"kill", "error"} {
+			t.Run(stage+" "+how, func(t *testing.T) {
+				b.Run(t, "create", "--name", "box", "-m", "200M", "--allow", "web.example")
+				before := b.inForce(t)
+				b.arm(t, "update/"+stage+"="+how)
+				broken := begin(t, b.Daemon, update...)
+				if how == "kill" {
+					b.died(t, "update/"+stage)
+				}
+				if r := broken.end(t); r.Code != 0 {
+					checkTyped(t, r)
+				} else if how == "error" {
+					t.Error("the update did not fail")
+				}
+				b.disarm(t)
+				if now := b.inForce(t); now != before && (how == "error" || now[0] != "314572800") {
+					t.Errorf("in force is %q, before it was %q", now, before)
+				}
+				b.Run(t, update...)
+				if now := b.inForce(t); now[0] != "314572800" || now[1] == before[1] {
+					t.Errorf("after the repeated update %q is in force", now)
+				}
+				checkSound(t, b.Daemon)
+				b.empty(t)
+			})
+		}
+	}
+}
+
+// inForce are the memory limit of the cgroup of "box", and what its policy says of two hosts.
+func (b *breakable) inForce(t *testing.T) (now [2]string) {
+	t.Helper()
+	var box struct {
+		Limits struct {
+			MemoryBytes json.Number `json:"memory_bytes"`
+		}
+	}
+	b.Run(t, "inspect", "--json", "box").JSON(t, &box)
+	now[0] = box.Limits.MemoryBytes.String()
+	for _, host := range []string{"web.example", "other.example"} {
+		now[1] += fmt.Sprint(b.Try("policy", "check", "--sandbox", "box", host).Code)
+	}
+	return now
 }
 
 // A daemon that dies while it changes a sandbox finds it again, whole.

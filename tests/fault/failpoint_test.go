@@ -188,7 +188,7 @@ func (b *breakable) removePoints(t *testing.T) []string {
 }
 
 // mounted are the flags of a sandbox that may have children, with a network, which is opened
-// beside the stages from netns to egress, with a port, and with a mount of each kind.
+// beside the stages from netns to egress, with a port, a disk, and a mount of each kind.
 func mounted(t *testing.T) []string {
 	t.Helper()
 	dir := t.TempDir()
@@ -196,8 +196,9 @@ func mounted(t *testing.T) []string {
 		t.Fatal(err)
 	}
 	return []string{
-		"--profile", "team", "--nested", "--allow", "web.example", "-p", "0:8080", "--workspace", dir, "--mount", "type=bind,src=" + dir + "/nested,dst=/data/nested,ro",
+		"--profile", "team", "--nested", "--allow", "web.example", "-p", "0:8080", "--disk", "64M", "--workspace", dir, "--mount", "type=bind,src=" + dir + "/nested,dst=/data/nested,ro",
 		"--mount", "type=bind,src=" + dir + ",dst=/data", "--mount", "type=volume,src=kept,dst=/kept", "--mount", "type=tmpfs,dst=/scratch",
+		"--mount", "type=tmpfs,dst=/home/caisson/cache", // so that it has a home of the image
 	}
 }
 

@@ -26,12 +26,12 @@ import (
 // Input reaches its command exactly once, also where the daemon is killed at any moment
 // while it sends (F01): into a pipe, and into a terminal.
 func TestKilledWhileItSendsInput(t *testing.T) {
-	const kills = 100
+	const kills = 25
 	for name, tt := range map[string]struct {
 		part int64 // bytes before each kill
 		spec *caissonv1.ExecSpec
 	}{
-		"pipe": {256 << 20 / kills, &caissonv1.ExecSpec{Shell: "echo ready; exec sha256sum"}},
+		"pipe": {64 << 20 / kills, &caissonv1.ExecSpec{Shell: "echo ready; exec sha256sum"}},
 		"terminal": {40_000, &caissonv1.ExecSpec{
 			Shell: fmt.Sprintf("stty raw -echo; echo ready; head -c %d | sha256sum", 40_000*kills), Tty: &caissonv1.WinSize{Rows: 24, Cols: 80},
 		}},
@@ -109,8 +109,8 @@ func (w *readyWriter) Write(p []byte) (int, error) {
 // where the command stands (F01).
 func TestKilledWhileItStreamsInput(t *testing.T) {
 	const (
-		kills = 30
-		size  = 64 << 20
+		kills = 12
+		size  = 26 << 20
 	)
 	d := harness.Start(t)
 	d.Run(t, "create", "--name", "reads")

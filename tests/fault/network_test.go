@@ -92,7 +92,7 @@ func (y *yard) get(path string) (string, error) {
 type wired struct {
 	name           string
 	settings       string
-	create, remove string // the steps that make and remove something of it, or come right before or after those
+	create, remove string // the steps that make and remove something of it, and the last ones; TestKilledInCreate has all
 	flags          []string
 	begin          func(*testing.T, *breakable)
 	works          func(t *testing.T, b *breakable, ref string)
@@ -101,7 +101,7 @@ type wired struct {
 var wires = []wired{
 	{
 		name:   "linked",
-		create: "ports netns init container egress start posture record", remove: "egress container init netns ports ids",
+		create: "ports netns egress record", remove: "egress netns ports ids",
 		flags: []string{"--allow", "web.example", "--link", "db=store:8080", "-p", "8088:8080"},
 		begin: func(t *testing.T, b *breakable) {
 			b.stays = strings.TrimSpace(b.Run(t, "create", "--name", "store", "--expose", "8080").Stdout)
@@ -118,7 +118,7 @@ var wires = []wired{
 	},
 	{
 		name: "bridge", settings: "ids: {blocks: 64}\nnetwork: {bridge: {subnet: 10.87.0.0/24}}\n",
-		create: "ports netns bridge init container egress start posture record", remove: "egress container init bridge netns ports ids",
+		create: "ports netns bridge egress record", remove: "egress bridge netns ports ids",
 		flags: []string{"--network", "bridge", "-p", "8088:8080"},
 		begin: func(*testing.T, *breakable) {},
 		works: func(t *testing.T, b *breakable, ref string) {
@@ -229,7 +229,7 @@ func TestBrokenPolicy(t *testing.T) {
 	if out := b.Run(t, "run", "--profile", "web", "--", "wget", "-qO-", "http://"+farPrivate+"/").Stdout; out != "the world" {
 		t.Fatalf("the control, the profile alone: %q", out)
 	}
-	for _, point := range []string{"assign/limits", "assign/policy", "assign/record"} {
+	for _, point := range []string{"update/limits", "update/egress", "assign/record"} {
 		t.Run(point+" killed", func(t *testing.T) {
 			ready(t, b.Daemon)
 			b.arm(t, point+"=kill")

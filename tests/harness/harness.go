@@ -130,7 +130,7 @@ func New(t testing.TB) *Daemon {
 // Launch starts the daemon and waits until it answers.
 func (d *Daemon) Launch(t testing.TB, flags ...string) {
 	t.Helper()
-	d.spawn(t, flags...)
+	d.Spawn(t, flags...)
 	deadline := time.Now().Add(startTimeout)
 	for time.Now().Before(deadline) {
 		select {
@@ -160,7 +160,8 @@ func (d *Daemon) Configure(t testing.TB, config string) (file string) {
 	return file
 }
 
-func (d *Daemon) spawn(t testing.TB, flags ...string) {
+// Spawn starts the daemon and does not wait for it.
+func (d *Daemon) Spawn(t testing.TB, flags ...string) {
 	t.Helper()
 	file := d.Configure(t, d.Config)
 	args := append([]string{"--config", file, "--root", d.Root, "--state", d.State}, flags...)
@@ -322,24 +323,26 @@ func (r Result) JSON(t testing.TB, v any) {
 
 // RunResult is the JSON form of a run.
 type RunResult struct {
-	SandboxID     string   `json:"sandbox_id"`
-	Source        string   `json:"source"`
-	ExitCode      int      `json:"exit_code"`
-	Signal        int      `json:"signal"`
-	TimedOut      bool     `json:"timed_out"`
-	OOMKilled     bool     `json:"oom_killed"`
-	PIDsLimitHit  bool     `json:"pids_limit_hit"`
-	Stdout        string   `json:"stdout"`
-	Stderr        string   `json:"stderr"`
-	StdoutBytes   int64    `json:"stdout_bytes"`
-	StdoutSkipped int64    `json:"stdout_skipped"`
-	Truncated     bool     `json:"truncated"`
-	DurationMS    float64  `json:"duration_ms"`
-	CPUMS         float64  `json:"cpu_ms"`
-	PeakMemory    int64    `json:"peak_memory_bytes"`
-	Reason        string   `json:"reason"`
-	Network       string   `json:"network"`
-	Warnings      []string `json:"warnings"`
+	SandboxID     string  `json:"sandbox_id"`
+	Source        string  `json:"source"`
+	ExitCode      int     `json:"exit_code"`
+	Signal        int     `json:"signal"`
+	TimedOut      bool    `json:"timed_out"`
+	OOMKilled     bool    `json:"oom_killed"`
+	PIDsLimitHit  bool    `json:"pids_limit_hit"`
+	Stdout        string  `json:"stdout"`
+	Stderr        string  `json:"stderr"`
+	StdoutBytes   int64   `json:"stdout_bytes"`
+	StdoutSkipped int64   `json:"stdout_skipped"`
+	Truncated     bool    `json:"truncated"`
+	DurationMS    float64 `json:"duration_ms"`
+	CPUMS         float64 `json:"cpu_ms"`
+	PeakMemory    int64   `json:"peak_memory_bytes"`
+	Reason        string  `json:"reason"`
+	Network       string  `json:"network"`
+	// EndedProcesses were ended with the command.
+	EndedProcesses int      `json:"ended_processes"`
+	Warnings       []string `json:"warnings"`
 }
 
 // RunJSON runs a command in a sandbox and decodes the result, whatever the

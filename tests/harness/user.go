@@ -34,7 +34,9 @@ func (d *Daemon) User(t testing.TB, uid uint32) User {
 		}
 	})
 	u := User{UID: uid, GID: uid, daemon: d, client: filepath.Join(dir, "caisson")}
-	copyProgram(t, Bin(t, "caisson"), u.client)
+	for _, name := range []string{"caisson", "caisson-whole"} {
+		copyProgram(t, Bin(t, name), filepath.Join(dir, name))
+	}
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -56,7 +56,7 @@ func TestAuditSurvivesKills(t *testing.T) {
 	box(t, d, "worker")
 	var mu sync.Mutex
 	var answered []string
-	for range 4 {
+	for round := 1; round <= 4; round++ {
 		stop := make(chan struct{})
 		var callers sync.WaitGroup
 		for w := range 2 {
@@ -78,7 +78,11 @@ func TestAuditSurvivesKills(t *testing.T) {
 				}
 			})
 		}
-		time.Sleep(400 * time.Millisecond) // commands run, and the daemon is killed among them
+		await(t, "answers of this daemon", func() bool { // commands run, and the daemon is killed among them
+			mu.Lock()
+			defer mu.Unlock()
+			return len(answered) >= 5*round
+		})
 		d.Kill(t)
 		close(stop)
 		d.Launch(t) // who waits for an answer connects again

@@ -24,6 +24,7 @@ var shellPages = map[string]int{
 	"docs/how-to/audit-and-metrics.md":       3,
 	"docs/how-to/connect-an-orchestrator.md": 2,
 	"docs/how-to/connect-an-mcp-client.md":   1,
+	"docs/how-to/install-as-root-inside.md":  1,
 	"docs/how-to/make-an-image.md":           3,
 	"docs/how-to/operate-a-host.md":          5,
 	"docs/how-to/run-an-agent.md":            3,
@@ -82,9 +83,6 @@ func runBlock(t *testing.T, d *harness.Daemon, name, script string) {
 	t.Helper()
 	dir := workspace(t, 1000, 1000)
 	if err := os.WriteFile(filepath.Join(dir, "rootfs.tar"), tarOf(t, rootFiles(t, "x")), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "notes.md"), []byte("notes\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", prelude+script)

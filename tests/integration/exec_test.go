@@ -192,6 +192,11 @@ func TestBackgroundInput(t *testing.T) {
 	if r := daemon.TryWith("sent later", "attach", "-i", "later", id); r.Code != 4 || r.Stdout != "sent later" {
 		t.Errorf("code %d, %q\n%s", r.Code, r.Stdout, r.Stderr)
 	}
+	run := strings.TrimSpace(daemon.Run(t, "run", "-d", "-i", "--", "sh", "-c", "cat; exit 5").Stdout)
+	t.Cleanup(func() { daemon.Run(t, "rm", "--force", run) })
+	if r := daemon.TryWith("sent later", "attach", "-i", run, "1"); r.Code != 5 || r.Stdout != "sent later" {
+		t.Errorf("of a run: code %d, %q\n%s", r.Code, r.Stdout, r.Stderr)
+	}
 }
 
 //caisson:kernel

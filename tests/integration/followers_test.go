@@ -17,7 +17,7 @@ func TestFollowersSurviveTheDaemon(t *testing.T) {
 	t.Parallel()
 	d := harness.Start(t)
 	box(t, d, "box", "--allow", "allowed.example")
-	events := beside(t, d, "events", "--follow", "--filter", "type=exec.*")
+	events := beside(t, d, "events", "--follow", "--since", "1h", "--filter", "type=exec.*")
 	traffic := beside(t, d, "policy", "log", "--follow", "box")
 	stats := beside(t, d, "stats", "-o", "json", "box")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -59,6 +59,15 @@ func TestFollowersSurviveTheDaemon(t *testing.T) {
 	}
 	if gaps := strings.Count(traffic.stderr(), "the connection to the daemon broke"); gaps != 2 {
 		t.Errorf("the log of the traffic tells of %d gaps: %s", gaps, traffic.stderr())
+	}
+	// Without --since a follower begins now.
+	later := beside(t, d, "events", "--follow", "--filter", "type=exec.*")
+	await(t, "an event for the later follower", func() bool {
+		d.Run(t, "exec", "box", "--", "true", "marker")
+		return strings.Contains(later.stdout(), "marker")
+	})
+	if strings.Contains(later.stdout(), "one.example") || !strings.Contains(events.stdout(), "one.example") {
+		t.Errorf("the later follower began with old events:\n%s", later.stdout())
 	}
 	cancel()
 	<-watched

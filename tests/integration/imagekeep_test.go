@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/caisson-run/caisson/tests/harness"
 	"github.com/caisson-run/caisson/tests/need"
@@ -173,4 +174,41 @@ func TestLanguage(t *testing.T) {
 		t.Errorf("create says %q", created.Stderr)
 	}
 	d.Run(t, "rm", "--force", strings.TrimSpace(created.Stdout))
+}
+
+// TestReplacedImageIsNew: an image has the time at which this content was stored, so a rule
+// for old images leaves one alone that was just built under an old name. A sandbox of the
+// old content says so when it is ensured.
+func TestReplacedImageIsNew(t *testing.T) {
+	d := harness.Start(t)
+	created := func() time.Time {
+		var img struct {
+			CreatedAt time.Time `json:"created_at"`
+		}
+		d.Run(t, "image", "inspect", "-o", "json", "mine").JSON(t, &img)
+		return img.CreatedAt
+	}
+	d.Run(t, "image", "import", "--name", "mine", writeTar(t, ociLayout(t, "first")))
+	first := created()
+	ensure := []string{"create", "--ensure", "--name", "kept", "--image", "mine"}
+	if r := d.Run(t, ensure...); r.Stderr != "" {
+		t.Errorf("a new sandbox: %q", r.Stderr)
+	}
+	if r := d.Run(t, ensure...); r.Stderr != "" {
+		t.Errorf("of the same image: %q", r.Stderr)
+	}
+	time.Sleep(2 * time.Second) // the age that the filter below calls old
+	began := time.Now()
+	d.Run(t, "image", "import", "--name", "mine", writeTar(t, ociLayout(t, "second")))
+	if now := created(); first.After(began) || now.Before(began) {
+		t.Errorf("created at %v, then at %v; replaced after %v", first, now, began)
+	}
+	if r := d.Run(t, ensure...); !strings.Contains(r.Stderr, "the image mine was replaced since the sandbox was made") || !strings.Contains(r.Stderr, "--replace") {
+		t.Errorf("of a replaced image: %q", r.Stderr)
+	}
+	d.Run(t, "rm", "--force", "kept")
+	d.Run(t, "image", "prune", "--filter", "until=2s")
+	if all := names(t, d); all != "base mine" {
+		t.Errorf("after a prune of old images there are %s", all)
+	}
 }

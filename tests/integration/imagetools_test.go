@@ -19,7 +19,18 @@ func TestImageTools(t *testing.T) {
 			continue
 		}
 		daemon.Run(t, append([]string{"run", "--image", "host-tools", "--"}, args...)...)
-
+	}
+	const npm = "/usr/lib/node_modules/npm"
+	if !strings.Contains(firstLine(r.Stderr, "changed since"), ": --path "+npm) {
+		return // npm of this host is as its package brought it; see TestPathOfPrograms in rootfs/fromhost
+	}
+	want, err := exec.Command("npm", "--version").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	daemon.Run(t, "image", "tools", "host-tools", "--path", npm)
+	if got := daemon.Run(t, "run", "--image", "host-tools", "--", "npm", "--version").Stdout; got != string(want) {
+		t.Errorf("npm is %q, on the host %q", got, want)
 	}
 }
 

@@ -118,6 +118,14 @@ func fillIn(m protoreflect.Message) {
 	}
 }
 
+// mapValue is a value of a map of strings or bytes.
+func mapValue(f protoreflect.FieldDescriptor) protoreflect.Value {
+	if f.MapValue().Kind() == protoreflect.BytesKind {
+		return protoreflect.ValueOfBytes([]byte("v"))
+	}
+	return protoreflect.ValueOfString("v")
+}
+
 // largeValues are ways to put much into f.
 func largeValues(f protoreflect.FieldDescriptor) map[string]func(protoreflect.Message) {
 	all := map[string]func(protoreflect.Message){}
@@ -126,12 +134,12 @@ func largeValues(f protoreflect.FieldDescriptor) map[string]func(protoreflect.Me
 		for _, key := range []string{"x", "x/"} {
 			all["20000 keys such as "+key] = func(m protoreflect.Message) {
 				for i := range 20_000 {
-					m.Mutable(f).Map().Set(protoreflect.ValueOfString(key+strconv.Itoa(i)).MapKey(), protoreflect.ValueOfString("v"))
+					m.Mutable(f).Map().Set(protoreflect.ValueOfString(key+strconv.Itoa(i)).MapKey(), mapValue(f))
 				}
 			}
 		}
 		all["a long key"] = func(m protoreflect.Message) {
-			m.Mutable(f).Map().Set(protoreflect.ValueOfString(strings.Repeat("x", 1<<20)).MapKey(), protoreflect.ValueOfString("v"))
+			m.Mutable(f).Map().Set(protoreflect.ValueOfString(strings.Repeat("x", 1<<20)).MapKey(), mapValue(f))
 		}
 	case f.IsList():
 		all["1000000 empty entries"] = func(m protoreflect.Message) { fillList(m.Mutable(f).List(), f, 1_000_000, "") }

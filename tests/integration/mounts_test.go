@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -144,4 +145,60 @@ func TestMountIsNotLedElsewhere(t *testing.T) {
 	}
 	d.Run(t, "rm", "--force", "attacker")
 	d.AwaitNoSandbox(t)
+}
+
+// TestFilesOfOthersInAWorkspace: files that do not belong to the workspace's owner are
+// readable as their modes say, and stay what they are.
+func TestFilesOfOthersInAWorkspace(t *testing.T) {
+	dir := t.TempDir()
+	for name, mode := range map[string]os.FileMode{"read": 0o644, "closed": 0o600, "open": 0o666} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(name+"\n"), mode); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(filepath.Join(dir, name), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chown(dir, 4242, 4343); err != nil {
+		t.Fatal(err)
+	}
+	const script = `stat -c %u read; for f in read closed open; do cat $f 2> /dev/null || echo no; done
+echo x 2> /dev/null >> open || echo no; rm read 2> /dev/null || echo no; mv open o 2>&1 | grep -c "too large"; echo new > new; stat -c %u new`
+	if out := daemon.Run(t, "run", "--workspace", dir, "--", "sh", "-c", script).Stdout; out != "65534\nread\nno\nopen\nno\nno\n1\n1000\n" {
+		t.Errorf("%q", out)
+	}
+	var st syscall.Stat_t
+	if err := syscall.Stat(filepath.Join(dir, "new"), &st); err != nil || st.Uid != 4242 || st.Gid != 4343 {
+		t.Errorf("what the sandbox made belongs to %d:%d, %v", st.Uid, st.Gid, err)
+	}
+}
+
+// TestDirectoriesOfTheHost: by default root's own call gets no directory in which the host
+// keeps what it runs, and the refusal names the setting that allows one. A link does not
+// help.
+func TestDirectoriesOfTheHost(t *testing.T) {
+	own, err := os.MkdirTemp("/root", "caisson-test-") // where root alone can write: other links are refused anyway
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(own); err != nil {
+			t.Error(err)
+		}
+	})
+	link := filepath.Join(own, "link")
+	if err := os.Symlink("/var/log", link); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{"/var/log", "/var/spool", "/var/cache", "/var/backups", link} {
+		for _, args := range [][]string{{"--workspace", dir}, {"--mount", "type=bind,src=" + dir + ",dst=/data"}} {
+			f := daemon.Refused(t, "SBX-104", append(append([]string{"run", "--json"}, args...), "--", "true")...)
+			if !strings.Contains(f.Error.Remedy, "workspaces.allowed_roots") {
+				t.Errorf("%s: %+v", dir, f.Error)
+			}
+		}
+	}
+	allowed := harness.StartWith(t, "workspaces: {allowed_roots: [/var/log]}\n")
+	allowed.Run(t, "run", "--workspace", "/var/log:ro", "--", "ls", "/workspace")
+	allowed.Refused(t, "SBX-104", "run", "--json", "--workspace", "/tmp/x", "--", "true")
 }

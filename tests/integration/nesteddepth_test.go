@@ -32,7 +32,7 @@ func TestNestedGenerations(t *testing.T) {
 	w.refused(t, "SBX-805", tinyBox("deeper", "--profile", "team", "--nested")...)
 	w.refused(t, "SBX-805", tinyBox("larger", "-m", "129M")...)
 	w.refused(t, "SBX-805", tinyBox("longer", "--ttl", "2h")...)
-	if l := inspect(t, d, "grandchild"); l.Parent != inspect(t, d, "child").ID || l.ExpiresAt == nil || l.ExpiresAt.After(inspect(t, d, "outer").ExpiresAt.Add(time.Second)) {
+	if l := inspect(t, d, "grandchild"); l.Parent != inspect(t, d, "child").ID || l.ExpiresAt == nil || l.ExpiresAt.After(inspect(t, d, "outer").ExpiresAt.Add(30*time.Second)) {
 		t.Errorf("from outside: %+v", l)
 	}
 	in.refused(t, "SBX-107", "inspect", "-o", "json", "grandchild")

@@ -116,7 +116,7 @@ func throughAPI(t *testing.T, in inside, workspace string) string {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}}}
-	body := fmt.Sprintf(`{"spec":{"workspace":{"dir":%q,"mode":"ro"},"limits":{"memoryBytes":"67108864","milliCpu":"500","pids":"50"}}}`, workspace)
+	body := fmt.Sprintf(`{"workspace":{"dir":%q,"mode":"ro"},"limits":{"memoryBytes":"67108864","milliCpu":"500","pids":"50"}}`, workspace)
 	r, err := client.Post("http://caisson/v1/sandboxes", "application/json", strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)

@@ -239,3 +239,12 @@ peers:
 		t.Errorf("root sees %+v", l)
 	}
 }
+
+// TestClosedSocket: without peers the socket is root's alone, and the refusal names the
+// setting that opens it.
+func TestClosedSocket(t *testing.T) {
+	f := daemon.User(t, 1001).Refused(t, "SBX-802", "ls", "-o", "json")
+	if !strings.Contains(f.Error.Remedy, "peers") || strings.Contains(f.Error.Remedy, "group") {
+		t.Errorf("%+v", f.Error)
+	}
+}

@@ -86,7 +86,7 @@ pools: [{profile: web, size: 1}]
 		"{type: bind, source: " + out + ", target: /proc/x}":                             "own /proc",
 		"{type: bind, target: /e}":                                                       "clean absolute path",
 		"{type: bind, source: " + out + ", target: /e, size: 1M}":                        "a size is for type tmpfs",
-		"{type: tmpfs, target: /e, size: 1K}":                                            "at least 64K",
+		"{type: tmpfs, target: /e, size: 1K}":                                            "give 64K to 1T",
 		"{type: tmpfs, target: /e, size: much}":                                          "mounts[0].size",
 		"{type: volume, target: /e}":                                                     "volume",
 		"{type: volume, source: a/b, target: /e}":                                        "volume",

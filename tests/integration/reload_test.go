@@ -76,7 +76,7 @@ func TestReloadRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"profiles:\n  web: {pids: 60}\n  other: {pidz: 3}\n":          `unknown key \"pidz\", did you mean \"pids\"?`,
 		"profiles:\n  web: {pids: sixty}\n":                           "profiles.web.pids",
-		"profiles: [\n":                                               "yaml: line ",
+		"profiles: [\n":                                               "line 2: no YAML: ",
 		"profiles:\n  web: {pids: 60}\npeers: [{uids: [no.such]}]\n":  `no user \"no.such\"`,
 		"profiles:\n  web: {pids: 60, network: {allow: [\"a b\"]}}\n": "a b",
 	} {

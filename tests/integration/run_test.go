@@ -76,7 +76,7 @@ func TestNothingIsInherited(t *testing.T) {
 	if out != "/tmp\n1000\n1000\n0022\n" {
 		t.Errorf("got %q", out)
 	}
-	if out := daemon.Run(t, "run", "--user", "2000:3000", "--", "id").Stdout; !strings.HasPrefix(out, "uid=2000 gid=3000") {
+	if out := daemon.Run(t, "run", "--user", "2000:3000", "--", "id").Stdout; !strings.HasPrefix(out, "uid=2000(caisson2000) gid=3000(caisson3000)") {
 		t.Errorf("got %q", out)
 	}
 }

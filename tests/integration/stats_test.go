@@ -20,6 +20,7 @@ type sandboxStats struct {
 	MemoryBytes     int64   `json:"memory_bytes"`
 	PeakMemoryBytes *int64  `json:"peak_memory_bytes"`
 	PIDs            int64
+	Processes       int64
 	PIDsLimit       int64    `json:"pids_limit"`
 	IOReadBytes     *int64   `json:"io_read_bytes"`
 	IOWriteBytes    *int64   `json:"io_write_bytes"`
@@ -50,6 +51,9 @@ func TestStatistics(t *testing.T) {
 		d.Run(t, "create", "--name", name, "--session", "s-"+name, "--cpus", "0.2", "-m", "256M")
 	}
 	before := statsOf(t, d)
+	if e := before["eater"]; e.Processes != 1 || e.PIDs < 2 { // PID 1, which has threads
+		t.Errorf("%d processes, %d tasks", e.Processes, e.PIDs)
+	}
 	if len(before) != 3 || before["burner"].CPUPercent > 15 || before["eater"].MemoryBytes > 32<<20 || before["eater"].PIDs < 1 || before["eater"].PIDsLimit < 1 {
 		t.Fatalf("at first: %+v", before)
 	}
@@ -59,6 +63,9 @@ func TestStatistics(t *testing.T) {
 	await(t, "a fifth of a CPU", func() bool { c := statsOf(t, d)["burner"].CPUPercent; return c > 15 && c < 25 })
 	await(t, "64 MiB", func() bool { n := statsOf(t, d)["eater"].MemoryBytes; return n >= 64<<20 && n < 96<<20 })
 	now := statsOf(t, d)
+	if n := now["burner"].Processes; n != 2 {
+		t.Errorf("the burner has %d processes, want PID 1 and the shell", n)
+	}
 	if now["idle"].CPUPercent > 15 || now["idle"].MemoryBytes > 32<<20 {
 		t.Errorf("the idle one: %+v", now["idle"])
 	}

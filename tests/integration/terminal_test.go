@@ -170,7 +170,7 @@ func TestShellIsAskedToEnd(t *testing.T) {
 		line string
 	}{
 		"timeout": {124, []string{"run", "-it", "--timeout", "3s", "--", "sh"}, func() {}, "\r\ncaisson: the command was ended by its timeout\r\n"},
-		"stop":    {129, []string{"exec", "-it", "asked", "--", "sh"}, func() { daemon.Run(t, "stop", "asked") }, "\r\ncaisson: the command was ended: its sandbox was stopped or removed, its daemon ended, or its caller had left\r\n"},
+		"stop":    {129, []string{"exec", "-it", "asked", "--", "sh"}, func() { daemon.Run(t, "stop", "asked") }, "\r\ncaisson: the command was ended: its sandbox was stopped\r\n"},
 	} {
 		began := time.Now()
 		s := onScreen(t, 24, 80, tt.call...)
@@ -252,6 +252,33 @@ func TestDetach(t *testing.T) {
 	s.typed(t, "\x10\x11\x15exit 6\n")
 	if code := s.end(t); code != 6 {
 		t.Errorf("the shell ended with %d\n%q", code, s.shown())
+	}
+}
+
+// The detach keys leave a command running that exec, shell or run --keep started, and the line
+// that they print leads back to it.
+func TestDetachFromStart(t *testing.T) {
+	box(t, daemon, "started")
+	t.Cleanup(func() { daemon.Try("rm", "--force", "kept") })
+	for _, call := range [][]string{
+		{"exec", "-it", "--detach-keys", "ctrl-p,ctrl-q", "started", "--", "sh"}, {"shell", "--detach-keys", "ctrl-p,ctrl-q", "started"},
+		{"run", "--keep", "--name", "kept", "-it", "--detach-keys", "ctrl-p,ctrl-q", "--", "sh"},
+	} {
+		s := onScreen(t, 22, 66, call...)
+		s.typed(t, "mine=$((40+2))\n")
+		s.awaitShown(t, "$ ")
+		s.typed(t, "\x10\x11")
+		s.awaitShown(t, "detached; the command runs on: caisson attach")
+		if code := s.end(t); code != 0 {
+			t.Errorf("%s: code %d\n%q", call, code, s.shown())
+		}
+		_, back, _ := strings.Cut(s.shown(), "runs on: caisson ")
+		back, _, _ = strings.Cut(back, "\r")
+		again := onScreen(t, 22, 66, strings.Fields(back)...)
+		again.typed(t, "exit $mine\n")
+		if code := again.end(t); code != 42 {
+			t.Errorf("%s: %s ended with %d\n%q", call, back, code, again.shown())
+		}
 	}
 }
 

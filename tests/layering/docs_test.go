@@ -132,3 +132,33 @@ func anchors(text string) map[string]bool {
 	}
 	return there
 }
+
+// ownPages are the pages that messages and comments name.
+var ownPages = regexp.MustCompile(`\bdocs/(?:reference|how-to)?/?[a-z-]+\.md`)
+
+// TestNamedPages: each page that the code names is there, to be installed with it.
+func TestNamedPages(t *testing.T) {
+	texts := pages(t)
+	named := 0
+	err := fs.WalkDir(os.DirFS(top), ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		code, err := os.ReadFile(filepath.Join(top, path))
+		for line := range strings.Lines(string(code)) {
+			if strings.Contains(line, "://") { // of another project
+				continue
+			}
+			for _, page := range ownPages.FindAllString(line, -1) {
+				named++
+				if _, ok := texts[page]; !ok {
+					t.Errorf("%s names %s, which is not there", path, page)
+				}
+			}
+		}
+		return err
+	})
+	if err != nil || named < 10 {
+		t.Errorf("%d pages are named, %v", named, err)
+	}
+}

@@ -13,7 +13,7 @@ import (
 
 const module = "github.com/caisson-run/caisson/"
 
-// leaves know nothing of ours but the error codes, the form of findings and what lies below themselves. Of
+// leaves know nothing of ours but the error codes, the list of settings, the form of findings and what lies below themselves. Of
 // each other they know at most small packages without imports of ours: the gateway reads
 // what the rules of netns log.
 var leaves = []string{"oci", "seccomp", "netns", "cgroups", "rootfs", "gateway", "initproto"}
@@ -25,6 +25,8 @@ var rules = []struct {
 	may  []string // rooms; every package may import its own room
 }{
 	{"api/sbxerr", nil},
+	{"api/units", []string{"api/sbxerr"}},
+	{"api/settings", []string{"api/caisson/v1", "api/sbxerr", "api/units"}},
 	{"finding", nil},
 	{"owndir", nil},
 	{"kernelfile", nil},
@@ -36,44 +38,51 @@ var rules = []struct {
 	{"netns/nflog", nil},
 	{"netns/reserved", nil},
 	{"netns", []string{"api/sbxerr", "owndir", "kernelfile", "finding", "netns/nflog", "netns/reserved"}},
-	{"cgroups", []string{"api/sbxerr", "finding", "kernelfile"}},
+	{"cgroups", []string{"api/sbxerr", "api/settings", "finding", "kernelfile"}},
+	{"rootfs/imagejobs", []string{"api/sbxerr", "rootfs"}},
+	{"rootfs/imageproc", []string{"api/sbxerr", "seccomp"}},
 	{"rootfs", []string{"api/sbxerr", "owndir"}},
 	{"gateway", []string{"api/sbxerr", "netns/nflog", "netns/reserved"}}, // the other end of a socket that netns opens, and the reasons of its rules
 	{"initproto", []string{}},
-	{"config", []string{"api/sbxerr", "cgroups/units"}},
+	{"config", []string{"api/sbxerr", "api/settings", "api/units"}},
 	{"runtime/events", []string{"api/sbxerr", "runtime/peer"}},
+	{"runtime/failpoint", []string{"api/sbxerr"}},
 	{"runtime/files", []string{"api/sbxerr", "initproto"}},
 	{"runtime/idblock", []string{"api/sbxerr", "owndir"}},
 	{"runtime/images", []string{"api/sbxerr", "rootfs/image", "runtime/peer", "runtime/registry"}},
+	{"runtime/imageservice", []string{"api/sbxerr", "api/units", "gateway/policy", "netns", "owndir", "rootfs", "runtime/events", "runtime/failpoint", "runtime/images", "runtime/peer", "runtime/plan", "runtime/registry"}},
 	{"runtime/journal", []string{"api/sbxerr", "owndir"}},
+	{"runtime/memwatch", []string{"api/sbxerr", "cgroups", "kernelfile", "rootfs"}},
 	{"runtime/output", []string{"api/sbxerr", "owndir"}},
-	{"runtime/peer", []string{"api/sbxerr"}},
-	{"runtime/registry", []string{"api/sbxerr", "owndir", "rootfs/image"}},
+	{"runtime/peer", []string{"api/sbxerr", "api/settings"}},
+	{"runtime/registry", []string{"api/sbxerr", "gateway/policy", "owndir", "rootfs/image"}},
 	{"runtime/pid1", []string{"api/sbxerr", "initproto"}},
-	{"runtime/plan", append([]string{"api/sbxerr", "finding", "runtime/idblock", "runtime/images", "runtime/peer", "runtime/pid1", "runtime/ports", "runtime/volumes"}, leaves...)},
+	{"runtime/plan", append([]string{"api/caisson/v1", "api/sbxerr", "api/settings", "finding", "runtime/idblock", "runtime/images", "runtime/peer", "runtime/pid1", "runtime/ports", "runtime/volumes"}, leaves...)},
 	{"runtime/ports", []string{"api/sbxerr"}},
 	{"runtime/posture", []string{"api/sbxerr", "kernelfile", "seccomp"}},
 	{"runtime/ctrd/shimcall", []string{}},
 	{"runtime/ctrd", []string{"api/sbxerr", "owndir", "runtime", "rootfs"}},
 	{"runtime/egress", []string{"api/sbxerr", "gateway", "kernelfile", "netns", "runtime/traffic"}},
 	{"runtime/traffic", []string{"api/sbxerr", "owndir", "gateway"}},
-	{"runtime/uncharged", []string{"kernelfile"}},
-	{"runtime/volumes", []string{"api/sbxerr", "owndir"}},
-	{"runtime/doctor", append([]string{"api/sbxerr", "finding", "runtime"}, leaves...)}, // the host as a whole
-	{"runtime", append([]string{"api/sbxerr", "finding", "owndir"}, leaves...)},
+	{"runtime/usage", []string{"api/sbxerr", "owndir"}},
+	{"runtime/volumes", []string{"api/sbxerr", "owndir", "rootfs/mount", "runtime/events", "runtime/failpoint", "runtime/peer"}},
+	{"runtime/doctor", append([]string{"api/sbxerr", "api/settings", "finding", "runtime"}, leaves...)}, // the host as a whole
+	{"runtime", append([]string{"api/caisson/v1", "api/sbxerr", "api/settings", "api/units", "finding", "owndir"}, leaves...)},
 	{"server", []string{"runtime", "api"}},
 	{"api", []string{"api/sbxerr"}},
 	{"metrics", []string{"api/sbxerr", "runtime"}},
 	{"tracing", []string{"api/sbxerr", "runtime/events"}},
 	{"webhook", []string{"runtime/events"}},
 	{"page", []string{"api", "runtime/peer", "server/rest"}},
+	{"cmd/internal/man", nil},
 	{"cmd/caisson-init", []string{"initproto"}},
 	{"cmd/caisson-gateway", []string{"api/sbxerr", "gateway", "netns/nflog", "seccomp"}},
+	{"cmd/caisson-images", []string{"rootfs/imagejobs"}},
 	{"cmd/caisson-shim", []string{"runtime/ctrd/shimcall"}},
 	{"mcp", []string{"api"}},
 	{"plug", []string{"api"}},
-	{"cmd/caisson", []string{"mcp", "plug", "api", "audit", "bundle", "cgroups/units"}},
-	{"cmd/caissond", append([]string{"server", "api", "audit", "config", "metrics", "owndir", "page", "runtime", "tracing", "webhook"}, leaves...)},
+	{"cmd/caisson", []string{"cmd/internal/man", "mcp", "plug", "api", "audit", "bundle"}},
+	{"cmd/caissond", append([]string{"cmd/internal/man", "server", "api", "audit", "config", "metrics", "owndir", "page", "runtime", "tracing", "webhook"}, leaves...)},
 	{"tests/need", nil}, // every package's tests may use it
 	{"tests", append([]string{"server", "api", "audit", "config", "runtime"}, leaves...)},
 }
@@ -90,7 +99,7 @@ var only = []struct {
 	{"github.com/seccomp/libseccomp-golang", []string{"seccomp"}},
 	{"github.com/spf13/cobra", []string{"cmd"}},
 	{"go.yaml.in/yaml/v3", []string{"config", "cmd/caisson"}},
-	{"github.com/modelcontextprotocol/go-sdk", []string{"mcp", "cmd/caisson", "tests"}},
+	{"github.com/modelcontextprotocol/go-sdk", []string{"mcp", "tests"}},
 	{"github.com/coder/websocket", []string{"plug/codex", "tests"}},
 	{"github.com/miekg/dns", []string{"gateway/dns"}},
 	{"golang.org/x/net/idna", []string{"gateway/policy"}}, // one canonical form of a name, made in one place
@@ -100,10 +109,12 @@ var only = []struct {
 
 // heavy must not be linked into programs that have to be small.
 var heavy = map[string][]string{
-	"cmd/caisson":         {"github.com/containerd", module + "runtime", module + "server", "google.golang.org/grpc"},
+	"cmd/caisson":         {"github.com/containerd", module + "runtime", module + "server", "google.golang.org/grpc", "go.yaml.in/yaml", "encoding/gob", "github.com/google/jsonschema-go", module + "mcp", module + "plug/codex"},
 	"cmd/caisson-gateway": {"github.com/containerd", module + "runtime", "google.golang.org/", "github.com/spf13"},
-	"cmd/caisson-shim":    {"net/http", "github.com/containerd", "google.golang.org/grpc", "google.golang.org/protobuf/proto"},
-	"cmd/caisson-init":    {"net/http", "github.com/", "google.golang.org/", "encoding/json"},
+	// What parses hostile bytes does not run as root: caisson-images does that.
+	"cmd/caissond":     {module + "rootfs/imagejobs", module + "rootfs/dockerfile", module + "rootfs/fromhost", module + "rootfs/image/filter", "github.com/moby/buildkit"},
+	"cmd/caisson-shim": {"net/http", "github.com/containerd", "google.golang.org/grpc", "google.golang.org/protobuf/proto"},
+	"cmd/caisson-init": {"net/http", "github.com/", "google.golang.org/", "encoding/json"},
 }
 
 type listed struct {

@@ -59,3 +59,19 @@ func outside(t *testing.T, dir string, args ...string) string {
 	}
 	return string(out)
 }
+
+// TestNoMethodByName: a program that finds methods by their names, as templates do, has to
+// keep every exported method of every type. That is a quarter of caisson.
+func TestNoMethodByName(t *testing.T) {
+	cmd := exec.Command("go", "build", "-ldflags=-dumpdep", "-o", os.DevNull, module+"cmd/caisson")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for line := range strings.Lines(string(out)) {
+		if strings.Contains(line, "<ReflectMethod>") {
+			t.Errorf("looks for methods: %s", line)
+		}
+	}
+}

@@ -290,3 +290,52 @@ func TestPublishToSmallBacklog(t *testing.T) {
 		})
 	}
 }
+
+// moved is how many bytes the daemon counted of s.
+func (s sandbox) moved(t *testing.T) (sent, received int64) {
+	t.Helper()
+	var detail struct {
+		Egress struct {
+			Sent     int64 `json:"sent_bytes"`
+			Received int64 `json:"received_bytes"`
+		}
+	}
+	s.of.Run(t, "inspect", s.id).JSON(t, &detail)
+	return detail.Egress.Sent, detail.Egress.Received
+}
+
+// Bytes of connections to published ports are counted in every mode, also in the statistics,
+// and a later daemon counts on.
+func TestPublishedBytesAreCounted(t *testing.T) {
+	for _, mode := range []string{"none", "allow"} {
+		t.Run(mode, func(t *testing.T) {
+			s := create(t, "--network", mode, "-p", "0:"+insidePort)
+			s.serve(t)
+			if sent, received := s.moved(t); sent != 0 || received != 0 {
+				t.Fatalf("%d bytes sent and %d received before anybody came", sent, received)
+			}
+			for range 3 {
+				reached(t, s.port(t))
+			}
+			const want = 3 * int64(len("ping\n"))
+			check := func(when string) {
+				if sent, received := s.moved(t); sent != want || received != want {
+					t.Errorf("%s: %d bytes sent and %d received, want %d of each", when, sent, received, want)
+				}
+			}
+			check("at once")
+			var used struct {
+				Sent int64 `json:"sent_bytes"`
+			}
+			if !until(10*time.Second, func() bool {
+				s.of.Run(t, "stats", "--no-stream", "--json", s.id).JSON(t, &used)
+				return used.Sent == want
+			}) {
+				t.Errorf("statistics: %+v", used)
+			}
+			s.of.Kill(t)
+			s.of.Launch(t)
+			check("with the next daemon")
+		})
+	}
+}

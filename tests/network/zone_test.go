@@ -15,11 +15,12 @@ import (
 type zone struct {
 	mu    sync.Mutex
 	names map[string][]string // the next answer is the first address, which then goes, but for the last
+	fails map[string]dnsmessage.RCode
 	asked []string
 }
 
 func newZone() *zone {
-	z := &zone{names: map[string][]string{
+	z := &zone{fails: map[string]dnsmessage.RCode{}, names: map[string][]string{
 		"web.example.": {public}, "api.web.example.": {public}, "bad.web.example.": {public}, "db.example.": {public},
 		"other.example.": {elsewhere}, "inside.example.": {private}, "metadata.example.": {metadata}, "home.example.": {"127.0.0.1"},
 	}}
@@ -36,6 +37,13 @@ func (z *zone) set(name string, addrs ...string) {
 	z.names[name+"."] = addrs
 }
 
+// fail gives a name an answer that is none.
+func (z *zone) fail(name string, by dnsmessage.RCode) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	z.fails[name+"."] = by
+}
+
 // address is the next answer for a name.
 func (z *zone) address(name string) string {
 	z.mu.Lock()
@@ -49,6 +57,7 @@ func (z *zone) forget(names ...string) {
 	defer z.mu.Unlock()
 	for _, name := range names {
 		delete(z.names, name+".")
+		delete(z.fails, name+".")
 	}
 }
 
@@ -86,7 +95,10 @@ func (z *zone) answer(question []byte) ([]byte, error) {
 	defer z.mu.Unlock()
 	z.asked = append(z.asked, name)
 	addrs, known := z.names[name]
+	failed, fails := z.fails[name]
 	switch {
+	case fails:
+		m.RCode = failed
 	case !known:
 		m.RCode = dnsmessage.RCodeNameError
 	case strings.Contains(addrs[0], ":"):

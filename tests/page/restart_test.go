@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/caisson-run/caisson/tests/harness"
 )
@@ -30,8 +31,16 @@ func TestRestart(t *testing.T) {
 	b.await(t, "that the daemon is away", "document.querySelector('.link').innerText === 'not connected' && document.querySelector('[role=alert]')")
 	d.Launch(t)
 	b.await(t, "that the daemon is back", "document.querySelector('.link').innerText === 'live' && !document.querySelector('[role=alert]')")
+	d.Run(t, "create", "--name", "bygone")
+	d.Try("exec", "bygone", "--", "sh", "-c", "exit 42")
 	d.Run(t, "create", "--name", "newcomer")
 	b.await(t, "the new sandbox", section("Sandboxes")+".includes('newcomer')")
+	for soon := time.Now().Add(20 * time.Second); !strings.Contains(d.Run(t, "history", "--json", "bygone").Stdout, `"memory_bytes"`); time.Sleep(100 * time.Millisecond) { // samples are taken each second
+		if time.Now().After(soon) {
+			t.Fatal("there are no samples")
+		}
+	}
+	d.Run(t, "rm", "--force", "bygone")
 	d.Kill(t)
 	writeToken(t, file, "another-token-of-the-page\n", 0o600)
 	d.Launch(t)
@@ -41,6 +50,14 @@ func TestRestart(t *testing.T) {
 	b.keys(t, whole)
 	b.click(t, button("Open"))
 	b.await(t, "the sandboxes again", section("Sandboxes")+".includes('survivor')")
+	// What was gone before this daemon, with its use and how its commands ended.
+	// A page that connects again shows those that live: it may do so after a click.
+	const chosen = "(() => { const b = [...document.querySelectorAll('button')].find((b) => b.innerText.startsWith('Ended 1')); " +
+		"if (b.ariaPressed !== 'true') b.click(); return true })()"
+	b.await(t, "the sandbox of the earlier daemon", chosen+" && "+section("Sandboxes")+".match(/bygone[^]*removed/)")
+	b.click(t, "//a[text()='bygone']")
+	b.await(t, "its command", section("Commands")+".match(/exit 42/)")
+	b.await(t, "its use", section("Use over time")+".includes('Processes and threads')")
 	d.Run(t, "rm", "--force", "survivor", "newcomer")
 }
 

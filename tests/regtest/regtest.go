@@ -27,6 +27,7 @@ import (
 	"github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"github.com/caisson-run/caisson/rootfs/image"
 	"github.com/caisson-run/caisson/tests/need"
 )
 
@@ -146,10 +147,16 @@ func (r *Registry) do(t testing.TB, method, path, mediaType string, body []byte,
 // Push uploads an image of layers, tars, under a tag, and returns its manifest.
 func (r *Registry) Push(t testing.TB, repo, tag string, layers ...[]byte) (ocispec.Descriptor, ocispec.Manifest) {
 	t.Helper()
+	return r.PushConfig(t, repo, tag, image.ForBuilds{}, layers...)
+}
+
+// PushConfig is Push of an image with something for builds.
+func (r *Registry) PushConfig(t testing.TB, repo, tag string, builds image.ForBuilds, layers ...[]byte) (ocispec.Descriptor, ocispec.Manifest) {
+	t.Helper()
 	m := ocispec.Manifest{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest}
-	config := ocispec.Image{
+	config := image.Document{
 		Platform: ocispec.Platform{OS: "linux", Architecture: goruntime.GOARCH},
-		Config:   ocispec.ImageConfig{Env: []string{"PATH=/bin"}, Cmd: []string{"sh"}},
+		Config:   image.Config{ImageConfig: ocispec.ImageConfig{Env: []string{"PATH=/bin"}, Cmd: []string{"sh"}}, ForBuilds: builds},
 		RootFS:   ocispec.RootFS{Type: "layers"},
 	}
 	for _, l := range layers {

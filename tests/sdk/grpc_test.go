@@ -70,7 +70,7 @@ func (c grpcClient) follow(t *testing.T, ref, id string, from int64, w io.Writer
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	s := c.stream(t, ctx, "ExecService/Connect", &caissonv1.ConnectExecRequest{Ref: ref, Id: id, StdoutOffset: from})
+	s := c.stream(t, ctx, "ExecService/Attach", &caissonv1.AttachExecRequest{Ref: ref, Id: id, StdoutOffset: from})
 	for {
 		var event caissonv1.ExecEvent
 		err := s.RecvMsg(&event)

@@ -148,7 +148,7 @@ func TestPython(t *testing.T) {
 		only(t, filepath.Join(site, "py.typed"))
 	})
 	t.Run("calls", func(t *testing.T) {
-		p.run(t, "-m", "unittest", "tests.daemon.session", "tests.daemon.files", "tests.daemon.tasks", "tests.daemon.images", "tests.daemon.volumes")
+		p.run(t, "-m", "unittest", "tests.daemon.session", "tests.daemon.files", "tests.daemon.tasks", "tests.daemon.images", "tests.daemon.volumes", "tests.daemon.settings")
 		daemon.AwaitNoSandbox(t)
 	})
 	t.Run("pages", func(t *testing.T) {

@@ -44,6 +44,10 @@ func TestTypeScript(t *testing.T) {
 		t.Parallel()
 		wantLines(t, node(t, daemon, app, "session.mjs"), "ok")
 	})
+	t.Run("settings", func(t *testing.T) {
+		t.Parallel()
+		wantLines(t, node(t, daemon, app, "settings.mjs"), "ok")
+	})
 	t.Run("readme", func(t *testing.T) {
 		t.Parallel()
 		testTypeScriptReadme(t, app)

@@ -1,6 +1,8 @@
 # Reads build/vm/results.log and says for each suite what go test would say. A
 # suite that did not end, passed no test or skipped one has failed.
-#   awk -v suites="A B" -f report.awk results.log
+# Each failed test goes into the file failures, as SUITE TEST. The exit code is 2 if
+# they explain it all: they may run once more. It is 1 for anything else.
+#   awk -v suites="A B" -v failures=FILE -f report.awk results.log
 BEGIN { count = split(suites, order, " ") }
 
 { sub(/\r$/, "") }
@@ -14,6 +16,7 @@ suite == "" { next }
 /^--- PASS: / { passed[suite]++ }
 /^ *--- SKIP: / { skipped[suite] = skipped[suite] " " $3 }
 /^ *--- FAIL: / { failed[suite] = failed[suite] $0 "\n" }
+/^--- FAIL: / { tests[suite]++; print suite, $3 >> failures }
 
 function verdict(s) {
   if (!(s in began)) return "it did not start"
@@ -33,9 +36,10 @@ END {
       continue
     }
     bad++
+    if (!(s in code) || !tests[s] || skipped[s] != "") broken++
     printf "%s%sFAIL\t%s\t%s\n", output[s], failed[s], s, why
   }
   if (!ready) print "FAIL\tthe virtual machine could not be set up"
   if (!complete) print "FAIL\tthe virtual machine did not come to its end"
-  exit (bad || !ready || !complete) ? 1 : 0
+  exit (broken || !ready || !complete) ? 1 : bad ? 2 : 0
 }

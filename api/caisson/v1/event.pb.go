@@ -182,69 +182,75 @@ func (x *Event) GetData() *EventData {
 
 // EventData describes an event. Fields that do not apply to it are absent.
 type EventData struct {
-	state              protoimpl.MessageState `protogen:"open.v1"`
-	Caller             string                 `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`                        // "uid 1000", "sandbox ID" or "the daemon"
-	RequestId          string                 `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"` // of the call that led to the event
-	SandboxId          string                 `protobuf:"bytes,3,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
-	Name               string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"` // of the sandbox
-	ExecId             string                 `protobuf:"bytes,5,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
-	Session            string                 `protobuf:"bytes,6,opt,name=session,proto3" json:"session,omitempty"`
-	Task               string                 `protobuf:"bytes,7,opt,name=task,proto3" json:"task,omitempty"`
-	Profile            string                 `protobuf:"bytes,8,opt,name=profile,proto3" json:"profile,omitempty"`
-	Pooled             bool                   `protobuf:"varint,9,opt,name=pooled,proto3" json:"pooled,omitempty"`       // made for a pool
-	Isolation          string                 `protobuf:"bytes,65,opt,name=isolation,proto3" json:"isolation,omitempty"` // "none" of a sandbox whose commands run as a user of the host; else empty
-	Image              string                 `protobuf:"bytes,10,opt,name=image,proto3" json:"image,omitempty"`
-	ImageDigest        string                 `protobuf:"bytes,11,opt,name=image_digest,json=imageDigest,proto3" json:"image_digest,omitempty"`
-	ImageVerified      string                 `protobuf:"bytes,66,opt,name=image_verified,json=imageVerified,proto3" json:"image_verified,omitempty"` // the rule that the image was verified by when it was pulled
-	Network            string                 `protobuf:"bytes,12,opt,name=network,proto3" json:"network,omitempty"`                                  // mode
-	PolicyDigest       string                 `protobuf:"bytes,13,opt,name=policy_digest,json=policyDigest,proto3" json:"policy_digest,omitempty"`    // SHA-256 of the effective egress policy as JSON
-	FilterDigest       string                 `protobuf:"bytes,55,opt,name=filter_digest,json=filterDigest,proto3" json:"filter_digest,omitempty"`    // SHA-256 of the seccomp filters that PID 1 has in force
-	Workspace          string                 `protobuf:"bytes,14,opt,name=workspace,proto3" json:"workspace,omitempty"`                              // directory of the host
-	Mounts             []*EventMount          `protobuf:"bytes,62,rep,name=mounts,proto3" json:"mounts,omitempty"`                                    // beside the workspace
-	Volume             string                 `protobuf:"bytes,64,opt,name=volume,proto3" json:"volume,omitempty"`                                    // name
-	MemoryBytes        int64                  `protobuf:"varint,15,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`      // limits
-	MilliCpu           int64                  `protobuf:"varint,16,opt,name=milli_cpu,json=milliCpu,proto3" json:"milli_cpu,omitempty"`
-	Pids               int64                  `protobuf:"varint,17,opt,name=pids,proto3" json:"pids,omitempty"`
-	Stages             []*EventStage          `protobuf:"bytes,18,rep,name=stages,proto3" json:"stages,omitempty"`                           // of the creation
-	Inputs             []*EventInput          `protobuf:"bytes,63,rep,name=inputs,proto3" json:"inputs,omitempty"`                           // input files of a command
-	Args               []string               `protobuf:"bytes,19,rep,name=args,proto3" json:"args,omitempty"`                               // of a command, at most 32 KiB
-	ArgsDigest         string                 `protobuf:"bytes,20,opt,name=args_digest,json=argsDigest,proto3" json:"args_digest,omitempty"` // SHA-256 of all args, each with a zero byte at its end; where args has less
-	Env                []string               `protobuf:"bytes,21,rep,name=env,proto3" json:"env,omitempty"`                                 // names of variables, never values
-	Cwd                string                 `protobuf:"bytes,22,opt,name=cwd,proto3" json:"cwd,omitempty"`
-	User               string                 `protobuf:"bytes,23,opt,name=user,proto3" json:"user,omitempty"` // inside
-	ExitCode           *int32                 `protobuf:"varint,24,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
-	Signal             int32                  `protobuf:"varint,25,opt,name=signal,proto3" json:"signal,omitempty"`
-	Reason             string                 `protobuf:"bytes,26,opt,name=reason,proto3" json:"reason,omitempty"`                            // of an end or a refusal
-	StdinBytes         int64                  `protobuf:"varint,54,opt,name=stdin_bytes,json=stdinBytes,proto3" json:"stdin_bytes,omitempty"` // that the command's pipe took
-	StdoutBytes        int64                  `protobuf:"varint,27,opt,name=stdout_bytes,json=stdoutBytes,proto3" json:"stdout_bytes,omitempty"`
-	StderrBytes        int64                  `protobuf:"varint,28,opt,name=stderr_bytes,json=stderrBytes,proto3" json:"stderr_bytes,omitempty"`
-	LostBytes          int64                  `protobuf:"varint,29,opt,name=lost_bytes,json=lostBytes,proto3" json:"lost_bytes,omitempty"` // of output that the disk did not take
-	CpuMs              float64                `protobuf:"fixed64,30,opt,name=cpu_ms,json=cpuMs,proto3" json:"cpu_ms,omitempty"`
-	PeakMemoryBytes    int64                  `protobuf:"varint,31,opt,name=peak_memory_bytes,json=peakMemoryBytes,proto3" json:"peak_memory_bytes,omitempty"`
-	DurationMs         float64                `protobuf:"fixed64,32,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
-	Limit              string                 `protobuf:"bytes,33,opt,name=limit,proto3" json:"limit,omitempty"`     // that was hit: "memory", "pids", "kernel_memory", "time", "output"; of an alert also "cpu", "tmpfs", "refusals"
-	Kind               string                 `protobuf:"bytes,34,opt,name=kind,proto3" json:"kind,omitempty"`       // of an attempt to connect, as in TrafficResponse
-	Verdict            string                 `protobuf:"bytes,35,opt,name=verdict,proto3" json:"verdict,omitempty"` // likewise
-	Host               string                 `protobuf:"bytes,36,opt,name=host,proto3" json:"host,omitempty"`       // name that was asked for
-	Port               uint32                 `protobuf:"varint,37,opt,name=port,proto3" json:"port,omitempty"`
-	Address            string                 `protobuf:"bytes,38,opt,name=address,proto3" json:"address,omitempty"`
-	Peer               string                 `protobuf:"bytes,39,opt,name=peer,proto3" json:"peer,omitempty"`        // that came in from outside
-	Rule               string                 `protobuf:"bytes,40,opt,name=rule,proto3" json:"rule,omitempty"`        // that decided
-	Skipped            uint64                 `protobuf:"varint,41,opt,name=skipped,proto3" json:"skipped,omitempty"` // attempts before this one that have no event
-	SentBytes          int64                  `protobuf:"varint,42,opt,name=sent_bytes,json=sentBytes,proto3" json:"sent_bytes,omitempty"`
-	ReceivedBytes      int64                  `protobuf:"varint,43,opt,name=received_bytes,json=receivedBytes,proto3" json:"received_bytes,omitempty"`
-	Action             string                 `protobuf:"bytes,44,opt,name=action,proto3" json:"action,omitempty"` // on a file: "read", "write", "make", "move", "remove", "copy_in", "copy_out"
-	Path               string                 `protobuf:"bytes,45,opt,name=path,proto3" json:"path,omitempty"`     // inside
-	To                 string                 `protobuf:"bytes,46,opt,name=to,proto3" json:"to,omitempty"`         // of a move
-	Bytes              int64                  `protobuf:"varint,47,opt,name=bytes,proto3" json:"bytes,omitempty"`
-	Call               string                 `protobuf:"bytes,48,opt,name=call,proto3" json:"call,omitempty"`                                                         // procedure of the API
-	Code               string                 `protobuf:"bytes,49,opt,name=code,proto3" json:"code,omitempty"`                                                         // of a failure
-	Message            string                 `protobuf:"bytes,50,opt,name=message,proto3" json:"message,omitempty"`                                                   // of a failure of the host
-	Version            string                 `protobuf:"bytes,51,opt,name=version,proto3" json:"version,omitempty"`                                                   // of the daemon
-	ConfigDigest       string                 `protobuf:"bytes,52,opt,name=config_digest,json=configDigest,proto3" json:"config_digest,omitempty"`                     // SHA-256 of the effective configuration as JSON
-	Lost               uint64                 `protobuf:"varint,53,opt,name=lost,proto3" json:"lost,omitempty"`                                                        // events that the reader missed
-	ConfigDigestBefore string                 `protobuf:"bytes,60,opt,name=config_digest_before,json=configDigestBefore,proto3" json:"config_digest_before,omitempty"` // as config_digest, before the configuration was reloaded
-	Keys               []string               `protobuf:"bytes,61,rep,name=keys,proto3" json:"keys,omitempty"`                                                         // of the configuration, whose values changed
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Caller          string                 `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`                        // "uid 1000", "sandbox ID" or "the daemon"
+	RequestId       string                 `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"` // of the call that led to the event
+	SandboxId       string                 `protobuf:"bytes,3,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	Name            string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`                   // of the sandbox
+	ExecId          string                 `protobuf:"bytes,5,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"` // of a command in the sandbox, as id of an Exec
+	Session         string                 `protobuf:"bytes,6,opt,name=session,proto3" json:"session,omitempty"`
+	Task            string                 `protobuf:"bytes,7,opt,name=task,proto3" json:"task,omitempty"`
+	Profile         string                 `protobuf:"bytes,8,opt,name=profile,proto3" json:"profile,omitempty"`
+	Pooled          bool                   `protobuf:"varint,9,opt,name=pooled,proto3" json:"pooled,omitempty"`       // made for a pool
+	Isolation       string                 `protobuf:"bytes,65,opt,name=isolation,proto3" json:"isolation,omitempty"` // "none" of a sandbox whose commands run as a user of the host; else empty
+	Image           string                 `protobuf:"bytes,10,opt,name=image,proto3" json:"image,omitempty"`
+	ImageDigest     string                 `protobuf:"bytes,11,opt,name=image_digest,json=imageDigest,proto3" json:"image_digest,omitempty"`
+	ImageVerified   string                 `protobuf:"bytes,66,opt,name=image_verified,json=imageVerified,proto3" json:"image_verified,omitempty"` // the rule that the image was verified by when it was pulled
+	Network         string                 `protobuf:"bytes,12,opt,name=network,proto3" json:"network,omitempty"`                                  // mode
+	PolicyDigest    string                 `protobuf:"bytes,13,opt,name=policy_digest,json=policyDigest,proto3" json:"policy_digest,omitempty"`    // SHA-256 of the effective egress policy as JSON
+	FilterDigest    string                 `protobuf:"bytes,55,opt,name=filter_digest,json=filterDigest,proto3" json:"filter_digest,omitempty"`    // SHA-256 of the seccomp filters that PID 1 has in force
+	Workspace       string                 `protobuf:"bytes,14,opt,name=workspace,proto3" json:"workspace,omitempty"`                              // directory of the host
+	Mounts          []*EventMount          `protobuf:"bytes,62,rep,name=mounts,proto3" json:"mounts,omitempty"`                                    // beside the workspace
+	Volume          string                 `protobuf:"bytes,64,opt,name=volume,proto3" json:"volume,omitempty"`                                    // name
+	MemoryBytes     int64                  `protobuf:"varint,15,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`      // limits
+	MilliCpu        int64                  `protobuf:"varint,16,opt,name=milli_cpu,json=milliCpu,proto3" json:"milli_cpu,omitempty"`
+	Pids            int64                  `protobuf:"varint,17,opt,name=pids,proto3" json:"pids,omitempty"`
+	Stages          []*EventStage          `protobuf:"bytes,18,rep,name=stages,proto3" json:"stages,omitempty"`                           // of the creation
+	Inputs          []*EventInput          `protobuf:"bytes,63,rep,name=inputs,proto3" json:"inputs,omitempty"`                           // input files of a command
+	Args            []string               `protobuf:"bytes,19,rep,name=args,proto3" json:"args,omitempty"`                               // of a command, at most 4 KiB of JSON
+	ArgsDigest      string                 `protobuf:"bytes,20,opt,name=args_digest,json=argsDigest,proto3" json:"args_digest,omitempty"` // SHA-256 of all args, each with a zero byte at its end; where args has less
+	ArgsBytes       int64                  `protobuf:"varint,67,opt,name=args_bytes,json=argsBytes,proto3" json:"args_bytes,omitempty"`   // of which args_digest is
+	Env             []string               `protobuf:"bytes,21,rep,name=env,proto3" json:"env,omitempty"`                                 // names of variables, never values
+	Cwd             string                 `protobuf:"bytes,22,opt,name=cwd,proto3" json:"cwd,omitempty"`
+	User            string                 `protobuf:"bytes,23,opt,name=user,proto3" json:"user,omitempty"` // inside
+	ExitCode        *int32                 `protobuf:"varint,24,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
+	Signal          int32                  `protobuf:"varint,25,opt,name=signal,proto3" json:"signal,omitempty"`
+	Reason          string                 `protobuf:"bytes,26,opt,name=reason,proto3" json:"reason,omitempty"`                            // of an end or a refusal
+	StdinBytes      int64                  `protobuf:"varint,54,opt,name=stdin_bytes,json=stdinBytes,proto3" json:"stdin_bytes,omitempty"` // that the command's pipe took
+	StdoutBytes     int64                  `protobuf:"varint,27,opt,name=stdout_bytes,json=stdoutBytes,proto3" json:"stdout_bytes,omitempty"`
+	StderrBytes     int64                  `protobuf:"varint,28,opt,name=stderr_bytes,json=stderrBytes,proto3" json:"stderr_bytes,omitempty"`
+	LostBytes       int64                  `protobuf:"varint,29,opt,name=lost_bytes,json=lostBytes,proto3" json:"lost_bytes,omitempty"` // of output that the disk did not take
+	CpuMs           float64                `protobuf:"fixed64,30,opt,name=cpu_ms,json=cpuMs,proto3" json:"cpu_ms,omitempty"`
+	PeakMemoryBytes int64                  `protobuf:"varint,31,opt,name=peak_memory_bytes,json=peakMemoryBytes,proto3" json:"peak_memory_bytes,omitempty"`
+	DurationMs      float64                `protobuf:"fixed64,32,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
+	// That was hit: "memory", "pids", "cpu", "kernel_memory", "time", "output", "tmpfs"; of an
+	// alert also "refusals".
+	Limit              string   `protobuf:"bytes,33,opt,name=limit,proto3" json:"limit,omitempty"`
+	Kind               string   `protobuf:"bytes,34,opt,name=kind,proto3" json:"kind,omitempty"`       // of an attempt to connect, as in TrafficResponse
+	Verdict            string   `protobuf:"bytes,35,opt,name=verdict,proto3" json:"verdict,omitempty"` // likewise
+	Host               string   `protobuf:"bytes,36,opt,name=host,proto3" json:"host,omitempty"`       // name that was asked for
+	Port               uint32   `protobuf:"varint,37,opt,name=port,proto3" json:"port,omitempty"`
+	Address            string   `protobuf:"bytes,38,opt,name=address,proto3" json:"address,omitempty"`
+	Peer               string   `protobuf:"bytes,39,opt,name=peer,proto3" json:"peer,omitempty"`        // that came in from outside
+	Rule               string   `protobuf:"bytes,40,opt,name=rule,proto3" json:"rule,omitempty"`        // that decided
+	Skipped            uint64   `protobuf:"varint,41,opt,name=skipped,proto3" json:"skipped,omitempty"` // attempts before this one that have no event
+	SentBytes          int64    `protobuf:"varint,42,opt,name=sent_bytes,json=sentBytes,proto3" json:"sent_bytes,omitempty"`
+	ReceivedBytes      int64    `protobuf:"varint,43,opt,name=received_bytes,json=receivedBytes,proto3" json:"received_bytes,omitempty"`
+	Request            string   `protobuf:"bytes,68,opt,name=request,proto3" json:"request,omitempty"`       // to a route: method and path, without the query
+	Status             int32    `protobuf:"varint,69,opt,name=status,proto3" json:"status,omitempty"`        // of its answer
+	Credential         string   `protobuf:"bytes,70,opt,name=credential,proto3" json:"credential,omitempty"` // that was added: the name of a secret
+	Action             string   `protobuf:"bytes,44,opt,name=action,proto3" json:"action,omitempty"`         // on a file: "read", "write", "make", "move", "remove", "copy_in", "copy_out"
+	Path               string   `protobuf:"bytes,45,opt,name=path,proto3" json:"path,omitempty"`             // inside
+	To                 string   `protobuf:"bytes,46,opt,name=to,proto3" json:"to,omitempty"`                 // of a move
+	Bytes              int64    `protobuf:"varint,47,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Call               string   `protobuf:"bytes,48,opt,name=call,proto3" json:"call,omitempty"`                                                         // procedure of the API
+	Code               string   `protobuf:"bytes,49,opt,name=code,proto3" json:"code,omitempty"`                                                         // of a failure
+	Message            string   `protobuf:"bytes,50,opt,name=message,proto3" json:"message,omitempty"`                                                   // of a failure of the host
+	Version            string   `protobuf:"bytes,51,opt,name=version,proto3" json:"version,omitempty"`                                                   // of the daemon
+	ConfigDigest       string   `protobuf:"bytes,52,opt,name=config_digest,json=configDigest,proto3" json:"config_digest,omitempty"`                     // SHA-256 of the effective configuration as JSON
+	Lost               uint64   `protobuf:"varint,53,opt,name=lost,proto3" json:"lost,omitempty"`                                                        // events that the reader missed
+	ConfigDigestBefore string   `protobuf:"bytes,60,opt,name=config_digest_before,json=configDigestBefore,proto3" json:"config_digest_before,omitempty"` // as config_digest, before the configuration was reloaded
+	Keys               []string `protobuf:"bytes,61,rep,name=keys,proto3" json:"keys,omitempty"`                                                         // of the configuration, whose values changed
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -461,6 +467,13 @@ func (x *EventData) GetArgsDigest() string {
 	return ""
 }
 
+func (x *EventData) GetArgsBytes() int64 {
+	if x != nil {
+		return x.ArgsBytes
+	}
+	return 0
+}
+
 func (x *EventData) GetEnv() []string {
 	if x != nil {
 		return x.Env
@@ -627,6 +640,27 @@ func (x *EventData) GetReceivedBytes() int64 {
 		return x.ReceivedBytes
 	}
 	return 0
+}
+
+func (x *EventData) GetRequest() string {
+	if x != nil {
+		return x.Request
+	}
+	return ""
+}
+
+func (x *EventData) GetStatus() int32 {
+	if x != nil {
+		return x.Status
+	}
+	return 0
+}
+
+func (x *EventData) GetCredential() string {
+	if x != nil {
+		return x.Credential
+	}
+	return ""
 }
 
 func (x *EventData) GetAction() string {
@@ -913,7 +947,7 @@ const file_caisson_v1_event_proto_rawDesc = "" +
 	"\x04type\x18\x04 \x01(\tR\x04type\x12.\n" +
 	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x18\n" +
 	"\asubject\x18\x06 \x01(\tR\asubject\x12)\n" +
-	"\x04data\x18\a \x01(\v2\x15.caisson.v1.EventDataR\x04data\"\xdc\r\n" +
+	"\x04data\x18\a \x01(\v2\x15.caisson.v1.EventDataR\x04data\"\xcd\x0e\n" +
 	"\tEventData\x12\x16\n" +
 	"\x06caller\x18\x01 \x01(\tR\x06caller\x12\x1d\n" +
 	"\n" +
@@ -944,7 +978,9 @@ const file_caisson_v1_event_proto_rawDesc = "" +
 	"\x06inputs\x18? \x03(\v2\x16.caisson.v1.EventInputR\x06inputs\x12\x12\n" +
 	"\x04args\x18\x13 \x03(\tR\x04args\x12\x1f\n" +
 	"\vargs_digest\x18\x14 \x01(\tR\n" +
-	"argsDigest\x12\x10\n" +
+	"argsDigest\x12\x1d\n" +
+	"\n" +
+	"args_bytes\x18C \x01(\x03R\targsBytes\x12\x10\n" +
 	"\x03env\x18\x15 \x03(\tR\x03env\x12\x10\n" +
 	"\x03cwd\x18\x16 \x01(\tR\x03cwd\x12\x12\n" +
 	"\x04user\x18\x17 \x01(\tR\x04user\x12 \n" +
@@ -972,7 +1008,12 @@ const file_caisson_v1_event_proto_rawDesc = "" +
 	"\askipped\x18) \x01(\x04R\askipped\x12\x1d\n" +
 	"\n" +
 	"sent_bytes\x18* \x01(\x03R\tsentBytes\x12%\n" +
-	"\x0ereceived_bytes\x18+ \x01(\x03R\rreceivedBytes\x12\x16\n" +
+	"\x0ereceived_bytes\x18+ \x01(\x03R\rreceivedBytes\x12\x18\n" +
+	"\arequest\x18D \x01(\tR\arequest\x12\x16\n" +
+	"\x06status\x18E \x01(\x05R\x06status\x12\x1e\n" +
+	"\n" +
+	"credential\x18F \x01(\tR\n" +
+	"credential\x12\x16\n" +
 	"\x06action\x18, \x01(\tR\x06action\x12\x12\n" +
 	"\x04path\x18- \x01(\tR\x04path\x12\x0e\n" +
 	"\x02to\x18. \x01(\tR\x02to\x12\x14\n" +

@@ -697,7 +697,7 @@ type StartExecRequest struct {
 	Ref   string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
 	Exec  *ExecSpec              `protobuf:"bytes,2,opt,name=exec,proto3" json:"exec,omitempty"`
 	// All of the command's input. Absent with exec.stdin: SendInput or StreamInput
-	// send it. It is sent while the stream is open: after Connect, send it again with
+	// send it. It is sent while the stream is open: after Attach, send it again with
 	// SendInput, from offset 0. Bytes that the command has are not sent twice.
 	Stdin         []byte `protobuf:"bytes,3,opt,name=stdin,proto3,oneof" json:"stdin,omitempty"`
 	Detach        bool   `protobuf:"varint,4,opt,name=detach,proto3" json:"detach,omitempty"`
@@ -763,7 +763,7 @@ func (x *StartExecRequest) GetDetach() bool {
 	return false
 }
 
-type ConnectExecRequest struct {
+type AttachExecRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
 	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`                                          // of the command
@@ -773,20 +773,20 @@ type ConnectExecRequest struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ConnectExecRequest) Reset() {
-	*x = ConnectExecRequest{}
+func (x *AttachExecRequest) Reset() {
+	*x = AttachExecRequest{}
 	mi := &file_caisson_v1_exec_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ConnectExecRequest) String() string {
+func (x *AttachExecRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ConnectExecRequest) ProtoMessage() {}
+func (*AttachExecRequest) ProtoMessage() {}
 
-func (x *ConnectExecRequest) ProtoReflect() protoreflect.Message {
+func (x *AttachExecRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_caisson_v1_exec_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -798,33 +798,33 @@ func (x *ConnectExecRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ConnectExecRequest.ProtoReflect.Descriptor instead.
-func (*ConnectExecRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use AttachExecRequest.ProtoReflect.Descriptor instead.
+func (*AttachExecRequest) Descriptor() ([]byte, []int) {
 	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{9}
 }
 
-func (x *ConnectExecRequest) GetRef() string {
+func (x *AttachExecRequest) GetRef() string {
 	if x != nil {
 		return x.Ref
 	}
 	return ""
 }
 
-func (x *ConnectExecRequest) GetId() string {
+func (x *AttachExecRequest) GetId() string {
 	if x != nil {
 		return x.Id
 	}
 	return ""
 }
 
-func (x *ConnectExecRequest) GetStdoutOffset() int64 {
+func (x *AttachExecRequest) GetStdoutOffset() int64 {
 	if x != nil {
 		return x.StdoutOffset
 	}
 	return 0
 }
 
-func (x *ConnectExecRequest) GetStderrOffset() int64 {
+func (x *AttachExecRequest) GetStderrOffset() int64 {
 	if x != nil {
 		return x.StderrOffset
 	}
@@ -1585,6 +1585,7 @@ type Result struct {
 	Duration     *durationpb.Duration   `protobuf:"bytes,10,opt,name=duration,proto3" json:"duration,omitempty"`   // of the command
 	// User and system: all of it of a sandbox that is for this command alone, or of a command
 	// with limits of its own; else that of the command and the processes that it waited for.
+	// The making and the removal of the sandbox are not in it.
 	Cpu *durationpb.Duration `protobuf:"bytes,11,opt,name=cpu,proto3" json:"cpu,omitempty"`
 	// Of the whole sandbox, or of a command with limits of its own. Absent where it is not
 	// counted, as of other commands of a session.
@@ -1600,7 +1601,7 @@ type Result struct {
 	Reason    string   `protobuf:"bytes,17,opt,name=reason,proto3" json:"reason,omitempty"`
 	Stages    []*Stage `protobuf:"bytes,18,rep,name=stages,proto3" json:"stages,omitempty"`               // where the time went, in order
 	Warnings  []string `protobuf:"bytes,19,rep,name=warnings,proto3" json:"warnings,omitempty"`           // what was clamped or reported, e.g. an rlimit
-	ExecId    string   `protobuf:"bytes,20,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"` // of the command in the sandbox
+	ExecId    string   `protobuf:"bytes,20,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"` // of the command in the sandbox, as id of an Exec
 	Remaining int64    `protobuf:"varint,21,opt,name=remaining,proto3" json:"remaining,omitempty"`        // processes that went on running in the sandbox, by PID 1's word
 	// Of the sandbox so far; absent in the mode none when nothing was tried.
 	Egress        *Egress  `protobuf:"bytes,22,opt,name=egress,proto3" json:"egress,omitempty"`
@@ -1617,13 +1618,23 @@ type Result struct {
 	// peak_memory_bytes is; absent is none.
 	CpuThrottled *durationpb.Duration `protobuf:"bytes,30,opt,name=cpu_throttled,json=cpuThrottled,proto3" json:"cpu_throttled,omitempty"`
 	// Of "memory", "pids", "cpu" (it was throttled) and "tmpfs" (one was full when the command
-	// failed). Of a command of a session without limits of its own, "cpu" is not known, and the
-	// others may be another command's.
+	// failed). Of a command of a session without limits of its own, "cpu" is not known, and
+	// "tmpfs" may be another command's.
 	LimitsHit []string `protobuf:"bytes,31,rep,name=limits_hit,json=limitsHit,proto3" json:"limits_hit,omitempty"`
 	FullTmpfs []string `protobuf:"bytes,32,rep,name=full_tmpfs,json=fullTmpfs,proto3" json:"full_tmpfs,omitempty"` // where they are mounted inside
 	// A hint: the command failed, and the last 4 KiB of its standard error have the words
 	// "Read-only file system".
-	ReadOnlyHint  bool `protobuf:"varint,33,opt,name=read_only_hint,json=readOnlyHint,proto3" json:"read_only_hint,omitempty"`
+	ReadOnlyHint bool `protobuf:"varint,33,opt,name=read_only_hint,json=readOnlyHint,proto3" json:"read_only_hint,omitempty"`
+	// Processes that were ended with the command, which is not one of them: what it had started
+	// and left running when its time was over, its call was canceled or its caller went away.
+	EndedProcesses int64 `protobuf:"varint,34,opt,name=ended_processes,json=endedProcesses,proto3" json:"ended_processes,omitempty"`
+	// Of "memory" and "pids": hit in the sandbox while the command ran, by it or by something
+	// else that ran there: the kernel does not say. None of them is in limits_hit.
+	SandboxLimitsHit []string `protobuf:"bytes,35,rep,name=sandbox_limits_hit,json=sandboxLimitsHit,proto3" json:"sandbox_limits_hit,omitempty"`
+	// What canceled the command, if the reason is "canceled", else empty: "stopped" or "removed"
+	// (its sandbox was), "daemon_stopped", "caller_left", "parent_ended" (the sandbox that made
+	// its sandbox ended) or "sandbox_ended".
+	Cause         string `protobuf:"bytes,36,opt,name=cause,proto3" json:"cause,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1889,6 +1900,27 @@ func (x *Result) GetReadOnlyHint() bool {
 	return false
 }
 
+func (x *Result) GetEndedProcesses() int64 {
+	if x != nil {
+		return x.EndedProcesses
+	}
+	return 0
+}
+
+func (x *Result) GetSandboxLimitsHit() []string {
+	if x != nil {
+		return x.SandboxLimitsHit
+	}
+	return nil
+}
+
+func (x *Result) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
 // Refusal is one destination that was refused.
 type Refusal struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2017,7 +2049,8 @@ func (x *Learned) GetWarnings() []string {
 // counts packets that the namespace's rules refused, the bytes are those that crossed the
 // sandbox's link, headers included, and nothing else counts but lost. In the mode none
 // refused counts attempts to leave, and lookups_refused datagrams to closed ports inside, as
-// lookups are; nothing else counts.
+// lookups are; nothing else counts. In every mode the bytes hold those of connections through
+// published ports that are over.
 type Egress struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Open            int64                  `protobuf:"varint,1,opt,name=open,proto3" json:"open,omitempty"` // connections now
@@ -2264,8 +2297,8 @@ const file_caisson_v1_exec_proto_rawDesc = "" +
 	"\x04exec\x18\x02 \x01(\v2\x14.caisson.v1.ExecSpecR\x04exec\x12\x19\n" +
 	"\x05stdin\x18\x03 \x01(\fH\x00R\x05stdin\x88\x01\x01\x12\x16\n" +
 	"\x06detach\x18\x04 \x01(\bR\x06detachB\b\n" +
-	"\x06_stdin\"\x80\x01\n" +
-	"\x12ConnectExecRequest\x12\x10\n" +
+	"\x06_stdin\"\x7f\n" +
+	"\x11AttachExecRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12#\n" +
 	"\rstdout_offset\x18\x03 \x01(\x03R\fstdoutOffset\x12#\n" +
@@ -2316,7 +2349,8 @@ const file_caisson_v1_exec_proto_rawDesc = "" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12'\n" +
 	"\x04size\x18\x03 \x01(\v2\x13.caisson.v1.WinSizeR\x04size\"\x14\n" +
-	"\x12ResizeExecResponse\"\xfb\t\n" +
+	"\x12ResizeExecResponse\"\xe8\n" +
+	"\n" +
 	"\x06Result\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x1b\n" +
@@ -2357,7 +2391,10 @@ const file_caisson_v1_exec_proto_rawDesc = "" +
 	"limits_hit\x18\x1f \x03(\tR\tlimitsHit\x12\x1d\n" +
 	"\n" +
 	"full_tmpfs\x18  \x03(\tR\tfullTmpfs\x12$\n" +
-	"\x0eread_only_hint\x18! \x01(\bR\freadOnlyHintB\x14\n" +
+	"\x0eread_only_hint\x18! \x01(\bR\freadOnlyHint\x12'\n" +
+	"\x0fended_processes\x18\" \x01(\x03R\x0eendedProcesses\x12,\n" +
+	"\x12sandbox_limits_hit\x18# \x03(\tR\x10sandboxLimitsHit\x12\x14\n" +
+	"\x05cause\x18$ \x01(\tR\x05causeB\x14\n" +
 	"\x12_peak_memory_bytesB\x10\n" +
 	"\x0e_io_read_bytesB\x11\n" +
 	"\x0f_io_write_bytes\"[\n" +
@@ -2382,14 +2419,12 @@ const file_caisson_v1_exec_proto_rawDesc = "" +
 	"\x04lost\x18\t \x01(\x03R\x04lost\"R\n" +
 	"\x05Stage\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x125\n" +
-	"\bduration\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\bduration2\x9a\t\n" +
+	"\bduration\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\bduration2\x9d\b\n" +
 	"\vExecService\x12e\n" +
 	"\x05Start\x12\x1c.caisson.v1.StartExecRequest\x1a\x15.caisson.v1.ExecEvent\"%\x82\xb5\x18!\n" +
-	"\x04POST\x12\x19/v1/sandboxes/{ref}/execs0\x01\x12\xef\x01\n" +
-	"\aConnect\x12\x1e.caisson.v1.ConnectExecRequest\x1a\x15.caisson.v1.ExecEvent\"\xaa\x01\x82\xb5\x18,\n" +
-	"\x03GET\x12%/v1/sandboxes/{ref}/execs/{id}/output\x82\xb5\x189\n" +
-	"\x03GET\x12%/v1/sandboxes/{ref}/execs/{id}/stdout2\vstdout.data\x82\xb5\x189\n" +
-	"\x03GET\x12%/v1/sandboxes/{ref}/execs/{id}/stderr2\vstderr.data0\x01\x12_\n" +
+	"\x04POST\x12\x19/v1/sandboxes/{ref}/execs0\x01\x12s\n" +
+	"\x06Attach\x12\x1d.caisson.v1.AttachExecRequest\x1a\x15.caisson.v1.ExecEvent\"1\x82\xb5\x18-\n" +
+	"\x04POST\x12%/v1/sandboxes/{ref}/execs/{id}/attach0\x01\x12_\n" +
 	"\x04Exec\x12\x17.caisson.v1.ExecRequest\x1a\x18.caisson.v1.ExecResponse\"$\x82\xb5\x18 \n" +
 	"\x04POST\x12\x18/v1/sandboxes/{ref}/exec\x12z\n" +
 	"\tSendInput\x12\x1c.caisson.v1.SendInputRequest\x1a\x1d.caisson.v1.SendInputResponse\"0\x82\xb5\x18,\n" +
@@ -2428,7 +2463,7 @@ var file_caisson_v1_exec_proto_goTypes = []any{
 	(*ExecRequest)(nil),           // 6: caisson.v1.ExecRequest
 	(*ExecResponse)(nil),          // 7: caisson.v1.ExecResponse
 	(*StartExecRequest)(nil),      // 8: caisson.v1.StartExecRequest
-	(*ConnectExecRequest)(nil),    // 9: caisson.v1.ConnectExecRequest
+	(*AttachExecRequest)(nil),     // 9: caisson.v1.AttachExecRequest
 	(*ExecEvent)(nil),             // 10: caisson.v1.ExecEvent
 	(*Started)(nil),               // 11: caisson.v1.Started
 	(*Output)(nil),                // 12: caisson.v1.Output
@@ -2480,7 +2515,7 @@ var file_caisson_v1_exec_proto_depIdxs = []int32{
 	28, // 26: caisson.v1.Result.cpu_throttled:type_name -> google.protobuf.Duration
 	28, // 27: caisson.v1.Stage.duration:type_name -> google.protobuf.Duration
 	8,  // 28: caisson.v1.ExecService.Start:input_type -> caisson.v1.StartExecRequest
-	9,  // 29: caisson.v1.ExecService.Connect:input_type -> caisson.v1.ConnectExecRequest
+	9,  // 29: caisson.v1.ExecService.Attach:input_type -> caisson.v1.AttachExecRequest
 	6,  // 30: caisson.v1.ExecService.Exec:input_type -> caisson.v1.ExecRequest
 	13, // 31: caisson.v1.ExecService.SendInput:input_type -> caisson.v1.SendInputRequest
 	13, // 32: caisson.v1.ExecService.StreamInput:input_type -> caisson.v1.SendInputRequest
@@ -2489,7 +2524,7 @@ var file_caisson_v1_exec_proto_depIdxs = []int32{
 	17, // 35: caisson.v1.ExecService.Wait:input_type -> caisson.v1.WaitExecRequest
 	15, // 36: caisson.v1.ExecService.List:input_type -> caisson.v1.ListExecsRequest
 	10, // 37: caisson.v1.ExecService.Start:output_type -> caisson.v1.ExecEvent
-	10, // 38: caisson.v1.ExecService.Connect:output_type -> caisson.v1.ExecEvent
+	10, // 38: caisson.v1.ExecService.Attach:output_type -> caisson.v1.ExecEvent
 	7,  // 39: caisson.v1.ExecService.Exec:output_type -> caisson.v1.ExecResponse
 	14, // 40: caisson.v1.ExecService.SendInput:output_type -> caisson.v1.SendInputResponse
 	14, // 41: caisson.v1.ExecService.StreamInput:output_type -> caisson.v1.SendInputResponse

@@ -664,12 +664,15 @@ type BuildImageRequest struct {
 	Dockerfile []byte                 `protobuf:"bytes,2,opt,name=dockerfile,proto3" json:"dockerfile,omitempty"`
 	// Image with the files for COPY in its folder /context; empty: there are none. One whose
 	// name begins with "build-context/" is removed after the build.
-	Context       string               `protobuf:"bytes,3,opt,name=context,proto3" json:"context,omitempty"`
-	Args          map[string]string    `protobuf:"bytes,4,rep,name=args,proto3" json:"args,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // values of ARG
-	Target        string               `protobuf:"bytes,5,opt,name=target,proto3" json:"target,omitempty"`                                                                       // name or number of the stage; empty: the last
-	NoCache       bool                 `protobuf:"varint,6,opt,name=no_cache,json=noCache,proto3" json:"no_cache,omitempty"`                                                     // do all steps again
-	Sandbox       *SandboxSpec         `protobuf:"bytes,7,opt,name=sandbox,proto3" json:"sandbox,omitempty"`                                                                     // only profile, limits, network, allow, deny and allow_ech, for each RUN
-	Timeout       *durationpb.Duration `protobuf:"bytes,8,opt,name=timeout,proto3" json:"timeout,omitempty"`                                                                     // of each RUN; absent: none
+	Context string               `protobuf:"bytes,3,opt,name=context,proto3" json:"context,omitempty"`
+	Args    map[string]string    `protobuf:"bytes,4,rep,name=args,proto3" json:"args,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // values of ARG
+	Target  string               `protobuf:"bytes,5,opt,name=target,proto3" json:"target,omitempty"`                                                                       // name or number of the stage; empty: the last
+	NoCache bool                 `protobuf:"varint,6,opt,name=no_cache,json=noCache,proto3" json:"no_cache,omitempty"`                                                     // do all steps again
+	Sandbox *SandboxSpec         `protobuf:"bytes,7,opt,name=sandbox,proto3" json:"sandbox,omitempty"`                                                                     // only profile, limits, network, allow, deny and allow_ech, for each RUN
+	Timeout *durationpb.Duration `protobuf:"bytes,8,opt,name=timeout,proto3" json:"timeout,omitempty"`                                                                     // of each RUN; absent: none
+	// Files for RUN --mount=type=secret, by id. At most 500 KiB each. Nothing keeps them.
+	Secrets       map[string][]byte `protobuf:"bytes,9,rep,name=secrets,proto3" json:"secrets,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	NeedsOnly     bool              `protobuf:"varint,10,opt,name=needs_only,json=needsOnly,proto3" json:"needs_only,omitempty"` // build nothing: the one message holds needs
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -760,6 +763,20 @@ func (x *BuildImageRequest) GetTimeout() *durationpb.Duration {
 	return nil
 }
 
+func (x *BuildImageRequest) GetSecrets() map[string][]byte {
+	if x != nil {
+		return x.Secrets
+	}
+	return nil
+}
+
+func (x *BuildImageRequest) GetNeedsOnly() bool {
+	if x != nil {
+		return x.NeedsOnly
+	}
+	return false
+}
+
 // BuildProgress is a step that begins, or output of its command. The last one holds image.
 type BuildProgress struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -772,6 +789,7 @@ type BuildProgress struct {
 	Stderr        []byte                 `protobuf:"bytes,7,opt,name=stderr,proto3" json:"stderr,omitempty"`
 	Image         *Image                 `protobuf:"bytes,8,opt,name=image,proto3" json:"image,omitempty"`
 	Replaced      string                 `protobuf:"bytes,9,opt,name=replaced,proto3" json:"replaced,omitempty"` // digest of the image of the same name that it replaced; empty: none
+	Needs         *BuildNeeds            `protobuf:"bytes,10,opt,name=needs,proto3" json:"needs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -869,6 +887,66 @@ func (x *BuildProgress) GetReplaced() string {
 	return ""
 }
 
+func (x *BuildProgress) GetNeeds() *BuildNeeds {
+	if x != nil {
+		return x.Needs
+	}
+	return nil
+}
+
+// BuildNeeds is what a build reads. Once an absent image is there, it may need others.
+type BuildNeeds struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Images        []string               `protobuf:"bytes,1,rep,name=images,proto3" json:"images,omitempty"`    // that it begins with or copies from
+	Context       bool                   `protobuf:"varint,2,opt,name=context,proto3" json:"context,omitempty"` // it reads files of the context
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BuildNeeds) Reset() {
+	*x = BuildNeeds{}
+	mi := &file_caisson_v1_image_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BuildNeeds) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BuildNeeds) ProtoMessage() {}
+
+func (x *BuildNeeds) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_image_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BuildNeeds.ProtoReflect.Descriptor instead.
+func (*BuildNeeds) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *BuildNeeds) GetImages() []string {
+	if x != nil {
+		return x.Images
+	}
+	return nil
+}
+
+func (x *BuildNeeds) GetContext() bool {
+	if x != nil {
+		return x.Context
+	}
+	return false
+}
+
 type TagImageRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -879,7 +957,7 @@ type TagImageRequest struct {
 
 func (x *TagImageRequest) Reset() {
 	*x = TagImageRequest{}
-	mi := &file_caisson_v1_image_proto_msgTypes[13]
+	mi := &file_caisson_v1_image_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -891,7 +969,7 @@ func (x *TagImageRequest) String() string {
 func (*TagImageRequest) ProtoMessage() {}
 
 func (x *TagImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_image_proto_msgTypes[13]
+	mi := &file_caisson_v1_image_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -904,7 +982,7 @@ func (x *TagImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TagImageRequest.ProtoReflect.Descriptor instead.
 func (*TagImageRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_image_proto_rawDescGZIP(), []int{13}
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *TagImageRequest) GetName() string {
@@ -931,7 +1009,7 @@ type TagImageResponse struct {
 
 func (x *TagImageResponse) Reset() {
 	*x = TagImageResponse{}
-	mi := &file_caisson_v1_image_proto_msgTypes[14]
+	mi := &file_caisson_v1_image_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -943,7 +1021,7 @@ func (x *TagImageResponse) String() string {
 func (*TagImageResponse) ProtoMessage() {}
 
 func (x *TagImageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_image_proto_msgTypes[14]
+	mi := &file_caisson_v1_image_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -956,7 +1034,7 @@ func (x *TagImageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TagImageResponse.ProtoReflect.Descriptor instead.
 func (*TagImageResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_image_proto_rawDescGZIP(), []int{14}
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *TagImageResponse) GetImage() *Image {
@@ -982,7 +1060,7 @@ type SaveImagesRequest struct {
 
 func (x *SaveImagesRequest) Reset() {
 	*x = SaveImagesRequest{}
-	mi := &file_caisson_v1_image_proto_msgTypes[15]
+	mi := &file_caisson_v1_image_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -994,7 +1072,7 @@ func (x *SaveImagesRequest) String() string {
 func (*SaveImagesRequest) ProtoMessage() {}
 
 func (x *SaveImagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_image_proto_msgTypes[15]
+	mi := &file_caisson_v1_image_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1007,7 +1085,7 @@ func (x *SaveImagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveImagesRequest.ProtoReflect.Descriptor instead.
 func (*SaveImagesRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_image_proto_rawDescGZIP(), []int{15}
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SaveImagesRequest) GetNames() []string {
@@ -1026,7 +1104,7 @@ type SaveImagesResponse struct {
 
 func (x *SaveImagesResponse) Reset() {
 	*x = SaveImagesResponse{}
-	mi := &file_caisson_v1_image_proto_msgTypes[16]
+	mi := &file_caisson_v1_image_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1038,7 +1116,7 @@ func (x *SaveImagesResponse) String() string {
 func (*SaveImagesResponse) ProtoMessage() {}
 
 func (x *SaveImagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_image_proto_msgTypes[16]
+	mi := &file_caisson_v1_image_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1051,7 +1129,7 @@ func (x *SaveImagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveImagesResponse.ProtoReflect.Descriptor instead.
 func (*SaveImagesResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_image_proto_rawDescGZIP(), []int{16}
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SaveImagesResponse) GetChunk() []byte {
@@ -1072,7 +1150,7 @@ type PruneImagesRequest struct {
 
 func (x *PruneImagesRequest) Reset() {
 	*x = PruneImagesRequest{}
-	mi := &file_caisson_v1_image_proto_msgTypes[17]
+	mi := &file_caisson_v1_image_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1084,7 +1162,7 @@ func (x *PruneImagesRequest) String() string {
 func (*PruneImagesRequest) ProtoMessage() {}
 
 func (x *PruneImagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_image_proto_msgTypes[17]
+	mi := &file_caisson_v1_image_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1097,7 +1175,7 @@ func (x *PruneImagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneImagesRequest.ProtoReflect.Descriptor instead.
 func (*PruneImagesRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_image_proto_rawDescGZIP(), []int{17}
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PruneImagesRequest) GetUnused() bool {
@@ -1131,7 +1209,7 @@ type PruneImagesResponse struct {
 
 func (x *PruneImagesResponse) Reset() {
 	*x = PruneImagesResponse{}
-	mi := &file_caisson_v1_image_proto_msgTypes[18]
+	mi := &file_caisson_v1_image_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1143,7 +1221,7 @@ func (x *PruneImagesResponse) String() string {
 func (*PruneImagesResponse) ProtoMessage() {}
 
 func (x *PruneImagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_image_proto_msgTypes[18]
+	mi := &file_caisson_v1_image_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1156,7 +1234,7 @@ func (x *PruneImagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneImagesResponse.ProtoReflect.Descriptor instead.
 func (*PruneImagesResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_image_proto_rawDescGZIP(), []int{18}
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *PruneImagesResponse) GetImages() []*Image {
@@ -1181,7 +1259,7 @@ type ImageUsageRequest struct {
 
 func (x *ImageUsageRequest) Reset() {
 	*x = ImageUsageRequest{}
-	mi := &file_caisson_v1_image_proto_msgTypes[19]
+	mi := &file_caisson_v1_image_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1193,7 +1271,7 @@ func (x *ImageUsageRequest) String() string {
 func (*ImageUsageRequest) ProtoMessage() {}
 
 func (x *ImageUsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_image_proto_msgTypes[19]
+	mi := &file_caisson_v1_image_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1206,7 +1284,7 @@ func (x *ImageUsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageUsageRequest.ProtoReflect.Descriptor instead.
 func (*ImageUsageRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_image_proto_rawDescGZIP(), []int{19}
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{20}
 }
 
 type ImageUsageResponse struct {
@@ -1219,7 +1297,7 @@ type ImageUsageResponse struct {
 
 func (x *ImageUsageResponse) Reset() {
 	*x = ImageUsageResponse{}
-	mi := &file_caisson_v1_image_proto_msgTypes[20]
+	mi := &file_caisson_v1_image_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1231,7 +1309,7 @@ func (x *ImageUsageResponse) String() string {
 func (*ImageUsageResponse) ProtoMessage() {}
 
 func (x *ImageUsageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_image_proto_msgTypes[20]
+	mi := &file_caisson_v1_image_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1244,7 +1322,7 @@ func (x *ImageUsageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageUsageResponse.ProtoReflect.Descriptor instead.
 func (*ImageUsageResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_image_proto_rawDescGZIP(), []int{20}
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ImageUsageResponse) GetImages() []*DiskUsage {
@@ -1273,7 +1351,7 @@ type DiskUsage struct {
 
 func (x *DiskUsage) Reset() {
 	*x = DiskUsage{}
-	mi := &file_caisson_v1_image_proto_msgTypes[21]
+	mi := &file_caisson_v1_image_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1285,7 +1363,7 @@ func (x *DiskUsage) String() string {
 func (*DiskUsage) ProtoMessage() {}
 
 func (x *DiskUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_image_proto_msgTypes[21]
+	mi := &file_caisson_v1_image_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1298,7 +1376,7 @@ func (x *DiskUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiskUsage.ProtoReflect.Descriptor instead.
 func (*DiskUsage) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_image_proto_rawDescGZIP(), []int{21}
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DiskUsage) GetImage() *Image {
@@ -1333,7 +1411,7 @@ type PullImageRequest struct {
 
 func (x *PullImageRequest) Reset() {
 	*x = PullImageRequest{}
-	mi := &file_caisson_v1_image_proto_msgTypes[22]
+	mi := &file_caisson_v1_image_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1345,7 +1423,7 @@ func (x *PullImageRequest) String() string {
 func (*PullImageRequest) ProtoMessage() {}
 
 func (x *PullImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_image_proto_msgTypes[22]
+	mi := &file_caisson_v1_image_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1358,7 +1436,7 @@ func (x *PullImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PullImageRequest.ProtoReflect.Descriptor instead.
 func (*PullImageRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_image_proto_rawDescGZIP(), []int{22}
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PullImageRequest) GetName() string {
@@ -1394,7 +1472,7 @@ type RegistryCredentials struct {
 
 func (x *RegistryCredentials) Reset() {
 	*x = RegistryCredentials{}
-	mi := &file_caisson_v1_image_proto_msgTypes[23]
+	mi := &file_caisson_v1_image_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1406,7 +1484,7 @@ func (x *RegistryCredentials) String() string {
 func (*RegistryCredentials) ProtoMessage() {}
 
 func (x *RegistryCredentials) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_image_proto_msgTypes[23]
+	mi := &file_caisson_v1_image_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1419,7 +1497,7 @@ func (x *RegistryCredentials) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegistryCredentials.ProtoReflect.Descriptor instead.
 func (*RegistryCredentials) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_image_proto_rawDescGZIP(), []int{23}
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RegistryCredentials) GetUsername() string {
@@ -1456,7 +1534,7 @@ type LayerProgress struct {
 
 func (x *LayerProgress) Reset() {
 	*x = LayerProgress{}
-	mi := &file_caisson_v1_image_proto_msgTypes[24]
+	mi := &file_caisson_v1_image_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1468,7 +1546,7 @@ func (x *LayerProgress) String() string {
 func (*LayerProgress) ProtoMessage() {}
 
 func (x *LayerProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_image_proto_msgTypes[24]
+	mi := &file_caisson_v1_image_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1481,7 +1559,7 @@ func (x *LayerProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LayerProgress.ProtoReflect.Descriptor instead.
 func (*LayerProgress) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_image_proto_rawDescGZIP(), []int{24}
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *LayerProgress) GetDigest() string {
@@ -1528,7 +1606,7 @@ type ImageProgress struct {
 
 func (x *ImageProgress) Reset() {
 	*x = ImageProgress{}
-	mi := &file_caisson_v1_image_proto_msgTypes[25]
+	mi := &file_caisson_v1_image_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1540,7 +1618,7 @@ func (x *ImageProgress) String() string {
 func (*ImageProgress) ProtoMessage() {}
 
 func (x *ImageProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_image_proto_msgTypes[25]
+	mi := &file_caisson_v1_image_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1553,7 +1631,7 @@ func (x *ImageProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageProgress.ProtoReflect.Descriptor instead.
 func (*ImageProgress) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_image_proto_rawDescGZIP(), []int{25}
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ImageProgress) GetMessage() string {
@@ -1610,7 +1688,7 @@ type ImportReport struct {
 
 func (x *ImportReport) Reset() {
 	*x = ImportReport{}
-	mi := &file_caisson_v1_image_proto_msgTypes[26]
+	mi := &file_caisson_v1_image_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1622,7 +1700,7 @@ func (x *ImportReport) String() string {
 func (*ImportReport) ProtoMessage() {}
 
 func (x *ImportReport) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_image_proto_msgTypes[26]
+	mi := &file_caisson_v1_image_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1635,7 +1713,7 @@ func (x *ImportReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportReport.ProtoReflect.Descriptor instead.
 func (*ImportReport) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_image_proto_rawDescGZIP(), []int{26}
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ImportReport) GetEntries() int64 {
@@ -1706,7 +1784,7 @@ const file_caisson_v1_image_proto_rawDesc = "" +
 	"\x0fFromHostRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\bpackages\x18\x02 \x03(\tR\bpackages\x12\x14\n" +
-	"\x05paths\x18\x03 \x03(\tR\x05paths\"\xf2\x02\n" +
+	"\x05paths\x18\x03 \x03(\tR\x05paths\"\x93\x04\n" +
 	"\x11BuildImageRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1e\n" +
 	"\n" +
@@ -1717,10 +1795,17 @@ const file_caisson_v1_image_proto_rawDesc = "" +
 	"\x06target\x18\x05 \x01(\tR\x06target\x12\x19\n" +
 	"\bno_cache\x18\x06 \x01(\bR\anoCache\x121\n" +
 	"\asandbox\x18\a \x01(\v2\x17.caisson.v1.SandboxSpecR\asandbox\x123\n" +
-	"\atimeout\x18\b \x01(\v2\x19.google.protobuf.DurationR\atimeout\x1a7\n" +
+	"\atimeout\x18\b \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12D\n" +
+	"\asecrets\x18\t \x03(\v2*.caisson.v1.BuildImageRequest.SecretsEntryR\asecrets\x12\x1d\n" +
+	"\n" +
+	"needs_only\x18\n" +
+	" \x01(\bR\tneedsOnly\x1a7\n" +
 	"\tArgsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xfc\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a:\n" +
+	"\fSecretsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"\xaa\x02\n" +
 	"\rBuildProgress\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\x05R\x04step\x12\x14\n" +
 	"\x05steps\x18\x02 \x01(\x05R\x05steps\x12\x12\n" +
@@ -1730,7 +1815,13 @@ const file_caisson_v1_image_proto_rawDesc = "" +
 	"\x06stdout\x18\x06 \x01(\fR\x06stdout\x12\x16\n" +
 	"\x06stderr\x18\a \x01(\fR\x06stderr\x12'\n" +
 	"\x05image\x18\b \x01(\v2\x11.caisson.v1.ImageR\x05image\x12\x1a\n" +
-	"\breplaced\x18\t \x01(\tR\breplaced\"@\n" +
+	"\breplaced\x18\t \x01(\tR\breplaced\x12,\n" +
+	"\x05needs\x18\n" +
+	" \x01(\v2\x16.caisson.v1.BuildNeedsR\x05needs\">\n" +
+	"\n" +
+	"BuildNeeds\x12\x16\n" +
+	"\x06images\x18\x01 \x03(\tR\x06images\x12\x18\n" +
+	"\acontext\x18\x02 \x01(\bR\acontext\"@\n" +
 	"\x0fTagImageRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
 	"\bnew_name\x18\x02 \x01(\tR\anewName\"W\n" +
@@ -1827,7 +1918,7 @@ func file_caisson_v1_image_proto_rawDescGZIP() []byte {
 	return file_caisson_v1_image_proto_rawDescData
 }
 
-var file_caisson_v1_image_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_caisson_v1_image_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_caisson_v1_image_proto_goTypes = []any{
 	(*Image)(nil),                 // 0: caisson.v1.Image
 	(*ListImagesRequest)(nil),     // 1: caisson.v1.ListImagesRequest
@@ -1842,75 +1933,79 @@ var file_caisson_v1_image_proto_goTypes = []any{
 	(*FromHostRequest)(nil),       // 10: caisson.v1.FromHostRequest
 	(*BuildImageRequest)(nil),     // 11: caisson.v1.BuildImageRequest
 	(*BuildProgress)(nil),         // 12: caisson.v1.BuildProgress
-	(*TagImageRequest)(nil),       // 13: caisson.v1.TagImageRequest
-	(*TagImageResponse)(nil),      // 14: caisson.v1.TagImageResponse
-	(*SaveImagesRequest)(nil),     // 15: caisson.v1.SaveImagesRequest
-	(*SaveImagesResponse)(nil),    // 16: caisson.v1.SaveImagesResponse
-	(*PruneImagesRequest)(nil),    // 17: caisson.v1.PruneImagesRequest
-	(*PruneImagesResponse)(nil),   // 18: caisson.v1.PruneImagesResponse
-	(*ImageUsageRequest)(nil),     // 19: caisson.v1.ImageUsageRequest
-	(*ImageUsageResponse)(nil),    // 20: caisson.v1.ImageUsageResponse
-	(*DiskUsage)(nil),             // 21: caisson.v1.DiskUsage
-	(*PullImageRequest)(nil),      // 22: caisson.v1.PullImageRequest
-	(*RegistryCredentials)(nil),   // 23: caisson.v1.RegistryCredentials
-	(*LayerProgress)(nil),         // 24: caisson.v1.LayerProgress
-	(*ImageProgress)(nil),         // 25: caisson.v1.ImageProgress
-	(*ImportReport)(nil),          // 26: caisson.v1.ImportReport
-	nil,                           // 27: caisson.v1.BuildImageRequest.ArgsEntry
-	nil,                           // 28: caisson.v1.ImportReport.StrippedEntry
-	(*timestamppb.Timestamp)(nil), // 29: google.protobuf.Timestamp
-	(*SandboxSpec)(nil),           // 30: caisson.v1.SandboxSpec
-	(*durationpb.Duration)(nil),   // 31: google.protobuf.Duration
+	(*BuildNeeds)(nil),            // 13: caisson.v1.BuildNeeds
+	(*TagImageRequest)(nil),       // 14: caisson.v1.TagImageRequest
+	(*TagImageResponse)(nil),      // 15: caisson.v1.TagImageResponse
+	(*SaveImagesRequest)(nil),     // 16: caisson.v1.SaveImagesRequest
+	(*SaveImagesResponse)(nil),    // 17: caisson.v1.SaveImagesResponse
+	(*PruneImagesRequest)(nil),    // 18: caisson.v1.PruneImagesRequest
+	(*PruneImagesResponse)(nil),   // 19: caisson.v1.PruneImagesResponse
+	(*ImageUsageRequest)(nil),     // 20: caisson.v1.ImageUsageRequest
+	(*ImageUsageResponse)(nil),    // 21: caisson.v1.ImageUsageResponse
+	(*DiskUsage)(nil),             // 22: caisson.v1.DiskUsage
+	(*PullImageRequest)(nil),      // 23: caisson.v1.PullImageRequest
+	(*RegistryCredentials)(nil),   // 24: caisson.v1.RegistryCredentials
+	(*LayerProgress)(nil),         // 25: caisson.v1.LayerProgress
+	(*ImageProgress)(nil),         // 26: caisson.v1.ImageProgress
+	(*ImportReport)(nil),          // 27: caisson.v1.ImportReport
+	nil,                           // 28: caisson.v1.BuildImageRequest.ArgsEntry
+	nil,                           // 29: caisson.v1.BuildImageRequest.SecretsEntry
+	nil,                           // 30: caisson.v1.ImportReport.StrippedEntry
+	(*timestamppb.Timestamp)(nil), // 31: google.protobuf.Timestamp
+	(*SandboxSpec)(nil),           // 32: caisson.v1.SandboxSpec
+	(*durationpb.Duration)(nil),   // 33: google.protobuf.Duration
 }
 var file_caisson_v1_image_proto_depIdxs = []int32{
-	29, // 0: caisson.v1.Image.created_at:type_name -> google.protobuf.Timestamp
+	31, // 0: caisson.v1.Image.created_at:type_name -> google.protobuf.Timestamp
 	0,  // 1: caisson.v1.ListImagesResponse.images:type_name -> caisson.v1.Image
 	0,  // 2: caisson.v1.InspectImageResponse.image:type_name -> caisson.v1.Image
-	26, // 3: caisson.v1.InspectImageResponse.report:type_name -> caisson.v1.ImportReport
+	27, // 3: caisson.v1.InspectImageResponse.report:type_name -> caisson.v1.ImportReport
 	8,  // 4: caisson.v1.ImportImageRequest.header:type_name -> caisson.v1.ImportHeader
 	0,  // 5: caisson.v1.ImportImageResponse.image:type_name -> caisson.v1.Image
-	26, // 6: caisson.v1.ImportImageResponse.report:type_name -> caisson.v1.ImportReport
-	27, // 7: caisson.v1.BuildImageRequest.args:type_name -> caisson.v1.BuildImageRequest.ArgsEntry
-	30, // 8: caisson.v1.BuildImageRequest.sandbox:type_name -> caisson.v1.SandboxSpec
-	31, // 9: caisson.v1.BuildImageRequest.timeout:type_name -> google.protobuf.Duration
-	0,  // 10: caisson.v1.BuildProgress.image:type_name -> caisson.v1.Image
-	0,  // 11: caisson.v1.TagImageResponse.image:type_name -> caisson.v1.Image
-	31, // 12: caisson.v1.PruneImagesRequest.until:type_name -> google.protobuf.Duration
-	0,  // 13: caisson.v1.PruneImagesResponse.images:type_name -> caisson.v1.Image
-	21, // 14: caisson.v1.ImageUsageResponse.images:type_name -> caisson.v1.DiskUsage
-	0,  // 15: caisson.v1.DiskUsage.image:type_name -> caisson.v1.Image
-	23, // 16: caisson.v1.PullImageRequest.credentials:type_name -> caisson.v1.RegistryCredentials
-	0,  // 17: caisson.v1.ImageProgress.image:type_name -> caisson.v1.Image
-	26, // 18: caisson.v1.ImageProgress.report:type_name -> caisson.v1.ImportReport
-	24, // 19: caisson.v1.ImageProgress.layers:type_name -> caisson.v1.LayerProgress
-	28, // 20: caisson.v1.ImportReport.stripped:type_name -> caisson.v1.ImportReport.StrippedEntry
-	1,  // 21: caisson.v1.ImageService.ListImages:input_type -> caisson.v1.ListImagesRequest
-	3,  // 22: caisson.v1.ImageService.InspectImage:input_type -> caisson.v1.InspectImageRequest
-	5,  // 23: caisson.v1.ImageService.RemoveImage:input_type -> caisson.v1.RemoveImageRequest
-	7,  // 24: caisson.v1.ImageService.ImportImage:input_type -> caisson.v1.ImportImageRequest
-	10, // 25: caisson.v1.ImageService.FromHost:input_type -> caisson.v1.FromHostRequest
-	22, // 26: caisson.v1.ImageService.PullImage:input_type -> caisson.v1.PullImageRequest
-	11, // 27: caisson.v1.ImageService.BuildImage:input_type -> caisson.v1.BuildImageRequest
-	13, // 28: caisson.v1.ImageService.TagImage:input_type -> caisson.v1.TagImageRequest
-	15, // 29: caisson.v1.ImageService.SaveImages:input_type -> caisson.v1.SaveImagesRequest
-	17, // 30: caisson.v1.ImageService.PruneImages:input_type -> caisson.v1.PruneImagesRequest
-	19, // 31: caisson.v1.ImageService.ImageUsage:input_type -> caisson.v1.ImageUsageRequest
-	2,  // 32: caisson.v1.ImageService.ListImages:output_type -> caisson.v1.ListImagesResponse
-	4,  // 33: caisson.v1.ImageService.InspectImage:output_type -> caisson.v1.InspectImageResponse
-	6,  // 34: caisson.v1.ImageService.RemoveImage:output_type -> caisson.v1.RemoveImageResponse
-	9,  // 35: caisson.v1.ImageService.ImportImage:output_type -> caisson.v1.ImportImageResponse
-	25, // 36: caisson.v1.ImageService.FromHost:output_type -> caisson.v1.ImageProgress
-	25, // 37: caisson.v1.ImageService.PullImage:output_type -> caisson.v1.ImageProgress
-	12, // 38: caisson.v1.ImageService.BuildImage:output_type -> caisson.v1.BuildProgress
-	14, // 39: caisson.v1.ImageService.TagImage:output_type -> caisson.v1.TagImageResponse
-	16, // 40: caisson.v1.ImageService.SaveImages:output_type -> caisson.v1.SaveImagesResponse
-	18, // 41: caisson.v1.ImageService.PruneImages:output_type -> caisson.v1.PruneImagesResponse
-	20, // 42: caisson.v1.ImageService.ImageUsage:output_type -> caisson.v1.ImageUsageResponse
-	32, // [32:43] is the sub-list for method output_type
-	21, // [21:32] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	27, // 6: caisson.v1.ImportImageResponse.report:type_name -> caisson.v1.ImportReport
+	28, // 7: caisson.v1.BuildImageRequest.args:type_name -> caisson.v1.BuildImageRequest.ArgsEntry
+	32, // 8: caisson.v1.BuildImageRequest.sandbox:type_name -> caisson.v1.SandboxSpec
+	33, // 9: caisson.v1.BuildImageRequest.timeout:type_name -> google.protobuf.Duration
+	29, // 10: caisson.v1.BuildImageRequest.secrets:type_name -> caisson.v1.BuildImageRequest.SecretsEntry
+	0,  // 11: caisson.v1.BuildProgress.image:type_name -> caisson.v1.Image
+	13, // 12: caisson.v1.BuildProgress.needs:type_name -> caisson.v1.BuildNeeds
+	0,  // 13: caisson.v1.TagImageResponse.image:type_name -> caisson.v1.Image
+	33, // 14: caisson.v1.PruneImagesRequest.until:type_name -> google.protobuf.Duration
+	0,  // 15: caisson.v1.PruneImagesResponse.images:type_name -> caisson.v1.Image
+	22, // 16: caisson.v1.ImageUsageResponse.images:type_name -> caisson.v1.DiskUsage
+	0,  // 17: caisson.v1.DiskUsage.image:type_name -> caisson.v1.Image
+	24, // 18: caisson.v1.PullImageRequest.credentials:type_name -> caisson.v1.RegistryCredentials
+	0,  // 19: caisson.v1.ImageProgress.image:type_name -> caisson.v1.Image
+	27, // 20: caisson.v1.ImageProgress.report:type_name -> caisson.v1.ImportReport
+	25, // 21: caisson.v1.ImageProgress.layers:type_name -> caisson.v1.LayerProgress
+	30, // 22: caisson.v1.ImportReport.stripped:type_name -> caisson.v1.ImportReport.StrippedEntry
+	1,  // 23: caisson.v1.ImageService.ListImages:input_type -> caisson.v1.ListImagesRequest
+	3,  // 24: caisson.v1.ImageService.InspectImage:input_type -> caisson.v1.InspectImageRequest
+	5,  // 25: caisson.v1.ImageService.RemoveImage:input_type -> caisson.v1.RemoveImageRequest
+	7,  // 26: caisson.v1.ImageService.ImportImage:input_type -> caisson.v1.ImportImageRequest
+	10, // 27: caisson.v1.ImageService.FromHost:input_type -> caisson.v1.FromHostRequest
+	23, // 28: caisson.v1.ImageService.PullImage:input_type -> caisson.v1.PullImageRequest
+	11, // 29: caisson.v1.ImageService.BuildImage:input_type -> caisson.v1.BuildImageRequest
+	14, // 30: caisson.v1.ImageService.TagImage:input_type -> caisson.v1.TagImageRequest
+	16, // 31: caisson.v1.ImageService.SaveImages:input_type -> caisson.v1.SaveImagesRequest
+	18, // 32: caisson.v1.ImageService.PruneImages:input_type -> caisson.v1.PruneImagesRequest
+	20, // 33: caisson.v1.ImageService.ImageUsage:input_type -> caisson.v1.ImageUsageRequest
+	2,  // 34: caisson.v1.ImageService.ListImages:output_type -> caisson.v1.ListImagesResponse
+	4,  // 35: caisson.v1.ImageService.InspectImage:output_type -> caisson.v1.InspectImageResponse
+	6,  // 36: caisson.v1.ImageService.RemoveImage:output_type -> caisson.v1.RemoveImageResponse
+	9,  // 37: caisson.v1.ImageService.ImportImage:output_type -> caisson.v1.ImportImageResponse
+	26, // 38: caisson.v1.ImageService.FromHost:output_type -> caisson.v1.ImageProgress
+	26, // 39: caisson.v1.ImageService.PullImage:output_type -> caisson.v1.ImageProgress
+	12, // 40: caisson.v1.ImageService.BuildImage:output_type -> caisson.v1.BuildProgress
+	15, // 41: caisson.v1.ImageService.TagImage:output_type -> caisson.v1.TagImageResponse
+	17, // 42: caisson.v1.ImageService.SaveImages:output_type -> caisson.v1.SaveImagesResponse
+	19, // 43: caisson.v1.ImageService.PruneImages:output_type -> caisson.v1.PruneImagesResponse
+	21, // 44: caisson.v1.ImageService.ImageUsage:output_type -> caisson.v1.ImageUsageResponse
+	34, // [34:45] is the sub-list for method output_type
+	23, // [23:34] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_caisson_v1_image_proto_init() }
@@ -1930,7 +2025,7 @@ func file_caisson_v1_image_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_caisson_v1_image_proto_rawDesc), len(file_caisson_v1_image_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   29,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

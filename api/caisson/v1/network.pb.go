@@ -673,7 +673,7 @@ type TrafficResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Time  *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"` // when it began
 	// "connection"; "lookup"; "link"; "inbound", which came to a published port; "packet", of another
-	// protocol than TCP, which is refused. In the mode bridge only refusals have entries. "gap" is no
+	// protocol than TCP, which is refused; "request", to a route. In the mode bridge only refusals have entries. "gap" is no
 	// attempt: entries that were here are no longer kept, which ones is the reason.
 	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
 	// Of a connection, packet, link or inbound: "allowed", "refused", "failed", "cut", "idle", "stopped". Of
@@ -681,7 +681,7 @@ type TrafficResponse struct {
 	Verdict       string               `protobuf:"bytes,3,opt,name=verdict,proto3" json:"verdict,omitempty"`
 	Name          string               `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`       // empty for an address without a name
 	Port          uint32               `protobuf:"varint,5,opt,name=port,proto3" json:"port,omitempty"`      // of inbound: inside; 0 for a packet without ports
-	Type          string               `protobuf:"bytes,6,opt,name=type,proto3" json:"type,omitempty"`       // of a lookup: "A"; of a packet: "udp", "icmp" and others
+	Type          string               `protobuf:"bytes,6,opt,name=type,proto3" json:"type,omitempty"`       // of a lookup: "A"; of a packet: "udp", "icmp" and others; of a request: "GET /path"
 	Address       string               `protobuf:"bytes,7,opt,name=address,proto3" json:"address,omitempty"` // that was connected to, or that was meant where there is no name
 	Rule          string               `protobuf:"bytes,8,opt,name=rule,proto3" json:"rule,omitempty"`       // that caused the verdict
 	Code          string               `protobuf:"bytes,9,opt,name=code,proto3" json:"code,omitempty"`       // of what was refused or failed

@@ -38,8 +38,11 @@ type Route struct {
 	Header string `protobuf:"bytes,5,opt,name=header,proto3" json:"header,omitempty"`
 	// The field of the responses whose bytes are the body of the response, such as
 	// "chunk" or "stdout.data". Empty: one JSON object, or one on each line.
-	Response      string `protobuf:"bytes,6,opt,name=response,proto3" json:"response,omitempty"`
-	Last          string `protobuf:"bytes,7,opt,name=last,proto3" json:"last,omitempty"` // a field that belongs to the last request of a stream
+	Response string `protobuf:"bytes,6,opt,name=response,proto3" json:"response,omitempty"`
+	Last     string `protobuf:"bytes,7,opt,name=last,proto3" json:"last,omitempty"` // a field that belongs to the last request of a stream
+	// A message of the request whose fields the JSON body has beside those of the request,
+	// without a name of its own.
+	Inline        string `protobuf:"bytes,8,opt,name=inline,proto3" json:"inline,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -123,6 +126,13 @@ func (x *Route) GetLast() string {
 	return ""
 }
 
+func (x *Route) GetInline() string {
+	if x != nil {
+		return x.Inline
+	}
+	return ""
+}
+
 var file_caisson_v1_route_proto_extTypes = []protoimpl.ExtensionInfo{
 	{
 		ExtendedType:  (*descriptorpb.MethodOptions)(nil),
@@ -148,7 +158,7 @@ var File_caisson_v1_route_proto protoreflect.FileDescriptor
 const file_caisson_v1_route_proto_rawDesc = "" +
 	"\n" +
 	"\x16caisson/v1/route.proto\x12\n" +
-	"caisson.v1\x1a google/protobuf/descriptor.proto\"\xa7\x01\n" +
+	"caisson.v1\x1a google/protobuf/descriptor.proto\"\xbf\x01\n" +
 	"\x05Route\x12\x16\n" +
 	"\x06method\x18\x01 \x01(\tR\x06method\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x16\n" +
@@ -156,7 +166,8 @@ const file_caisson_v1_route_proto_rawDesc = "" +
 	"\x04body\x18\x04 \x01(\tR\x04body\x12\x16\n" +
 	"\x06header\x18\x05 \x01(\tR\x06header\x12\x1a\n" +
 	"\bresponse\x18\x06 \x01(\tR\bresponse\x12\x12\n" +
-	"\x04last\x18\a \x01(\tR\x04last:I\n" +
+	"\x04last\x18\a \x01(\tR\x04last\x12\x16\n" +
+	"\x06inline\x18\b \x01(\tR\x06inline:I\n" +
 	"\x05route\x12\x1e.google.protobuf.MethodOptions\x18І\x03 \x03(\v2\x11.caisson.v1.RouteR\x05routeB9Z7github.com/caisson-run/caisson/api/caisson/v1;caissonv1b\x06proto3"
 
 var (

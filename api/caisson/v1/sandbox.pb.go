@@ -29,18 +29,23 @@ type Limits struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	MemoryBytes *int64                 `protobuf:"varint,1,opt,name=memory_bytes,json=memoryBytes,proto3,oneof" json:"memory_bytes,omitempty"`
 	MilliCpu    *int64                 `protobuf:"varint,2,opt,name=milli_cpu,json=milliCpu,proto3,oneof" json:"milli_cpu,omitempty"` // 1000 is one CPU
-	Pids        *int64                 `protobuf:"varint,3,opt,name=pids,proto3,oneof" json:"pids,omitempty"`
+	Pids        *int64                 `protobuf:"varint,3,opt,name=pids,proto3,oneof" json:"pids,omitempty"`                         // tasks, that is processes and threads, as the kernel counts
 	OpenFiles   *int64                 `protobuf:"varint,4,opt,name=open_files,json=openFiles,proto3,oneof" json:"open_files,omitempty"`
 	TmpfsBytes  *int64                 `protobuf:"varint,5,opt,name=tmpfs_bytes,json=tmpfsBytes,proto3,oneof" json:"tmpfs_bytes,omitempty"` // of each tmpfs
 	// Weight against other sandboxes while CPUs are short, 2 to 262144, as cpu.shares of
 	// cgroup v1. 1024 where neither request nor profile says otherwise.
 	CpuShares *int64 `protobuf:"varint,6,opt,name=cpu_shares,json=cpuShares,proto3,oneof" json:"cpu_shares,omitempty"`
-	ShmBytes  *int64 `protobuf:"varint,7,opt,name=shm_bytes,json=shmBytes,proto3,oneof" json:"shm_bytes,omitempty"` // of /dev/shm; where neither request nor profile says, tmpfs_bytes
+	ShmBytes  *int64 `protobuf:"varint,7,opt,name=shm_bytes,json=shmBytes,proto3,oneof" json:"shm_bytes,omitempty"` // of /dev/shm; where neither request nor profile says, that of each tmpfs
 	// Bytes per second that are read from each disk with files of the sandbox, and written to
 	// it, at least 65536. Where neither request nor profile says, unbounded. Writes need a host
 	// with cgroup v2.
-	IoReadBps     *int64 `protobuf:"varint,8,opt,name=io_read_bps,json=ioReadBps,proto3,oneof" json:"io_read_bps,omitempty"`
-	IoWriteBps    *int64 `protobuf:"varint,9,opt,name=io_write_bps,json=ioWriteBps,proto3,oneof" json:"io_write_bps,omitempty"`
+	IoReadBps  *int64 `protobuf:"varint,8,opt,name=io_read_bps,json=ioReadBps,proto3,oneof" json:"io_read_bps,omitempty"`
+	IoWriteBps *int64 `protobuf:"varint,9,opt,name=io_write_bps,json=ioWriteBps,proto3,oneof" json:"io_write_bps,omitempty"`
+	// Size of a file system of the sandbox's own, on the host's disk, with a /workspace that its
+	// user may write; 16 MiB to 1 TiB. Where neither request nor profile says, there is none.
+	DiskBytes *int64 `protobuf:"varint,10,opt,name=disk_bytes,json=diskBytes,proto3,oneof" json:"disk_bytes,omitempty"`
+	// Files and directories on it, 256 to one for each 4 KiB; absent is one for each 16 KiB.
+	DiskInodes    *int64 `protobuf:"varint,11,opt,name=disk_inodes,json=diskInodes,proto3,oneof" json:"disk_inodes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -134,6 +139,20 @@ func (x *Limits) GetIoReadBps() int64 {
 func (x *Limits) GetIoWriteBps() int64 {
 	if x != nil && x.IoWriteBps != nil {
 		return *x.IoWriteBps
+	}
+	return 0
+}
+
+func (x *Limits) GetDiskBytes() int64 {
+	if x != nil && x.DiskBytes != nil {
+		return *x.DiskBytes
+	}
+	return 0
+}
+
+func (x *Limits) GetDiskInodes() int64 {
+	if x != nil && x.DiskInodes != nil {
+		return *x.DiskInodes
 	}
 	return 0
 }
@@ -291,7 +310,7 @@ type SandboxSpec struct {
 	// "allow" where allow is given, else the profile's. A child of a sandbox has "none"
 	// where it names nothing, and "none" or "allow".
 	Network string `protobuf:"bytes,6,opt,name=network,proto3" json:"network,omitempty"`
-	// HOST[:PORT][+PORT…][,private], instead of the profile's; without a port 80
+	// HOST[:PORT][+PORT…][,private][,opaque], instead of the profile's; without a port 80
 	// and 443. HOST is a name, *.NAME, an address or a CIDR. Of a child: rules that those of
 	// its parent cover (else SBX-406), and its parent's where it names none.
 	Allow     []string          `protobuf:"bytes,7,rep,name=allow,proto3" json:"allow,omitempty"`
@@ -328,7 +347,10 @@ type SandboxSpec struct {
 	Hostname string `protobuf:"bytes,24,opt,name=hostname,proto3" json:"hostname,omitempty"`
 	// Resolvers to ask for names, ADDRESS or ADDRESS:PORT, at most 3, among those of
 	// network.dns_allowed in the configuration. Absent are those of network.dns.
-	Dns           []string `protobuf:"bytes,25,rep,name=dns,proto3" json:"dns,omitempty"`
+	Dns []string `protobuf:"bytes,25,rep,name=dns,proto3" json:"dns,omitempty"`
+	// "ro", or "rw": the root can be written, and the sandbox's disk holds what is written. If
+	// no limit sizes the disk, sandboxes.disk of the configuration does. Empty is the profile's.
+	Rootfs        string `protobuf:"bytes,26,opt,name=rootfs,proto3" json:"rootfs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -538,6 +560,13 @@ func (x *SandboxSpec) GetDns() []string {
 	return nil
 }
 
+func (x *SandboxSpec) GetRootfs() string {
+	if x != nil {
+		return x.Rootfs
+	}
+	return ""
+}
+
 // Nested bounds what a sandbox may give to its children all together. An absent
 // field takes as much again as the sandbox itself has.
 type Nested struct {
@@ -607,11 +636,15 @@ type RunSpec struct {
 	Exec    *ExecSpec              `protobuf:"bytes,2,opt,name=exec,proto3" json:"exec,omitempty"`
 	Detach  bool                   `protobuf:"varint,3,opt,name=detach,proto3" json:"detach,omitempty"`
 	// Let the command reach all that is public (the mode "open"), and tell in the
-	// result what it reached. Not with detach.
+	// result what it reached. Not with detach or keep.
 	Learn bool `protobuf:"varint,4,opt,name=learn,proto3" json:"learn,omitempty"`
 	// With learn: let it reach names at private addresses too (RFC 1918, RFC 4193), but at
 	// none of the host itself.
-	LearnPrivate  bool `protobuf:"varint,5,opt,name=learn_private,json=learnPrivate,proto3" json:"learn_private,omitempty"`
+	LearnPrivate bool `protobuf:"varint,5,opt,name=learn_private,json=learnPrivate,proto3" json:"learn_private,omitempty"`
+	// The sandbox stays, as one of Create does, for further commands and for the output and the
+	// result of this one. The caller that goes away ends the command alone. Where the command
+	// does not start, nothing stays. Not with detach.
+	Keep          bool `protobuf:"varint,6,opt,name=keep,proto3" json:"keep,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -681,10 +714,17 @@ func (x *RunSpec) GetLearnPrivate() bool {
 	return false
 }
 
+func (x *RunSpec) GetKeep() bool {
+	if x != nil {
+		return x.Keep
+	}
+	return false
+}
+
 type RunRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Spec  *RunSpec               `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
-	// All of the command's input. Absent with spec.exec.stdin: SendInput or
+	// All of the command's input. Absent with exec.stdin: SendInput or
 	// StreamInput send it.
 	Stdin         []byte `protobuf:"bytes,2,opt,name=stdin,proto3,oneof" json:"stdin,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -738,7 +778,7 @@ func (x *RunRequest) GetStdin() []byte {
 type CreateRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Spec  *SandboxSpec           `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
-	// Return the live sandbox of the spec's name when it was made with the same
+	// Return the live sandbox of the name when it was made with the same
 	// settings. What Update changed since does not count, and stays. A sandbox of the
 	// name that has ended is removed and replaced. One that was made for one command,
 	// whose result it holds, is not.
@@ -746,7 +786,7 @@ type CreateRequest struct {
 	// A repeated request with the same key returns the sandbox of the first. Up
 	// to 128 printable ASCII characters.
 	IdempotencyKey string `protobuf:"bytes,3,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	// End and remove the caller's sandbox of the spec's name first, live or not. A
+	// End and remove the caller's sandbox of the name first, live or not. A
 	// request that is refused removes nothing. Not with ensure.
 	Replace       bool `protobuf:"varint,4,opt,name=replace,proto3" json:"replace,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1640,13 +1680,14 @@ func (x *Port) GetPort() uint32 {
 
 // ListRequest selects sandboxes: those that have all that is given.
 type ListRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Labels        map[string]string      `protobuf:"bytes,1,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Session       string                 `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
-	Task          string                 `protobuf:"bytes,3,opt,name=task,proto3" json:"task,omitempty"`
-	Name          string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`                            // a pattern of path.Match, such as "build-*"
-	States        []string               `protobuf:"bytes,5,rep,name=states,proto3" json:"states,omitempty"`                        // any of these
-	OlderThan     *durationpb.Duration   `protobuf:"bytes,6,opt,name=older_than,json=olderThan,proto3" json:"older_than,omitempty"` // since it was created
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Labels  map[string]string      `protobuf:"bytes,1,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Session string                 `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
+	Task    string                 `protobuf:"bytes,3,opt,name=task,proto3" json:"task,omitempty"`
+	Name    string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"` // a pattern of path.Match, such as "build-*"
+	// Any of these. With "removed", also sandboxes that are gone and of which History has the use.
+	States        []string             `protobuf:"bytes,5,rep,name=states,proto3" json:"states,omitempty"`
+	OlderThan     *durationpb.Duration `protobuf:"bytes,6,opt,name=older_than,json=olderThan,proto3" json:"older_than,omitempty"` // since it was created
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2186,7 +2227,7 @@ func (x *CleanupResponse) GetLeftovers() []*Leftover {
 // Leftover is something of the daemon's that no live sandbox owns.
 type Leftover struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // "remains" of a sandbox that ended, "sandbox", "container", "cgroup", "output", "snapshot"
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // "remains" of a sandbox that ended, "sandbox", "container", "cgroup", "output", "disk", "snapshot"
 	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
 	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	Removed       bool                   `protobuf:"varint,4,opt,name=removed,proto3" json:"removed,omitempty"`
@@ -2418,7 +2459,7 @@ type SandboxStats struct {
 	MemoryBytes      int64                  `protobuf:"varint,7,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"` // with the page cache
 	PeakMemoryBytes  *int64                 `protobuf:"varint,8,opt,name=peak_memory_bytes,json=peakMemoryBytes,proto3,oneof" json:"peak_memory_bytes,omitempty"`
 	MemoryLimitBytes int64                  `protobuf:"varint,9,opt,name=memory_limit_bytes,json=memoryLimitBytes,proto3" json:"memory_limit_bytes,omitempty"`
-	Pids             int64                  `protobuf:"varint,10,opt,name=pids,proto3" json:"pids,omitempty"`
+	Pids             int64                  `protobuf:"varint,10,opt,name=pids,proto3" json:"pids,omitempty"` // tasks, that is processes and threads, as Limits.pids counts them
 	PidsLimit        int64                  `protobuf:"varint,11,opt,name=pids_limit,json=pidsLimit,proto3" json:"pids_limit,omitempty"`
 	IoReadBytes      *int64                 `protobuf:"varint,12,opt,name=io_read_bytes,json=ioReadBytes,proto3,oneof" json:"io_read_bytes,omitempty"` // from block devices
 	// To block devices. Absent with cgroup v1, which charges most writes to the host.
@@ -2429,6 +2470,7 @@ type SandboxStats struct {
 	CpuPressure    *float64 `protobuf:"fixed64,16,opt,name=cpu_pressure,json=cpuPressure,proto3,oneof" json:"cpu_pressure,omitempty"`
 	MemoryPressure *float64 `protobuf:"fixed64,17,opt,name=memory_pressure,json=memoryPressure,proto3,oneof" json:"memory_pressure,omitempty"`
 	IoPressure     *float64 `protobuf:"fixed64,18,opt,name=io_pressure,json=ioPressure,proto3,oneof" json:"io_pressure,omitempty"`
+	Processes      *int64   `protobuf:"varint,19,opt,name=processes,proto3,oneof" json:"processes,omitempty"` // PID 1 included
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -2589,6 +2631,13 @@ func (x *SandboxStats) GetIoPressure() float64 {
 	return 0
 }
 
+func (x *SandboxStats) GetProcesses() int64 {
+	if x != nil && x.Processes != nil {
+		return *x.Processes
+	}
+	return 0
+}
+
 type HistoryRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
@@ -2643,7 +2692,13 @@ type HistoryResponse struct {
 	PidsLimit        int64                  `protobuf:"varint,6,opt,name=pids_limit,json=pidsLimit,proto3" json:"pids_limit,omitempty"`
 	// One each second of the last 5 minutes, each 10 s of the 30 minutes before, each minute
 	// of the 3 hours before, and each 10 minutes of the 28 hours before.
-	Samples       []*UsageSample `protobuf:"bytes,7,rep,name=samples,proto3" json:"samples,omitempty"`
+	Samples   []*UsageSample         `protobuf:"bytes,7,rep,name=samples,proto3" json:"samples,omitempty"`
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// Of a sandbox that is gone alone:
+	Image   string                 `protobuf:"bytes,9,opt,name=image,proto3" json:"image,omitempty"`
+	EndedAt *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
+	// Its last 20 commands, the oldest first, with the first 512 bytes of their arguments.
+	Execs         []*Exec `protobuf:"bytes,11,rep,name=execs,proto3" json:"execs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2727,13 +2782,41 @@ func (x *HistoryResponse) GetSamples() []*UsageSample {
 	return nil
 }
 
+func (x *HistoryResponse) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
+func (x *HistoryResponse) GetImage() string {
+	if x != nil {
+		return x.Image
+	}
+	return ""
+}
+
+func (x *HistoryResponse) GetEndedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndedAt
+	}
+	return nil
+}
+
+func (x *HistoryResponse) GetExecs() []*Exec {
+	if x != nil {
+		return x.Execs
+	}
+	return nil
+}
+
 // UsageSample is the use of a sandbox since the sample before.
 type UsageSample struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Time          *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`                                   // of its end
 	CpuPercent    float64                `protobuf:"fixed64,2,opt,name=cpu_percent,json=cpuPercent,proto3" json:"cpu_percent,omitempty"`   // mean; 100 is one CPU
 	MemoryBytes   int64                  `protobuf:"varint,3,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"` // the most
-	Pids          int64                  `protobuf:"varint,4,opt,name=pids,proto3" json:"pids,omitempty"`                                  // the most
+	Pids          int64                  `protobuf:"varint,4,opt,name=pids,proto3" json:"pids,omitempty"`                                  // the most tasks, as in SandboxStats
 	IoReadBytes   int64                  `protobuf:"varint,5,opt,name=io_read_bytes,json=ioReadBytes,proto3" json:"io_read_bytes,omitempty"`
 	IoWriteBytes  int64                  `protobuf:"varint,6,opt,name=io_write_bytes,json=ioWriteBytes,proto3" json:"io_write_bytes,omitempty"` // 0 with cgroup v1
 	SentBytes     int64                  `protobuf:"varint,7,opt,name=sent_bytes,json=sentBytes,proto3" json:"sent_bytes,omitempty"`
@@ -2829,14 +2912,16 @@ func (x *UsageSample) GetReceivedBytes() int64 {
 }
 
 type LogsRequest struct {
-	state        protoimpl.MessageState `protogen:"open.v1"`
-	Ref          string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
-	Follow       bool                   `protobuf:"varint,2,opt,name=follow,proto3" json:"follow,omitempty"`
-	Stream       string                 `protobuf:"bytes,3,opt,name=stream,proto3" json:"stream,omitempty"`                                  // "stdout", "stderr"; empty is both
-	ExecId       string                 `protobuf:"bytes,4,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`                    // empty: the command that the sandbox was made for
-	StdoutOffset int64                  `protobuf:"varint,5,opt,name=stdout_offset,json=stdoutOffset,proto3" json:"stdout_offset,omitempty"` // bytes that the caller has had already
-	StderrOffset int64                  `protobuf:"varint,6,opt,name=stderr_offset,json=stderrOffset,proto3" json:"stderr_offset,omitempty"`
-	Timestamps   bool                   `protobuf:"varint,7,opt,name=timestamps,proto3" json:"timestamps,omitempty"` // each part of the output has its time
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Ref    string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	Follow bool                   `protobuf:"varint,2,opt,name=follow,proto3" json:"follow,omitempty"`
+	Stream string                 `protobuf:"bytes,3,opt,name=stream,proto3" json:"stream,omitempty"` // "stdout", "stderr"; empty is both
+	// The command, as exec_id of started and of its result, and id of an Exec. Empty: the one that
+	// the sandbox was made for, or the only one that ran in it.
+	ExecId       string `protobuf:"bytes,4,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
+	StdoutOffset int64  `protobuf:"varint,5,opt,name=stdout_offset,json=stdoutOffset,proto3" json:"stdout_offset,omitempty"` // bytes that the caller has had already
+	StderrOffset int64  `protobuf:"varint,6,opt,name=stderr_offset,json=stderrOffset,proto3" json:"stderr_offset,omitempty"`
+	Timestamps   bool   `protobuf:"varint,7,opt,name=timestamps,proto3" json:"timestamps,omitempty"` // each part of the output has its time
 	// Begin with the output that came at this time or later, where that is after the
 	// offsets. Up to 10 ms more are sent, and of old output more. So is output whose time
 	// is not known.
@@ -3159,7 +3244,7 @@ var File_caisson_v1_sandbox_proto protoreflect.FileDescriptor
 const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\n" +
 	"\x18caisson/v1/sandbox.proto\x12\n" +
-	"caisson.v1\x1a\x15caisson/v1/exec.proto\x1a\x16caisson/v1/route.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcc\x03\n" +
+	"caisson.v1\x1a\x15caisson/v1/exec.proto\x1a\x16caisson/v1/route.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb5\x04\n" +
 	"\x06Limits\x12&\n" +
 	"\fmemory_bytes\x18\x01 \x01(\x03H\x00R\vmemoryBytes\x88\x01\x01\x12 \n" +
 	"\tmilli_cpu\x18\x02 \x01(\x03H\x01R\bmilliCpu\x88\x01\x01\x12\x17\n" +
@@ -3173,7 +3258,13 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\tshm_bytes\x18\a \x01(\x03H\x06R\bshmBytes\x88\x01\x01\x12#\n" +
 	"\vio_read_bps\x18\b \x01(\x03H\aR\tioReadBps\x88\x01\x01\x12%\n" +
 	"\fio_write_bps\x18\t \x01(\x03H\bR\n" +
-	"ioWriteBps\x88\x01\x01B\x0f\n" +
+	"ioWriteBps\x88\x01\x01\x12\"\n" +
+	"\n" +
+	"disk_bytes\x18\n" +
+	" \x01(\x03H\tR\tdiskBytes\x88\x01\x01\x12$\n" +
+	"\vdisk_inodes\x18\v \x01(\x03H\n" +
+	"R\n" +
+	"diskInodes\x88\x01\x01B\x0f\n" +
 	"\r_memory_bytesB\f\n" +
 	"\n" +
 	"_milli_cpuB\a\n" +
@@ -3184,7 +3275,9 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\n" +
 	"_shm_bytesB\x0e\n" +
 	"\f_io_read_bpsB\x0f\n" +
-	"\r_io_write_bps\"E\n" +
+	"\r_io_write_bpsB\r\n" +
+	"\v_disk_bytesB\x0e\n" +
+	"\f_disk_inodes\"E\n" +
 	"\tWorkspace\x12\x10\n" +
 	"\x03dir\x18\x01 \x01(\tR\x03dir\x12\x12\n" +
 	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x12\n" +
@@ -3196,7 +3289,7 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\tread_only\x18\x04 \x01(\bR\breadOnly\x12\"\n" +
 	"\n" +
 	"size_bytes\x18\x05 \x01(\x03H\x00R\tsizeBytes\x88\x01\x01B\r\n" +
-	"\v_size_bytes\"\xb6\a\n" +
+	"\v_size_bytes\"\xce\a\n" +
 	"\vSandboxSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05image\x18\x02 \x01(\tR\x05image\x12\x18\n" +
@@ -3223,7 +3316,8 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\x0flanguage_reason\x18\x16 \x01(\tR\x0elanguageReason\x12)\n" +
 	"\x06mounts\x18\x17 \x03(\v2\x11.caisson.v1.MountR\x06mounts\x12\x1a\n" +
 	"\bhostname\x18\x18 \x01(\tR\bhostname\x12\x10\n" +
-	"\x03dns\x18\x19 \x03(\tR\x03dns\x1a6\n" +
+	"\x03dns\x18\x19 \x03(\tR\x03dns\x12\x16\n" +
+	"\x06rootfs\x18\x1a \x01(\tR\x06rootfs\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +
@@ -3238,13 +3332,14 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"_sandboxesB\x0f\n" +
 	"\r_memory_bytesB\f\n" +
 	"\n" +
-	"_milli_cpu\"\xb9\x01\n" +
+	"_milli_cpu\"\xcd\x01\n" +
 	"\aRunSpec\x121\n" +
 	"\asandbox\x18\x01 \x01(\v2\x17.caisson.v1.SandboxSpecR\asandbox\x12(\n" +
 	"\x04exec\x18\x02 \x01(\v2\x14.caisson.v1.ExecSpecR\x04exec\x12\x16\n" +
 	"\x06detach\x18\x03 \x01(\bR\x06detach\x12\x14\n" +
 	"\x05learn\x18\x04 \x01(\bR\x05learn\x12#\n" +
-	"\rlearn_private\x18\x05 \x01(\bR\flearnPrivate\"Z\n" +
+	"\rlearn_private\x18\x05 \x01(\bR\flearnPrivate\x12\x12\n" +
+	"\x04keep\x18\x06 \x01(\bR\x04keep\"Z\n" +
 	"\n" +
 	"RunRequest\x12'\n" +
 	"\x04spec\x18\x01 \x01(\v2\x13.caisson.v1.RunSpecR\x04spec\x12\x19\n" +
@@ -3404,7 +3499,7 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"w\n" +
 	"\rStatsResponse\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x126\n" +
-	"\tsandboxes\x18\x02 \x03(\v2\x18.caisson.v1.SandboxStatsR\tsandboxes\"\xfd\x05\n" +
+	"\tsandboxes\x18\x02 \x03(\v2\x18.caisson.v1.SandboxStatsR\tsandboxes\"\xae\x06\n" +
 	"\fSandboxStats\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x12\n" +
@@ -3429,15 +3524,18 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\fcpu_pressure\x18\x10 \x01(\x01H\x03R\vcpuPressure\x88\x01\x01\x12,\n" +
 	"\x0fmemory_pressure\x18\x11 \x01(\x01H\x04R\x0ememoryPressure\x88\x01\x01\x12$\n" +
 	"\vio_pressure\x18\x12 \x01(\x01H\x05R\n" +
-	"ioPressure\x88\x01\x01B\x14\n" +
+	"ioPressure\x88\x01\x01\x12!\n" +
+	"\tprocesses\x18\x13 \x01(\x03H\x06R\tprocesses\x88\x01\x01B\x14\n" +
 	"\x12_peak_memory_bytesB\x10\n" +
 	"\x0e_io_read_bytesB\x11\n" +
 	"\x0f_io_write_bytesB\x0f\n" +
 	"\r_cpu_pressureB\x12\n" +
 	"\x10_memory_pressureB\x0e\n" +
-	"\f_io_pressure\"\"\n" +
+	"\f_io_pressureB\f\n" +
+	"\n" +
+	"_processes\"\"\n" +
 	"\x0eHistoryRequest\x12\x10\n" +
-	"\x03ref\x18\x01 \x01(\tR\x03ref\"\xf7\x01\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\"\xa7\x03\n" +
 	"\x0fHistoryResponse\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x12\n" +
@@ -3447,7 +3545,13 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\tmilli_cpu\x18\x05 \x01(\x03R\bmilliCpu\x12\x1d\n" +
 	"\n" +
 	"pids_limit\x18\x06 \x01(\x03R\tpidsLimit\x121\n" +
-	"\asamples\x18\a \x03(\v2\x17.caisson.v1.UsageSampleR\asamples\"\xa5\x02\n" +
+	"\asamples\x18\a \x03(\v2\x17.caisson.v1.UsageSampleR\asamples\x129\n" +
+	"\n" +
+	"created_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x14\n" +
+	"\x05image\x18\t \x01(\tR\x05image\x125\n" +
+	"\bended_at\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12&\n" +
+	"\x05execs\x18\v \x03(\v2\x10.caisson.v1.ExecR\x05execs\"\xa5\x02\n" +
 	"\vUsageSample\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1f\n" +
 	"\vcpu_percent\x18\x02 \x01(\x01R\n" +
@@ -3491,12 +3595,12 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\bsyscalls\x18\x01 \x03(\tR\bsyscalls\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\x12\x1c\n" +
 	"\tcondition\x18\x03 \x01(\tR\tcondition\x12\x10\n" +
-	"\x03why\x18\x04 \x01(\tR\x03why2\xbf\f\n" +
-	"\x0eSandboxService\x12K\n" +
-	"\x03Run\x12\x16.caisson.v1.RunRequest\x1a\x15.caisson.v1.ExecEvent\"\x13\x82\xb5\x18\x0f\n" +
-	"\x04POST\x12\a/v1/run0\x01\x12V\n" +
-	"\x06Create\x12\x19.caisson.v1.CreateRequest\x1a\x13.caisson.v1.Sandbox\"\x1c\x82\xb5\x18\x18\n" +
-	"\x04POST\x12\r/v1/sandboxes\x18\xc9\x01\x12S\n" +
+	"\x03why\x18\x04 \x01(\tR\x03why2\x8c\x0e\n" +
+	"\x0eSandboxService\x12Q\n" +
+	"\x03Run\x12\x16.caisson.v1.RunRequest\x1a\x15.caisson.v1.ExecEvent\"\x19\x82\xb5\x18\x15\n" +
+	"\x04POST\x12\a/v1/runB\x04spec0\x01\x12\\\n" +
+	"\x06Create\x12\x19.caisson.v1.CreateRequest\x1a\x13.caisson.v1.Sandbox\"\"\x82\xb5\x18\x1e\n" +
+	"\x04POST\x12\r/v1/sandboxes\x18\xc9\x01B\x04spec\x12S\n" +
 	"\x04List\x12\x17.caisson.v1.ListRequest\x1a\x18.caisson.v1.ListResponse\"\x18\x82\xb5\x18\x14\n" +
 	"\x03GET\x12\r/v1/sandboxes\x12b\n" +
 	"\aInspect\x12\x1a.caisson.v1.InspectRequest\x1a\x1b.caisson.v1.InspectResponse\"\x1e\x82\xb5\x18\x1a\n" +
@@ -3518,15 +3622,18 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\x06Remove\x12\x19.caisson.v1.RemoveRequest\x1a\x1a.caisson.v1.RemoveResponse\"!\x82\xb5\x18\x1d\n" +
 	"\x06DELETE\x12\x13/v1/sandboxes/{ref}\x12[\n" +
 	"\aCleanup\x12\x1a.caisson.v1.CleanupRequest\x1a\x1b.caisson.v1.CleanupResponse\"\x17\x82\xb5\x18\x13\n" +
-	"\x04POST\x12\v/v1/cleanup\x12]\n" +
-	"\x04Logs\x12\x17.caisson.v1.LogsRequest\x1a\x15.caisson.v1.ExecEvent\"#\x82\xb5\x18\x1f\n" +
-	"\x03GET\x12\x18/v1/sandboxes/{ref}/logs0\x01\x12T\n" +
+	"\x04POST\x12\v/v1/cleanup\x12\x97\x02\n" +
+	"\x04Logs\x12\x17.caisson.v1.LogsRequest\x1a\x15.caisson.v1.ExecEvent\"\xdc\x01\x82\xb5\x18\x1f\n" +
+	"\x03GET\x12\x18/v1/sandboxes/{ref}/logs\x82\xb5\x181\n" +
+	"\x03GET\x12*/v1/sandboxes/{ref}/execs/{exec_id}/output\x82\xb5\x18>\n" +
+	"\x03GET\x12*/v1/sandboxes/{ref}/execs/{exec_id}/stdout2\vstdout.data\x82\xb5\x18>\n" +
+	"\x03GET\x12*/v1/sandboxes/{ref}/execs/{exec_id}/stderr2\vstderr.data0\x01\x12T\n" +
 	"\x05Stats\x12\x18.caisson.v1.StatsRequest\x1a\x19.caisson.v1.StatsResponse\"\x14\x82\xb5\x18\x10\n" +
 	"\x03GET\x12\t/v1/stats0\x01\x12j\n" +
 	"\aHistory\x12\x1a.caisson.v1.HistoryRequest\x1a\x1b.caisson.v1.HistoryResponse\"&\x82\xb5\x18\"\n" +
-	"\x03GET\x12\x1b/v1/sandboxes/{ref}/history\x12O\n" +
-	"\x04Spec\x12\x17.caisson.v1.SpecRequest\x1a\x18.caisson.v1.SpecResponse\"\x14\x82\xb5\x18\x10\n" +
-	"\x04POST\x12\b/v1/specB9Z7github.com/caisson-run/caisson/api/caisson/v1;caissonv1b\x06proto3"
+	"\x03GET\x12\x1b/v1/sandboxes/{ref}/history\x12U\n" +
+	"\x04Spec\x12\x17.caisson.v1.SpecRequest\x1a\x18.caisson.v1.SpecResponse\"\x1a\x82\xb5\x18\x16\n" +
+	"\x04POST\x12\b/v1/specB\x04specB9Z7github.com/caisson-run/caisson/api/caisson/v1;caissonv1b\x06proto3"
 
 var (
 	file_caisson_v1_sandbox_proto_rawDescOnce sync.Once
@@ -3593,7 +3700,8 @@ var file_caisson_v1_sandbox_proto_goTypes = []any{
 	(*timestamppb.Timestamp)(nil), // 48: google.protobuf.Timestamp
 	(*Result)(nil),                // 49: caisson.v1.Result
 	(*Egress)(nil),                // 50: caisson.v1.Egress
-	(*ExecEvent)(nil),             // 51: caisson.v1.ExecEvent
+	(*Exec)(nil),                  // 51: caisson.v1.Exec
+	(*ExecEvent)(nil),             // 52: caisson.v1.ExecEvent
 }
 var file_caisson_v1_sandbox_proto_depIdxs = []int32{
 	39, // 0: caisson.v1.SandboxSpec.env:type_name -> caisson.v1.SandboxSpec.EnvEntry
@@ -3638,51 +3746,54 @@ var file_caisson_v1_sandbox_proto_depIdxs = []int32{
 	31, // 39: caisson.v1.StatsResponse.sandboxes:type_name -> caisson.v1.SandboxStats
 	46, // 40: caisson.v1.SandboxStats.cpu:type_name -> google.protobuf.Duration
 	34, // 41: caisson.v1.HistoryResponse.samples:type_name -> caisson.v1.UsageSample
-	48, // 42: caisson.v1.UsageSample.time:type_name -> google.protobuf.Timestamp
-	48, // 43: caisson.v1.LogsRequest.since:type_name -> google.protobuf.Timestamp
-	48, // 44: caisson.v1.LogsRequest.until:type_name -> google.protobuf.Timestamp
-	5,  // 45: caisson.v1.SpecRequest.spec:type_name -> caisson.v1.RunSpec
-	45, // 46: caisson.v1.SpecResponse.cgroup_values:type_name -> caisson.v1.SpecResponse.CgroupValuesEntry
-	38, // 47: caisson.v1.SpecResponse.seccomp_rules:type_name -> caisson.v1.SeccompRule
-	6,  // 48: caisson.v1.SandboxService.Run:input_type -> caisson.v1.RunRequest
-	7,  // 49: caisson.v1.SandboxService.Create:input_type -> caisson.v1.CreateRequest
-	19, // 50: caisson.v1.SandboxService.List:input_type -> caisson.v1.ListRequest
-	21, // 51: caisson.v1.SandboxService.Inspect:input_type -> caisson.v1.InspectRequest
-	8,  // 52: caisson.v1.SandboxService.Update:input_type -> caisson.v1.UpdateRequest
-	10, // 53: caisson.v1.SandboxService.Pause:input_type -> caisson.v1.PauseRequest
-	11, // 54: caisson.v1.SandboxService.Resume:input_type -> caisson.v1.ResumeRequest
-	15, // 55: caisson.v1.SandboxService.Stop:input_type -> caisson.v1.StopRequest
-	12, // 56: caisson.v1.SandboxService.Clean:input_type -> caisson.v1.CleanRequest
-	14, // 57: caisson.v1.SandboxService.Restart:input_type -> caisson.v1.RestartRequest
-	16, // 58: caisson.v1.SandboxService.Wait:input_type -> caisson.v1.WaitRequest
-	24, // 59: caisson.v1.SandboxService.Remove:input_type -> caisson.v1.RemoveRequest
-	26, // 60: caisson.v1.SandboxService.Cleanup:input_type -> caisson.v1.CleanupRequest
-	35, // 61: caisson.v1.SandboxService.Logs:input_type -> caisson.v1.LogsRequest
-	29, // 62: caisson.v1.SandboxService.Stats:input_type -> caisson.v1.StatsRequest
-	32, // 63: caisson.v1.SandboxService.History:input_type -> caisson.v1.HistoryRequest
-	36, // 64: caisson.v1.SandboxService.Spec:input_type -> caisson.v1.SpecRequest
-	51, // 65: caisson.v1.SandboxService.Run:output_type -> caisson.v1.ExecEvent
-	17, // 66: caisson.v1.SandboxService.Create:output_type -> caisson.v1.Sandbox
-	20, // 67: caisson.v1.SandboxService.List:output_type -> caisson.v1.ListResponse
-	22, // 68: caisson.v1.SandboxService.Inspect:output_type -> caisson.v1.InspectResponse
-	17, // 69: caisson.v1.SandboxService.Update:output_type -> caisson.v1.Sandbox
-	17, // 70: caisson.v1.SandboxService.Pause:output_type -> caisson.v1.Sandbox
-	17, // 71: caisson.v1.SandboxService.Resume:output_type -> caisson.v1.Sandbox
-	17, // 72: caisson.v1.SandboxService.Stop:output_type -> caisson.v1.Sandbox
-	13, // 73: caisson.v1.SandboxService.Clean:output_type -> caisson.v1.CleanResponse
-	17, // 74: caisson.v1.SandboxService.Restart:output_type -> caisson.v1.Sandbox
-	17, // 75: caisson.v1.SandboxService.Wait:output_type -> caisson.v1.Sandbox
-	25, // 76: caisson.v1.SandboxService.Remove:output_type -> caisson.v1.RemoveResponse
-	27, // 77: caisson.v1.SandboxService.Cleanup:output_type -> caisson.v1.CleanupResponse
-	51, // 78: caisson.v1.SandboxService.Logs:output_type -> caisson.v1.ExecEvent
-	30, // 79: caisson.v1.SandboxService.Stats:output_type -> caisson.v1.StatsResponse
-	33, // 80: caisson.v1.SandboxService.History:output_type -> caisson.v1.HistoryResponse
-	37, // 81: caisson.v1.SandboxService.Spec:output_type -> caisson.v1.SpecResponse
-	65, // [65:82] is the sub-list for method output_type
-	48, // [48:65] is the sub-list for method input_type
-	48, // [48:48] is the sub-list for extension type_name
-	48, // [48:48] is the sub-list for extension extendee
-	0,  // [0:48] is the sub-list for field type_name
+	48, // 42: caisson.v1.HistoryResponse.created_at:type_name -> google.protobuf.Timestamp
+	48, // 43: caisson.v1.HistoryResponse.ended_at:type_name -> google.protobuf.Timestamp
+	51, // 44: caisson.v1.HistoryResponse.execs:type_name -> caisson.v1.Exec
+	48, // 45: caisson.v1.UsageSample.time:type_name -> google.protobuf.Timestamp
+	48, // 46: caisson.v1.LogsRequest.since:type_name -> google.protobuf.Timestamp
+	48, // 47: caisson.v1.LogsRequest.until:type_name -> google.protobuf.Timestamp
+	5,  // 48: caisson.v1.SpecRequest.spec:type_name -> caisson.v1.RunSpec
+	45, // 49: caisson.v1.SpecResponse.cgroup_values:type_name -> caisson.v1.SpecResponse.CgroupValuesEntry
+	38, // 50: caisson.v1.SpecResponse.seccomp_rules:type_name -> caisson.v1.SeccompRule
+	6,  // 51: caisson.v1.SandboxService.Run:input_type -> caisson.v1.RunRequest
+	7,  // 52: caisson.v1.SandboxService.Create:input_type -> caisson.v1.CreateRequest
+	19, // 53: caisson.v1.SandboxService.List:input_type -> caisson.v1.ListRequest
+	21, // 54: caisson.v1.SandboxService.Inspect:input_type -> caisson.v1.InspectRequest
+	8,  // 55: caisson.v1.SandboxService.Update:input_type -> caisson.v1.UpdateRequest
+	10, // 56: caisson.v1.SandboxService.Pause:input_type -> caisson.v1.PauseRequest
+	11, // 57: caisson.v1.SandboxService.Resume:input_type -> caisson.v1.ResumeRequest
+	15, // 58: caisson.v1.SandboxService.Stop:input_type -> caisson.v1.StopRequest
+	12, // 59: caisson.v1.SandboxService.Clean:input_type -> caisson.v1.CleanRequest
+	14, // 60: caisson.v1.SandboxService.Restart:input_type -> caisson.v1.RestartRequest
+	16, // 61: caisson.v1.SandboxService.Wait:input_type -> caisson.v1.WaitRequest
+	24, // 62: caisson.v1.SandboxService.Remove:input_type -> caisson.v1.RemoveRequest
+	26, // 63: caisson.v1.SandboxService.Cleanup:input_type -> caisson.v1.CleanupRequest
+	35, // 64: caisson.v1.SandboxService.Logs:input_type -> caisson.v1.LogsRequest
+	29, // 65: caisson.v1.SandboxService.Stats:input_type -> caisson.v1.StatsRequest
+	32, // 66: caisson.v1.SandboxService.History:input_type -> caisson.v1.HistoryRequest
+	36, // 67: caisson.v1.SandboxService.Spec:input_type -> caisson.v1.SpecRequest
+	52, // 68: caisson.v1.SandboxService.Run:output_type -> caisson.v1.ExecEvent
+	17, // 69: caisson.v1.SandboxService.Create:output_type -> caisson.v1.Sandbox
+	20, // 70: caisson.v1.SandboxService.List:output_type -> caisson.v1.ListResponse
+	22, // 71: caisson.v1.SandboxService.Inspect:output_type -> caisson.v1.InspectResponse
+	17, // 72: caisson.v1.SandboxService.Update:output_type -> caisson.v1.Sandbox
+	17, // 73: caisson.v1.SandboxService.Pause:output_type -> caisson.v1.Sandbox
+	17, // 74: caisson.v1.SandboxService.Resume:output_type -> caisson.v1.Sandbox
+	17, // 75: caisson.v1.SandboxService.Stop:output_type -> caisson.v1.Sandbox
+	13, // 76: caisson.v1.SandboxService.Clean:output_type -> caisson.v1.CleanResponse
+	17, // 77: caisson.v1.SandboxService.Restart:output_type -> caisson.v1.Sandbox
+	17, // 78: caisson.v1.SandboxService.Wait:output_type -> caisson.v1.Sandbox
+	25, // 79: caisson.v1.SandboxService.Remove:output_type -> caisson.v1.RemoveResponse
+	27, // 80: caisson.v1.SandboxService.Cleanup:output_type -> caisson.v1.CleanupResponse
+	52, // 81: caisson.v1.SandboxService.Logs:output_type -> caisson.v1.ExecEvent
+	30, // 82: caisson.v1.SandboxService.Stats:output_type -> caisson.v1.StatsResponse
+	33, // 83: caisson.v1.SandboxService.History:output_type -> caisson.v1.HistoryResponse
+	37, // 84: caisson.v1.SandboxService.Spec:output_type -> caisson.v1.SpecResponse
+	68, // [68:85] is the sub-list for method output_type
+	51, // [51:68] is the sub-list for method input_type
+	51, // [51:51] is the sub-list for extension type_name
+	51, // [51:51] is the sub-list for extension extendee
+	0,  // [0:51] is the sub-list for field type_name
 }
 
 func init() { file_caisson_v1_sandbox_proto_init() }

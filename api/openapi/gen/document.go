@@ -34,11 +34,13 @@ func documentOf(files []protoreflect.FileDescriptor) object {
 		"info": object{
 			"title":       "caisson",
 			"version":     "v1",
+			"license":     object{"name": "Apache 2.0", "identifier": "Apache-2.0"},
 			"description": "The API of caissond on its unix socket. docs/reference/api.md explains it.",
 		},
 		"servers":    []object{{"url": "http://caisson", "description": "the unix socket; the host is not looked at"}},
+		"security":   []object{}, // the daemon knows its callers by the socket's peer credentials
 		"paths":      paths,
-		"components": object{"schemas": s},
+		"components": object{"schemas": s, "responses": object{"Error": errorResponse()}},
 	}
 }
 
@@ -108,16 +110,22 @@ func (o operation) request() protoreflect.MessageDescriptor {
 	return o.call.Input()
 }
 
+// inline is the field whose fields the body has beside those of the request; nil: there is none.
+func (o operation) inline() protoreflect.FieldDescriptor {
+	return o.call.Input().Fields().ByName(protoreflect.Name(o.route.Inline))
+}
+
 func (o operation) takesJSON() bool {
 	return o.route.Body == "" && o.route.Method != "GET" && o.route.Method != "DELETE"
 }
 
 func (o operation) object(s schemas) object {
 	text := comment(o.call)
+	failed := object{"$ref": "#/components/responses/Error"}
 	out := object{
 		"operationId": o.id,
 		"tags":        []string{string(o.call.Parent().Name())},
-		"responses":   object{o.status(): o.response(s), "default": errorResponse()},
+		"responses":   object{o.status(): o.response(s), "4XX": failed, "5XX": failed},
 	}
 	if text != "" {
 		out["summary"], out["description"] = firstSentence(text), text
@@ -129,7 +137,7 @@ func (o operation) object(s schemas) object {
 	case o.route.Body != "":
 		out["requestBody"] = object{"required": true, "content": object{"application/octet-stream": object{"schema": object{}}}}
 	case o.takesJSON():
-		if schema := s.request(o.request(), o.fields()); schema != nil {
+		if schema := s.request(o.request(), o.fields(), o.inline()); schema != nil {
 			out["requestBody"] = object{"content": object{"application/json": object{"schema": schema}}}
 		}
 	}

@@ -1,8 +1,8 @@
-// Gen writes the OpenAPI document of the API, or the page of the reference that shows
-// it. It reads a FileDescriptorSet with comments.
+// Gen writes the OpenAPI document of the API, the page of the reference that shows
+// it, or the options of an SDK. It reads a FileDescriptorSet with comments.
 //
 //	protoc --include_imports --include_source_info --descriptor_set_out=/dev/stdout … |
-//	    go run ./api/openapi/gen [-page]
+//	    go run ./api/openapi/gen [-page | -sdk LANGUAGE]
 package main
 
 import (
@@ -20,14 +20,15 @@ import (
 
 func main() {
 	page := flag.Bool("page", false, "write the page of the reference")
+	sdk := flag.String("sdk", "", "write the options of the SDK for a language: python or typescript; or their page of the reference: page")
 	flag.Parse()
-	if err := run(os.Stdin, os.Stdout, *page); err != nil {
+	if err := run(os.Stdin, os.Stdout, *page, *sdk); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(r io.Reader, w io.Writer, page bool) error {
+func run(r io.Reader, w io.Writer, page bool, sdk string) error {
 	data, err := io.ReadAll(r)
 	if err != nil {
 		return err
@@ -50,7 +51,12 @@ func run(r io.Reader, w io.Writer, page bool) error {
 			ours = append(ours, d)
 		}
 	}
-	if page {
+	switch {
+	case sdk == "page":
+		return writeOptions(w, ours)
+	case sdk != "":
+		return writeSDK(w, ours, sdk)
+	case page:
 		return writePage(w, ours)
 	}
 	encoder := json.NewEncoder(w)

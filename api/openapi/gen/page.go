@@ -65,27 +65,34 @@ func (p *page) call(m protoreflect.MethodDescriptor) {
 	first := routes[0]
 	switch {
 	case first.route.Body != "":
-		p.fields("Query, beside the raw body", first.request(), append(first.fields(), first.route.Body))
+		p.fields("Query, beside the raw body", first.request(), append(first.fields(), first.route.Body), nil)
 	case first.takesJSON():
-		p.fields("Request", first.request(), first.fields())
+		p.fields("Request", first.request(), first.fields(), first.inline())
 	default:
-		p.fields("Query", first.request(), first.fields())
+		p.fields("Query", first.request(), first.fields(), nil)
 	}
 	switch {
 	case first.route.Response != "":
 		p.paragraph("Answer: the raw bytes.")
 	case m.IsStreamingServer():
-		p.fields("Answer, on each line", m.Output(), nil)
+		p.fields("Answer, on each line", m.Output(), nil, nil)
 	default:
-		p.fields("Answer", m.Output(), nil)
+		p.fields("Answer", m.Output(), nil, nil)
 	}
 	p.example(m, first)
 }
 
-// fields writes those of m, but for some.
-func (p *page) fields(title string, m protoreflect.MessageDescriptor, without []string) {
+// fields writes those of m, but for some, after those of inline.
+func (p *page) fields(title string, m protoreflect.MessageDescriptor, without []string, inline protoreflect.FieldDescriptor) {
 	if m.Fields().Len() <= len(without) {
 		return
+	}
+	if inline != nil {
+		name := inline.Message().Name()
+		if !slices.Contains(p.named, inline.Message()) {
+			p.named = append(p.named, inline.Message())
+		}
+		title, without = fmt.Sprintf("%s, with all fields of [%s](#%s)", title, name, strings.ToLower(string(name))), append(without, string(inline.Name()))
 	}
 	fmt.Fprintf(p.w, "\n%s:\n\n```\n", title)
 	p.block(m, without)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -23,13 +24,20 @@ func (s schemas) ref(m protoreflect.MessageDescriptor) object {
 	return object{"$ref": "#/components/schemas/" + name}
 }
 
-// request is a reference to m without the fields of the path; nil: there are no others.
-func (s schemas) request(m protoreflect.MessageDescriptor, path []string) any {
+// request is a reference to m without the fields of the path, and with the fields of inline
+// in its place; nil: there are no others.
+func (s schemas) request(m protoreflect.MessageDescriptor, path []string, inline protoreflect.FieldDescriptor) any {
 	if m.Fields().Len() == len(path) {
 		return nil
 	}
 	name := string(m.Name())
-	s[name] = s.message(m, path)
+	if inline == nil {
+		s[name] = s.message(m, path)
+		return object{"$ref": "#/components/schemas/" + name}
+	}
+	all := s.message(m, append(path, string(inline.Name())))
+	maps.Copy(all["properties"].(object), s.message(inline.Message(), nil)["properties"].(object))
+	s[name] = all
 	return object{"$ref": "#/components/schemas/" + name}
 }
 

@@ -11,9 +11,14 @@ import (
 
 const head = `# Error codes
 
-Every refusal and failure carries one of these codes. They are stable: a code is never renumbered or used again, and new
-ones are only added. ` + "`caisson explain CODE`" + ` prints one row of this page; programs find the code in ` + "`error.code`" + ` of the JSON envelope
-and in the error details of the API. *Class* says who can act; *retry* whether the same call may succeed later without a change.
+Every refusal and failure carries one of these codes. They are stable: a code is never renumbered
+or used again, and new ones are only added.
+
+- ` + "`caisson explain CODE`" + ` prints one row of this page.
+- Programs find the code in ` + "`error.code`" + ` of the JSON envelope, and in the error details of
+  the API.
+- *Class* says who can act.
+- *Retry* says whether the same call may succeed later without a change.
 
 This page is made from the table in ` + "`api/sbxerr/table.go`" + ` by ` + "`make generate`" + `.
 

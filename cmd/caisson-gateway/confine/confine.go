@@ -16,7 +16,6 @@ import (
 	"time"
 	"unsafe"
 
-	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/seccomp"
@@ -39,10 +38,6 @@ func Confine(u User) error {
 	// The Go runtime makes its epoll descriptor with the first timer, and ends the
 	// process if it gets none.
 	time.Sleep(time.Nanosecond)
-	filter, err := seccomp.Gateway().Assemble()
-	if err != nil {
-		return err
-	}
 	for _, step := range []struct {
 		what string
 		do   func() error
@@ -55,7 +50,7 @@ func Confine(u User) error {
 		{"never gain rights", func() error { return everywhere(unix.PR_SET_NO_NEW_PRIVS, 1) }},
 		{"be closed to others of the same user", func() error { return unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) }},
 		{"end with the parent", func() error { return unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0) }},
-		{"filter system calls", func() error { return load(filter) }},
+		{"filter system calls", seccomp.Gateway().Enter},
 	} {
 		if err := step.do(); err != nil {
 			return fmt.Errorf("%s: %w", step.what, err)
@@ -150,20 +145,6 @@ func dropCapabilities() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var none [2]unix.CapUserData
 	return asError(syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&none)), 0))
-}
-
-// load filters the calls of all threads.
-func load(filter []bpf.RawInstruction) error {
-	program := make([]unix.SockFilter, len(filter))
-	for i, in := range filter {
-		program[i] = unix.SockFilter{Code: in.Op, Jt: in.Jt, Jf: in.Jf, K: in.K}
-	}
-	p := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
-	thread, _, errno := syscall.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&p)))
-	if errno == 0 && thread != 0 {
-		return fmt.Errorf("thread %d does not take the filter", thread)
-	}
-	return asError(thread, 0, errno)
 }
 
 // everywhere calls prctl(2) on all threads.

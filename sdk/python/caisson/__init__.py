@@ -9,6 +9,8 @@ Each class has a twin for asyncio: AsyncSandbox, AsyncClient, AsyncProcess.
 """
 
 from . import codes
+from ._forms import Size, Time
+from ._options import AloneOptions, BuildOptions, CreateOptions, ExecOptions, ListOptions, NestedOptions, StartOptions, UpdateOptions
 from ._async.client import AsyncClient
 from ._async.process import AsyncProcess
 from ._async.sandbox import AsyncSandbox
@@ -17,6 +19,7 @@ from ._sync.process import Process
 from ._sync.sandbox import Sandbox
 from .codes import (
     APIBroken,
+    APIUsage,
     Busy,
     CommandAbsent,
     DaemonOff,
@@ -32,23 +35,28 @@ from .codes import (
 )
 from .errors import CaissonError, CommandFailed
 from .host import HostEvent
-from .types import Event, Exited, FileEvent, FileInfo, Mount, Output, ProcessInfo, Result, SandboxInfo, Started, Volume
+from .types import Event, Exited, FileEvent, FileInfo, Input, Mount, Output, ProcessInfo, Result, SandboxInfo, Started, Volume
 
 __version__ = "0.1.0"
 
 __all__ = [
     "APIBroken",
+    "APIUsage",
+    "AloneOptions",
     "AsyncClient",
     "AsyncProcess",
     "AsyncSandbox",
+    "BuildOptions",
     "Busy",
     "CaissonError",
     "Client",
     "CommandAbsent",
     "CommandFailed",
+    "CreateOptions",
     "DaemonOff",
     "Event",
     "ExecNotFound",
+    "ExecOptions",
     "Exists",
     "Exited",
     "FileAbsent",
@@ -57,8 +65,11 @@ __all__ = [
     "FileRights",
     "HostEvent",
     "ImageNotFound",
+    "Input",
     "Limits",
+    "ListOptions",
     "Mount",
+    "NestedOptions",
     "NotFound",
     "Output",
     "Paused",
@@ -67,8 +78,12 @@ __all__ = [
     "Result",
     "Sandbox",
     "SandboxInfo",
+    "Size",
+    "StartOptions",
     "Started",
     "State",
+    "Time",
+    "UpdateOptions",
     "Volume",
     "codes",
 ]

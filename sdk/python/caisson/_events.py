@@ -31,6 +31,7 @@ class Retry:
         self._until = 0.0
         self._since = 0.0  # when this connection brought its first line
         self._pause = FIRST_PAUSE
+        self._began = 0.0  # the last attempt; one that finds no daemon ends at once
 
     def connected(self, progress: bool) -> None:
         """Notes that the daemon answers, and whether with something new."""
@@ -45,12 +46,13 @@ class Retry:
         if not (self._broken(error) and (repeatable or unsent)):
             return None
         now = time.monotonic()
-        since, self._since = self._since, 0.0
+        since, self._since = self._since or self._began, 0.0
         if not self._until or since and now - since > STEADY:
             self._until, self._pause = now + self._window, FIRST_PAUSE
         if now >= self._until:
             return None
         pause, self._pause = self._pause, min(2 * self._pause, LAST_PAUSE)
+        self._began = now + pause
         return pause
 
     def _broken(self, error: CaissonError) -> bool:
@@ -76,8 +78,8 @@ class Place:
     def request(self) -> _wire.Request:
         """Returns the request that goes on from here."""
         query = {f"{stream}_offset": offset for stream, offset in self.offsets.items()}
-        path = _wire.sandbox_path(self.ref, "execs", self.process_id, "output")
-        return _wire.Request("GET", path, query)
+        path = _wire.sandbox_path(self.ref, "execs", self.process_id, "attach")
+        return _wire.Request("POST", path, query)
 
     def read(self, line: bytes) -> Optional[Event]:
         """Reads one line of a stream. None: it tells nothing new."""

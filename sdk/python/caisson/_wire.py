@@ -17,11 +17,10 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, BinaryIO, Callable, Dict, Iterable, List, Mapping, Optional, Tuple, Type, TypeVar, Union, cast
 from urllib.parse import quote, urlencode
 
+from ._remedies import in_python
 from .codes import BY_CODE
 from .errors import CaissonError
 
-Size = Union[int, str]
-Seconds = Union[float, timedelta]
 T = TypeVar("T")
 
 
@@ -90,34 +89,6 @@ def present(**fields: Any) -> Dict[str, Any]:
     return {k: v for k, v in fields.items() if v is not None}
 
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMGT]?)")
-
-
-def size(value: Optional[Size]) -> Optional[str]:
-    """Reads a size in bytes: a number, or text such as "512M", in powers of 1024."""
-    if value is None or isinstance(value, int):
-        return None if value is None else str(value)
-    match = _SIZE.fullmatch(value.strip().upper())
-    if not match:
-        raise ValueError(f"{value!r} is not a size: give bytes, or text such as '512M'")
-    return str(int(float(match[1]) * 1024 ** " KMGT".index(match[2] or " ")))
-
-
-def duration(value: Optional[Seconds]) -> Optional[str]:
-    """Writes a duration."""
-    if value is None:
-        return None
-    seconds = value.total_seconds() if isinstance(value, timedelta) else value
-    if not isinstance(seconds, (int, float)):
-        raise TypeError(f"{value!r} is not a duration: give seconds, or a timedelta")
-    return f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"
-
-
-def milli_cpu(cpus: Optional[float]) -> Optional[str]:
-    """Writes a count of CPUs."""
-    return None if cpus is None else str(round(cpus * 1000))
-
-
 # A fraction has up to nine digits; Python before 3.11 reads three or six.
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?Z")
 
@@ -159,6 +130,13 @@ _SCALARS: Dict[Any, Callable[[Any], Any]] = {
 }
 
 
+# Fields that say what to do.
+_WORDED: Dict[str, Callable[[Any], Any]] = {
+    "remedy": in_python,
+    "warnings": lambda value: [in_python(text) for text in value],
+}
+
+
 def decode(kind: Type[T], data: Mapping[str, Any]) -> T:
     """Makes a dataclass from a message. Fields that it does not have are left out."""
     values = {}
@@ -172,7 +150,7 @@ def decode(kind: Type[T], data: Mapping[str, Any]) -> T:
 @functools.lru_cache(maxsize=None)
 def _converters(kind: Any) -> List[Tuple[str, Callable[[Any], Any]]]:
     hints = typing.get_type_hints(kind)
-    return [(f.name, _converter(hints[f.name])) for f in dataclasses.fields(kind)]
+    return [(f.name, _WORDED.get(f.name) or _converter(hints[f.name])) for f in dataclasses.fields(kind)]
 
 
 def _converter(hint: Any) -> Callable[[Any], Any]:
@@ -185,7 +163,7 @@ def _converter(hint: Any) -> Callable[[Any], Any]:
     if origin is dict:
         item = _converter(args[1])
         return lambda value: {k: item(v) for k, v in value.items()}
-    if dataclasses.is_dataclass(hint):
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         return functools.partial(decode, hint)
     return _SCALARS[hint]
 
@@ -212,7 +190,7 @@ def error_of(message: Mapping[str, Any], status: int = 0) -> CaissonError:
         code=code,
         class_=error.get("class", ""),
         cause=error.get("cause", ""),
-        remedy=error.get("remedy", ""),
+        remedy=in_python(error.get("remedy", "")),
         retryable=error.get("retryable", False),
         status=status,
     )
@@ -229,10 +207,24 @@ def broken(message: str, cause: Optional[BaseException] = None) -> CaissonError:
     )
 
 
+def closed() -> CaissonError:
+    """Makes the error of a call after the client was closed."""
+    return BY_CODE["SBX-801"](
+        "the client is closed", class_="invalid_input", remedy="make another Client, and close it after its last call"
+    )
+
+
+def removed(name: str) -> CaissonError:
+    """Makes the error of a call after the sandbox was removed by this program."""
+    return BY_CODE["SBX-107"](
+        f"the sandbox {name} is removed", class_="sandbox_down", remedy="make another one: Sandbox.create"
+    )
+
+
 def daemon_off(socket: str, cause: OSError) -> CaissonError:
     """Makes the error of a socket that cannot be reached."""
     message = f"the daemon cannot be reached on {socket}"
-    remedy = "start it as root: caissond (or set CAISSON_SOCKET to the socket of a running one)"
+    remedy = "start it as root: caissond; or name the socket of a running one: Client(socket=...) or CAISSON_SOCKET"
     if isinstance(cause, PermissionError):
         message = f"this user may not use {socket}"
         remedy = "run as root, or as a member of the socket's group (ls -l shows it)"

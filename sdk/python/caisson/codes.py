@@ -335,6 +335,18 @@ class VolumeInUse(CaissonError):
     code = "SBX-232"
 
 
+class ImageProcess(CaissonError):
+    """SBX-233: the process that reads an image or a Dockerfile ended."""
+
+    code = "SBX-233"
+
+
+class Disk(CaissonError):
+    """SBX-234: a disk for a sandbox could not be made."""
+
+    code = "SBX-234"
+
+
 class Seccomp(CaissonError):
     """SBX-301: the seccomp filter cannot be enforced."""
 
@@ -544,6 +556,18 @@ class EgressECH(CaissonError):
     """SBX-710: a TLS hello may hide the name that a rule depends on."""
 
     code = "SBX-710"
+
+
+class EgressRoute(CaissonError):
+    """SBX-711: a route does not pass a request or its answer on."""
+
+    code = "SBX-711"
+
+
+class Secret(CaissonError):
+    """SBX-712: a secret is absent or its value cannot be used."""
+
+    code = "SBX-712"
 
 
 class APIUsage(CaissonError):

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import List, Optional
 
+from .types import ProcessInfo
+
 
 @dataclass(frozen=True)
 class SandboxStats:
@@ -26,6 +28,7 @@ class SandboxStats:
     peak_memory_bytes: Optional[int] = None
     memory_limit_bytes: int = 0
     pids: int = 0
+    """Tasks, that is processes and threads."""
     pids_limit: int = 0
     io_read_bytes: Optional[int] = None
     io_write_bytes: Optional[int] = None
@@ -35,6 +38,8 @@ class SandboxStats:
     """Percent of the last 10 s in which a process waited for it."""
     memory_pressure: Optional[float] = None
     io_pressure: Optional[float] = None
+    processes: Optional[int] = None
+    """PID 1 included."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,12 @@ class History:
     milli_cpu: int = 0
     pids_limit: int = 0
     samples: List[UsageSample] = field(default_factory=list)
+    created_at: Optional[datetime] = None
+    image: str = ""
+    """Of one that is gone, as ended_at and execs."""
+    ended_at: Optional[datetime] = None
+    execs: List[ProcessInfo] = field(default_factory=list)
+    """The last 20 commands, the oldest first, with the first 512 bytes of their arguments."""
 
 
 @dataclass(frozen=True)
@@ -130,6 +141,8 @@ class EventData:
     """Of a command, at most 32 KiB."""
     args_digest: str = ""
     """SHA-256 of all args, each with a zero byte at its end; where args has less."""
+    args_bytes: int = 0
+    """Of which args_digest is."""
     env: List[str] = field(default_factory=list)
     """Names of variables, never values."""
     cwd: str = ""
@@ -166,6 +179,12 @@ class EventData:
     """Attempts before this one that have no event."""
     sent_bytes: int = 0
     received_bytes: int = 0
+    request: str = ""
+    """To a route: method and path, without the query."""
+    status: int = 0
+    """Of its answer."""
+    credential: str = ""
+    """That was added: the name of a secret."""
     action: str = ""
     """On a file: "read", "write", "make", "move", "remove", "copy_in", "copy_out"."""
     path: str = ""

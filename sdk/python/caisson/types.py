@@ -58,6 +58,10 @@ class Result:
     cpu_throttled: float = 0.0
     limits_hit: List[str] = field(default_factory=list)
     """Of "memory", "pids", "cpu" and "tmpfs"."""
+    cause: str = ""
+    """Of the reason "canceled", what it was: "stopped", "removed", "daemon_stopped", …"""
+    sandbox_limits_hit: List[str] = field(default_factory=list)
+    """Of "memory" and "pids": hit while the command ran, by it or by something else."""
     full_tmpfs: List[str] = field(default_factory=list)
     """The tmpfs, by path inside, that were full when the command failed."""
     read_only_hint: bool = False
@@ -67,6 +71,8 @@ class Result:
     network: str = ""
     warnings: List[str] = field(default_factory=list)
     remaining: int = 0
+    ended_processes: int = 0
+    """Of the command, ended with it as its time was over or its call was canceled."""
     egress: Optional[Egress] = None
     refusals: List[Refusal] = field(default_factory=list)
     """At most 10 that were refused while the command ran. Without a network they have no name."""
@@ -196,6 +202,19 @@ class Mount:
 
 
 @dataclass(frozen=True)
+class Input:
+    """A private file for one command, owned by the command's user.
+
+    A path without / is a name in /dev/shm/caisson-input. An absolute one lies on a tmpfs of
+    the sandbox. mode None is 0o400.
+    """
+
+    path: str
+    data: Union[str, bytes]
+    mode: Optional[int] = None
+
+
+@dataclass(frozen=True)
 class SandboxInfo:
     """One sandbox, as it was when the call returned."""
 
@@ -223,6 +242,8 @@ class SandboxInfo:
     network: str = ""
     ports: List[Port] = field(default_factory=list)
     exposed: List[int] = field(default_factory=list)
+    warnings: List[str] = field(default_factory=list)
+    """Limits that were lowered, and choices made for the caller."""
     isolation: str = ""
     """"sandbox", or "none": its commands run as a user of the host, with its files and network."""
     replaced: str = ""
@@ -256,6 +277,48 @@ class SandboxDetail:
     egress: Optional[Egress] = None
     network_failure: str = ""
     allow_ech: bool = False
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """What clean ended and removed. A directory of /tmp counts as one."""
+
+    processes: int = 0
+    files: int = 0
+
+
+@dataclass(frozen=True)
+class SeccompRule:
+    """One line of a seccomp profile. Without a condition it always holds."""
+
+    syscalls: List[str] = field(default_factory=list)
+    action: str = ""
+    condition: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What run would build."""
+
+    oci_spec_json: bytes = b""
+    cgroup_values: Dict[str, str] = field(default_factory=dict)
+    mounts: List[str] = field(default_factory=list)
+    seccomp_rules: List[SeccompRule] = field(default_factory=list)
+    seccomp_profile: str = ""
+    network_rules: List[str] = field(default_factory=list)
+    seccomp_pfc: str = ""
+    """The compiled filter, if it was asked for."""
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """Something of the daemon's that no live sandbox owns."""
+
+    kind: str = ""
+    id: str = ""
+    reason: str = ""
+    removed: bool = False
 
 
 @dataclass(frozen=True)
@@ -368,6 +431,35 @@ class Image:
 
 
 @dataclass(frozen=True)
+class Pruned:
+    """Images that were removed, and the bytes that no other image has of them."""
+
+    images: List[Image] = field(default_factory=list)
+    freed_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class DiskUsage:
+    """The room that one image takes.
+
+    shared_bytes are of its stored size, in layers that another image has too. unpacked_bytes
+    are of its unpacked layers, beside the stored ones.
+    """
+
+    image: Image = Image()
+    shared_bytes: int = 0
+    unpacked_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class ImageUsage:
+    """The room that images take. stored_bytes counts shared layers once."""
+
+    images: List[DiskUsage] = field(default_factory=list)
+    stored_bytes: int = 0
+
+
+@dataclass(frozen=True)
 class Volume:
     """One volume. used_by holds the names of the sandboxes that use it."""
 
@@ -419,6 +511,32 @@ class Version:
     runc: str = ""
     root: str = ""
     instance: str = ""
+
+
+@dataclass(frozen=True)
+class Ping:
+    """Whether the daemon can run something now, and else why not."""
+
+    ready: bool = False
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Capability:
+    """How a setting is honoured here: support is "enforced", "best_effort" or "unsupported"."""
+
+    field: str = ""
+    support: str = ""
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Reloaded:
+    """The keys of a configuration that was read again, and the digest of the one in force."""
+
+    changed: List[str] = field(default_factory=list)
+    needs_restart: List[str] = field(default_factory=list)
+    digest: str = ""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ class PlaceTest(unittest.TestCase):
         self.assertEqual(place.read(line(stdout={"text": "über"})), Output("stdout", 0, "über".encode()))
         self.assertEqual(place.read(line(stdout={"offset": "5", "skipped": "100"})), Output("stdout", 5, b"", 100))
         self.assertEqual(place.read(line(stderr={"data": "/w=="})), Output("stderr", 0, b"\xff"))
-        self.assertEqual(place.request().target(), "/v1/sandboxes/id/execs/4/output?stdout_offset=105&stderr_offset=1")
+        self.assertEqual(place.request().target(), "/v1/sandboxes/id/execs/4/attach?stdout_offset=105&stderr_offset=1")
         self.assertIsNone(place.read(line(started={"sandbox_id": "id", "exec": {"id": "4"}})))
         self.assertFalse(place.ended)
         self.assertEqual(place.read(line(exit={"exit_code": 3})), Exited(Result(exit_code=3)))

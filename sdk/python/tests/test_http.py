@@ -6,12 +6,28 @@ import os
 import tempfile
 import unittest
 import warnings
+from unittest import mock
 
-from caisson import APIBroken, AsyncClient, AsyncSandbox, Client, DaemonOff, Limits, Sandbox, SandboxInfo
+from caisson import (
+    APIBroken,
+    APIUsage,
+    AsyncClient,
+    AsyncProcess,
+    AsyncSandbox,
+    Client,
+    DaemonOff,
+    Limits,
+    NotFound,
+    Process,
+    ProcessInfo,
+    Sandbox,
+    SandboxInfo,
+)
 from caisson._sync.http import Transport
 from caisson._wire import Request
 from tests.fake import Fake, chunked, cut, plain
 
+CLOSED = "the client is closed [SBX-801] (make another Client, and close it after its last call)"
 VERSION = plain(b'{"version":"1"}')
 STARTED = b'{"started":{"sandbox_id":"id","exec":{"id":"4"}}}\n'
 EXIT = b'{"exit":{"exit_code":3,"stdout_bytes":"6"}}\n'
@@ -165,7 +181,7 @@ class StreamTest(Case):
             self.assertEqual((result.exit_code, result.stdout, result.stdout_skipped), (3, "onetwo", 0))
 
         _, second, third = self.both(connections, work, work_async)
-        want = b"GET /v1/sandboxes/id/execs/4/output?stdout_offset=3&stderr_offset=0 "
+        want = b"POST /v1/sandboxes/id/execs/4/attach?stdout_offset=3&stderr_offset=0 "
         self.assertTrue(second.startswith(want) and third.startswith(want), (second, third))
 
     def test_a_stream_that_breaks_before_its_start_is_not_repeated(self):
@@ -229,6 +245,59 @@ class PoolTest(Case):
                 self.assertEqual(asyncio.run(client.version()).version, "1")
             client.close()
             gc.collect()
+
+    def test_a_closed_client_says_so(self):
+        def work(client):
+            box(client)
+            client.close()
+            for call in [client.version, box(client).inspect, lambda: next(client.events())]:
+                with self.assertRaises(APIUsage) as caught:
+                    call()
+                self.assertEqual(str(caught.exception), CLOSED)
+
+        async def work_async(client):
+            client.close()
+            with self.assertRaises(APIUsage) as caught:
+                await client.version()
+            self.assertEqual(str(caught.exception), CLOSED)
+
+        self.both([], work, work_async)
+
+    def test_a_removed_sandbox_says_so(self):
+        fake = self.fake([plain(b'{"id":"id","name":"me"}'), plain(b"{}")])
+        with mock.patch.dict(os.environ, {"CAISSON_SOCKET": fake.path}):
+            with Sandbox.create() as own:
+                pass
+        for call in [own.remove, lambda: own.run("x")]:
+            with self.assertRaises(NotFound) as caught:
+                call()
+            self.assertEqual(str(caught.exception), "the sandbox me is removed [SBX-107] (make another one: Sandbox.create)")
+
+
+class WaitTest(Case):
+    def test_a_timeout_leaves_the_command_alone(self):
+        def work(client):
+            job = Process(client.transport, "id", ProcessInfo(id="4"), own=True)
+            for timeout in ["300ms", 0.3]:
+                with self.assertRaises(TimeoutError) as caught:
+                    job.wait(timeout)
+                self.assertEqual(str(caught.exception), "the command has not ended after 0.3 s")
+            self.assertEqual(job.wait(timeout=60).exit_code, 3)
+            with self.assertRaises(TimeoutError) as caught:
+                box(client).wait("300ms")
+            self.assertEqual(str(caught.exception), "the sandbox has not ended after 0.3 s")
+
+        async def work_async(client):
+            job = AsyncProcess(client.transport, "id", ProcessInfo(id="4"), own=True)
+            for timeout in ["300ms", 0.3]:
+                with self.assertRaises(TimeoutError):
+                    await job.wait(timeout)
+            self.assertEqual((await job.wait(timeout=60)).exit_code, 3)
+            with self.assertRaises(TimeoutError):
+                await async_box(client).wait("300ms")
+
+        hangs = [cut(STARTED), None]  # the connection stays open
+        self.both([hangs, hangs, [chunked(EXIT), b"HTTP/1.1 200 OK\r\n", None]], work, work_async)
 
 
 if __name__ == "__main__":

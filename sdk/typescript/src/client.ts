@@ -1,21 +1,22 @@
 import { Place } from './events.js'
 import { foreground } from './foreground.js'
+import { request as made, seconds, type Time } from './forms.js'
+import { listTable, type ListOptions } from './generated/options.js'
 import { Transport } from './http.js'
 import { Images } from './images.js'
-import { check } from './options.js'
 import { hostEvents, resumed, type EventOptions } from './resume.js'
 import { reconnect, Sandbox } from './sandbox.js'
 import * as spec from './spec.js'
-import type { Doctor, HostEvent, HostInfo, Result, Stats, Version } from './types.js'
+import type { Capability, Doctor, HostEvent, HostInfo, Leftover, Ping, Reloaded, Result, Spec, Stats, Version } from './types.js'
 import { Volumes } from './volumes.js'
-import { decode, sandboxPath } from './wire.js'
+import { decode, sandboxPath, type Query } from './wire.js'
 
 /** Which daemon a client talks to. */
 export interface ClientOptions {
   /** By default `$CAISSON_SOCKET`, else /run/caisson/caisson.sock. */
   socket?: string
   /** Seconds for which calls and streams are continued if the daemon goes away. By default 10. */
-  reconnect?: spec.Time
+  reconnect?: Time
 }
 
 /** A client of one daemon. It holds no connection, so it needs no end. */
@@ -26,7 +27,7 @@ export class Client {
   readonly volumes: Volumes
 
   constructor(options: ClientOptions = {}) {
-    const window = options.reconnect === undefined ? reconnect : 1000 * Number(spec.duration(options.reconnect)?.slice(0, -1))
+    const window = options.reconnect === undefined ? reconnect : 1000 * seconds(options.reconnect)
     this.transport = new Transport(spec.socketPath(options.socket), window)
     this.images = new Images(this.transport)
     this.volumes = new Volumes(this.transport)
@@ -34,22 +35,22 @@ export class Client {
 
   /**
    * Runs one command in a sandbox of its own, which is removed when the command ends.
-   * If the connection breaks, the command is ended.
+   * The options are all of `Sandbox.create` and `run`. If the connection breaks, the command is ended.
    */
-  run(command: spec.Command, options: spec.RunOptions & spec.SandboxOptions = {}): Promise<Result> {
-    check('runAlone', options)
-    const { env, workdir, timeout, input, outputLimit, ...sandbox } = options
-    const exec = spec.execSpec(
-      command,
-      spec.present({ env, workdir, timeout, outputLimit, stdin: input !== undefined }) as spec.StartOptions,
-    )
-    const json = { spec: { sandbox: spec.sandboxSpec(sandbox), exec } }
+  async run(command: spec.Command, options: spec.AloneOptions = {}): Promise<Result> {
+    const json = spec.aloneSpec(command, options)
     return foreground(this.transport, { method: 'POST', path: '/v1/run', json }, new Place(''), options, false)
   }
 
+  /** Returns what `run` would build, and builds nothing. With `seccompPfc` it has the compiled filter too. */
+  async spec(command: spec.Command, options: spec.AloneOptions & { seccompPfc?: boolean } = {}): Promise<Spec> {
+    const json = { ...spec.aloneSpec(command, options, ['seccompPfc']), seccomp_pfc: options.seccompPfc ?? false }
+    return decode('SpecResponse', await this.transport.call({ method: 'POST', path: '/v1/spec', json, repeatable: true }))
+  }
+
   /** Returns the sandboxes that have all that is given, the oldest first. */
-  async list(options: spec.ListOptions = {}): Promise<Sandbox[]> {
-    const answer = await this.transport.call({ method: 'GET', path: '/v1/sandboxes', query: spec.listQuery(options) })
+  async list(options: ListOptions = {}): Promise<Sandbox[]> {
+    const answer = await this.transport.call({ method: 'GET', path: '/v1/sandboxes', query: made(listTable, options) as Query })
     return decode('ListResponse', answer).sandboxes.map((info) => new Sandbox(this.transport, info))
   }
 
@@ -60,9 +61,9 @@ export class Client {
   }
 
   /** Iterates each second over what the live sandboxes that have all that is given use. */
-  async *stats(options: spec.ListOptions & { signal?: AbortSignal } = {}): AsyncGenerator<Stats> {
+  async *stats(options: ListOptions & { signal?: AbortSignal } = {}): AsyncGenerator<Stats> {
     const { signal } = options
-    const query = spec.listQuery(options)
+    const query = made(listTable, options, ['signal']) as Query
     for await (const message of resumed(this.transport, () => ({ method: 'GET', path: '/v1/stats', query, signal }))) {
       if (message) yield decode('StatsResponse', message)
     }
@@ -75,6 +76,27 @@ export class Client {
    */
   events(options: EventOptions = {}): AsyncGenerator<HostEvent> {
     return hostEvents(this.transport, options)
+  }
+
+  /** Returns whether the daemon can run something now, and else why not. */
+  async ping(): Promise<Ping> {
+    return decode('PingResponse', await this.transport.call({ method: 'GET', path: '/v1/ping' }))
+  }
+
+  /** Returns for each setting whether this host enforces it. */
+  async capabilities(): Promise<Capability[]> {
+    return decode('CapabilitiesResponse', await this.transport.call({ method: 'GET', path: '/v1/capabilities' })).capabilities
+  }
+
+  /** Removes what no live sandbox owns, and returns it. With `dryRun` it stays. */
+  async cleanup({ dryRun = false }: { dryRun?: boolean } = {}): Promise<Leftover[]> {
+    const answer = await this.transport.call({ method: 'POST', path: '/v1/cleanup', json: { dry_run: dryRun } })
+    return decode('CleanupResponse', answer).leftovers
+  }
+
+  /** Has the daemon read its configuration again. A failure changes nothing. For root alone. */
+  async reloadConfig(): Promise<Reloaded> {
+    return decode('ReloadConfigResponse', await this.transport.call({ method: 'POST', path: '/v1/config/reload', json: {} }))
   }
 
   /** Returns the versions of the daemon and of its engine. */

@@ -3,6 +3,7 @@
  */
 import type { OutputOptions } from './spec.js'
 import { outputLimit } from './spec.js'
+import { size } from './forms.js'
 import type { Exit, Output, Result } from './types.js'
 
 /** The last bytes of a stream, at least `keep` of them. */
@@ -83,7 +84,7 @@ export class Collector {
   private readonly keeps: Record<Output['type'], Keep>
 
   constructor(private readonly options: OutputOptions) {
-    const limit = options.outputLimit ?? outputLimit
+    const limit = Number(size(options.outputLimit ?? outputLimit))
     this.keeps = { stdout: new Keep(limit), stderr: new Keep(limit) }
   }
 

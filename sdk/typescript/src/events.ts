@@ -113,7 +113,7 @@ export class Place {
   /** Returns the request that goes on from here. */
   request(): Request {
     const query = { stdout_offset: this.streams.stdout.offset, stderr_offset: this.streams.stderr.offset }
-    return { method: 'GET', path: sandboxPath(this.ref, 'execs', this.processId, 'output'), query }
+    return { method: 'POST', path: sandboxPath(this.ref, 'execs', this.processId, 'attach'), query }
   }
 
   /** Reads one line. It may tell nothing new. */

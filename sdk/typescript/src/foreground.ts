@@ -3,18 +3,20 @@ import { CaissonError, CommandFailed } from './errors.js'
 import { follow, type Place } from './events.js'
 import type { Request, Transport } from './http.js'
 import { Input } from './input.js'
-import type { RunOptions } from './spec.js'
+import { seconds, type Time } from './forms.js'
+import type { ForegroundOptions, OutputOptions } from './spec.js'
 import type { Event, Result } from './types.js'
 import { sandboxPath } from './wire.js'
 
 const killTime = 2000
+const longestTimer = 2 ** 31 // milliseconds
 
 /** Follows a command to its end. If that fails, the command is killed. */
 export async function foreground(
   transport: Transport,
   request: Request,
   place: Place,
-  options: RunOptions,
+  options: ForegroundOptions & OutputOptions,
   resume: boolean,
 ): Promise<Result> {
   const collector = new Collector(options)
@@ -60,6 +62,27 @@ export async function collect(
 export function checked(result: Result, check = false): Result {
   if (check && !result.ok) throw new CommandFailed(result)
   return result
+}
+
+/**
+ * Waits by `work` for the end of something. After the timeout it throws a TimeoutError, as
+ * AbortSignal.timeout makes it.
+ */
+export async function within<T>(
+  { timeout, signal }: { timeout?: Time | undefined; signal?: AbortSignal | undefined },
+  what: string,
+  work: (signal: AbortSignal | undefined) => Promise<T>,
+): Promise<T> {
+  if (timeout === undefined) return work(signal)
+  const limit = seconds(timeout)
+  const over = new AbortController()
+  const expire = () => over.abort(new DOMException(`${what} has not ended after ${limit} s`, 'TimeoutError'))
+  const timer = 1000 * limit < longestTimer ? setTimeout(expire, 1000 * limit) : undefined
+  try {
+    return await work(signal ? AbortSignal.any([signal, over.signal]) : over.signal)
+  } finally {
+    clearTimeout(timer)
+  }
 }
 
 /** Sends a signal. */

@@ -1,25 +1,18 @@
 import { randomBytes } from 'node:crypto'
 import { padding, writeHeader } from './archive/header.js'
+import { duration, present, request as made, type Time } from './forms.js'
 import { ImageNotFoundError } from './generated/codes.js'
-import { messages, type Request, type Transport } from './http.js'
+import { buildTable, type BuildOptions as MadeBuildOptions } from './generated/options.js'
+import { messages, parts, type Request, type Transport } from './http.js'
 import { bodyOf, bytesOf } from './input.js'
 import type { Data } from './spec.js'
-import type { BuildProgress, Image, ImageProgress } from './types.js'
+import type { BuildProgress, Image, ImageProgress, ImageUsage, Pruned } from './types.js'
 import { broken, decode } from './wire.js'
 
-/** Options of a build. */
-export interface BuildOptions {
+/** How an image is built. Limits and network are those of each RUN, which has no network by default. */
+export interface BuildOptions extends MadeBuildOptions {
   /** What COPY finds, by path. */
   files?: Record<string, string | Uint8Array>
-  /** Values of ARG. */
-  args?: Record<string, string>
-  /** Name or number of the stage; by default the last. */
-  target?: string
-  /** Do all steps again. */
-  noCache?: boolean
-  /** The network of each RUN; by default none. */
-  network?: string
-  allow?: string[]
   /** Is told of each step that begins, and of the output of its command. */
   onProgress?: (progress: BuildProgress) => void
   signal?: AbortSignal
@@ -29,6 +22,19 @@ export interface BuildOptions {
 export interface PullOptions {
   onProgress?: (progress: ImageProgress) => void
   signal?: AbortSignal
+}
+
+/** What of the host is in an image. */
+export interface FromHostOptions extends PullOptions {
+  packages?: readonly string[]
+  paths?: readonly string[]
+}
+
+/** Which images are removed. */
+export interface PruneOptions {
+  unused?: boolean
+  until?: Time
+  dryRun?: boolean
 }
 
 /** The images of the daemon. */
@@ -67,11 +73,12 @@ export class Images {
 
   /** Builds an image from a Dockerfile. */
   async build(name: string, dockerfile: string, options: BuildOptions = {}): Promise<Image> {
-    const { files = {}, args = {}, target = '', noCache = false, network = '', allow = [], onProgress, signal } = options
+    const { files = {}, onProgress, signal } = options
     const some = Object.keys(files).length > 0
     const context = some ? `build-context/${randomBytes(16).toString('hex')}` : ''
     const json = {
-      name, dockerfile: Buffer.from(dockerfile).toString('base64'), args, target, no_cache: noCache, context, sandbox: { network, allow },
+      ...made(buildTable, options, ['files', 'onProgress', 'signal']),
+      name, context, dockerfile: Buffer.from(dockerfile).toString('base64'),
     }
     const request: Request = { method: 'POST', path: '/v1/images/build', json, signal }
     try {
@@ -80,6 +87,38 @@ export class Images {
     } finally {
       if (some) await this.remove(context).catch(ifPresent) // where the build has not removed it
     }
+  }
+
+  /** Makes an image from software that is installed on the host. */
+  fromHost(name: string, { packages = [], paths = [], onProgress, signal }: FromHostOptions): Promise<Image> {
+    const request: Request = { method: 'POST', path: '/v1/images/from-host', json: { name, packages, paths }, signal }
+    return this.follow(request, (m) => onProgress?.(decode('ImageProgress', m)))
+  }
+
+  /** Gives an image a second name, which belongs to the caller. */
+  async tag(name: string, newName: string): Promise<Image> {
+    const json = { name, new_name: newName }
+    const answer = await this.transport.call({ method: 'POST', path: '/v1/images/tag', json, repeatable: true })
+    return decode('Image', answer.image)
+  }
+
+  /** Iterates over the bytes of one tar with the images, for `load` or `docker load`. */
+  async *save(...names: string[]): AsyncGenerator<Uint8Array> {
+    yield* parts(await this.transport.open({ method: 'POST', path: '/v1/images/save', json: { names } }))
+  }
+
+  /**
+   * Removes the images of this user that no sandbox, profile or pool needs: all of them with
+   * `unused`, else those that were stored longer ago than `until`. With `dryRun` they stay.
+   */
+  async prune({ unused = false, until, dryRun = false }: PruneOptions): Promise<Pruned> {
+    const json = present({ unused, until: duration(until), dry_run: dryRun })
+    return decode('PruneImagesResponse', await this.transport.call({ method: 'POST', path: '/v1/images/prune', json }))
+  }
+
+  /** Returns how much of the disk images take. */
+  async du(): Promise<ImageUsage> {
+    return decode('ImageUsageResponse', await this.transport.call({ method: 'GET', path: '/v1/image-usage' }))
   }
 
   /** Returns the image of the last message, and tells of those before it. */

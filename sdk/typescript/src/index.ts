@@ -7,28 +7,13 @@ export { Client, type ClientOptions } from './client.js'
 export { CaissonError, CommandFailed } from './errors.js'
 export { Files, Watch } from './files.js'
 export * from './generated/codes.js'
-export { Images, type BuildOptions, type PullOptions } from './images.js'
+export { Images, type BuildOptions, type FromHostOptions, type PruneOptions, type PullOptions } from './images.js'
 export { Policy } from './policy.js'
 export { Process } from './process.js'
 export type { EventOptions } from './resume.js'
 export { Sandbox } from './sandbox.js'
-export type {
-  Command,
-  CreateOptions,
-  Data,
-  ExecOptions,
-  LimitOptions,
-  LogsOptions,
-  NetworkOptions,
-  OutputOptions,
-  RunOptions,
-  MountOptions,
-  SandboxOptions,
-  Size,
-  StartOptions,
-  Time,
-  ListOptions,
-  UpdateOptions,
-} from './spec.js'
+export type { InputOptions, Inputs, MountOptions, Rlimit, Size, Time } from './forms.js'
+export type { ExecOptions, ListOptions, NestedOptions, SandboxOptions, UpdateOptions } from './generated/options.js'
+export type { AloneOptions, Command, CreateOptions, Data, LogsOptions, OutputOptions, RunOptions, StartOptions } from './spec.js'
 export type * from './types.js'
 export { Volumes } from './volumes.js'

@@ -1,6 +1,7 @@
 import { ExecForgottenError, ExecNotFoundError, NotFoundError } from './generated/codes.js'
 import type { Transport } from './http.js'
-import { int64, present, type Data } from './spec.js'
+import { int64, present } from './forms.js'
+import type { Data } from './spec.js'
 import { sandboxPath } from './wire.js'
 
 const piece = 256 << 10

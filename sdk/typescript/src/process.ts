@@ -1,10 +1,11 @@
 import { Collector } from './collect.js'
 import { follow, Place } from './events.js'
-import { checked, collect, sendSignal } from './foreground.js'
+import { checked, collect, sendSignal, within } from './foreground.js'
+import type { Time } from './forms.js'
 import { CaissonError } from './errors.js'
 import type { Transport } from './http.js'
 import { bytesOf, Input } from './input.js'
-import { outputLimit, type OutputOptions } from './spec.js'
+import type { OutputOptions } from './spec.js'
 import type { Event, ProcessInfo, Result } from './types.js'
 import { decode, sandboxPath } from './wire.js'
 
@@ -39,11 +40,14 @@ export class Process {
     return follow(this.transport, { ...place.request(), signal: options.signal }, place, { resume: true })
   }
 
-  /** Waits for the end and returns the result with the output. An abort leaves the command alone. */
-  async wait(options: OutputOptions = {}): Promise<Result> {
-    const collector = new Collector({ outputLimit, ...options })
-    const events = this.events(options.signal ? { signal: options.signal } : {})
-    return checked(await collect(events, collector), options.check)
+  /**
+   * Waits for the end and returns the result with the output. An abort or the `timeout`, which
+   * throws a TimeoutError, leaves the command alone.
+   */
+  async wait(options: OutputOptions & { timeout?: Time } = {}): Promise<Result> {
+    const collector = new Collector(options)
+    const last = (signal?: AbortSignal) => collect(this.events(signal ? { signal } : {}), collector)
+    return checked(await within(options, 'the command', last), options.check)
   }
 
   /**

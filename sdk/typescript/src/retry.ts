@@ -3,11 +3,13 @@ import { APIBrokenError, CanceledError, DaemonOffError, EngineDownError, InitErr
 
 const firstPause = 5
 const lastPause = 250
+const steady = 1000 // after which a connection that breaks counts as a new break
 
 /** Says whether and when a call that broke is made again. Times are in milliseconds. */
 export class Retry {
   private until = 0
   private pausing = firstPause
+  private began = 0 // the last attempt; one that finds no daemon ends at once
 
   /** `known`: there was a daemon. If none listens now, it restarts. */
   constructor(
@@ -29,12 +31,13 @@ export class Retry {
     const unsent = error instanceof DaemonOffError && error.status === 0
     if (!this.broken(error) || !(repeatable || unsent)) throw error
     const now = performance.now()
-    if (this.until === 0) {
+    if (this.until === 0 || (this.began !== 0 && now - this.began > steady)) {
       this.until = now + this.window
       this.pausing = firstPause
     }
     if (now >= this.until) throw error
     await sleep(this.pausing, signal)
+    this.began = performance.now()
     this.pausing = Math.min(2 * this.pausing, lastPause)
   }
 

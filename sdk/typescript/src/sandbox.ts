@@ -1,14 +1,15 @@
 import { randomUUID } from 'node:crypto'
 import { follow, Place } from './events.js'
 import { Files } from './files.js'
-import { foreground } from './foreground.js'
+import { foreground, within } from './foreground.js'
+import { duration, known, present, request as made, type Time } from './forms.js'
 import { ExecNotFoundError, NotFoundError } from './generated/codes.js'
+import { updateTable, type UpdateOptions } from './generated/options.js'
 import { Transport, type Request } from './http.js'
-import { check } from './options.js'
 import { Policy } from './policy.js'
 import { Process, processes } from './process.js'
 import * as spec from './spec.js'
-import type { Event, History, Port, ProcessInfo, Result, SandboxDetail, SandboxInfo, SandboxStats } from './types.js'
+import type { Cleaned, Event, History, Port, ProcessInfo, Result, SandboxDetail, SandboxInfo, SandboxStats } from './types.js'
 import { broken, decode, errorOf, sandboxPath } from './wire.js'
 
 /** Milliseconds for which calls and streams are continued, by default. */
@@ -20,9 +21,9 @@ export const reconnect = 10_000
  */
 export class Sandbox {
   /** The files inside. */
-  readonly files: Files
+  files: Files
   /** What the sandbox may reach. */
-  readonly policy: Policy
+  policy: Policy
 
   /** @internal */
   constructor(
@@ -36,12 +37,9 @@ export class Sandbox {
 
   /** Makes a sandbox. What is not given is the profile's. */
   static async create(options: spec.CreateOptions = {}): Promise<Sandbox> {
-    check('create', options)
+    const body = spec.createRequest(options)
     const transport = options.client?.transport ?? new Transport(spec.socketPath(), reconnect)
-    const ensure = options.ensure ?? false
-    // With a key the call can be made again.
-    const replace = options.replace ?? false
-    const body = { spec: spec.sandboxSpec(options), ensure, replace, idempotency_key: ensure ? '' : randomUUID() }
+    if (!body.ensure) body.idempotency_key = randomUUID() // so the call can be made again
     const answer = await transport.call({
       method: 'POST',
       path: '/v1/sandboxes',
@@ -68,17 +66,15 @@ export class Sandbox {
   }
 
   /** Runs a command and returns its result. */
-  run(command: spec.Command, options: spec.RunOptions = {}): Promise<Result> {
-    check('run', options)
-    const exec = spec.execSpec(command, { ...options, stdin: options.input !== undefined })
+  async run(command: spec.Command, options: spec.RunOptions = {}): Promise<Result> {
+    const exec = spec.runSpec(command, options)
     const request: Request = { method: 'POST', path: sandboxPath(this.id, 'execs'), json: { exec } }
     return foreground(this.transport, request, new Place(this.id), options, true)
   }
 
   /** Starts a command in the background, which runs on without this program. */
   async start(command: spec.Command, options: spec.StartOptions = {}): Promise<Process> {
-    check('start', options)
-    const json = { exec: spec.execSpec(command, options), detach: true }
+    const json = { exec: spec.startSpec(command, options), detach: true }
     const place = new Place(this.id)
     const request: Request = { method: 'POST', path: sandboxPath(this.id, 'execs'), json, signal: options.signal }
     for await (const event of follow(this.transport, request, place)) {
@@ -92,7 +88,8 @@ export class Sandbox {
     const info = (await this.processes()).find((info) => info.id === processId)
     if (info) return new Process(this.transport, this.id, info, false)
     const message = `the sandbox ${this.name} has no command ${JSON.stringify(processId)}`
-    throw new ExecNotFoundError({ code: 'SBX-115', class: 'invalid_input', message })
+    const remedy = 'list its commands: sandbox.processes()'
+    throw new ExecNotFoundError({ code: 'SBX-115', class: 'invalid_input', message, remedy })
   }
 
   /** Returns the commands of the sandbox, the oldest first. */
@@ -102,7 +99,7 @@ export class Sandbox {
 
   /** Iterates over the kept output of a command; by default of the sandbox's own. */
   logs(processId = '', options: spec.LogsOptions = {}): AsyncGenerator<Event> {
-    check('logs', options)
+    known(['follow', 'timestamps', 'since', 'until', 'signal'], options)
     const { follow: live, timestamps, since, until, signal } = options
     const query = { exec_id: processId || undefined, follow: live, timestamps, since: since?.toISOString(), until: until?.toISOString() }
     const request: Request = { method: 'GET', path: sandboxPath(this.id, 'logs'), query, signal }
@@ -110,9 +107,8 @@ export class Sandbox {
   }
 
   /** Changes what is given. */
-  update(options: spec.UpdateOptions): Promise<SandboxInfo> {
-    check('update', options)
-    const json = spec.updateRequest(options)
+  async update(options: UpdateOptions): Promise<SandboxInfo> {
+    const json = made(updateTable, options)
     return this.told({ method: 'PATCH', path: sandboxPath(this.id), json, repeatable: true })
   }
 
@@ -127,14 +123,32 @@ export class Sandbox {
   }
 
   /** Ends all processes: TERM, and KILL after a grace. Their output stays. */
-  stop(options: { grace?: spec.Time } = {}): Promise<SandboxInfo> {
-    const json = spec.present({ grace: spec.duration(options.grace) })
+  async stop(options: { grace?: Time } = {}): Promise<SandboxInfo> {
+    const json = present({ grace: duration(options.grace) })
     return this.told({ method: 'POST', path: sandboxPath(this.id, 'stop'), json })
   }
 
-  /** Waits until the sandbox has ended. */
-  wait(options: { signal?: AbortSignal } = {}): Promise<SandboxInfo> {
-    return this.told({ method: 'GET', path: sandboxPath(this.id, 'wait'), signal: options.signal })
+  /** Ends every process, with its listeners, and empties /tmp. Other files stay. */
+  async clean(): Promise<Cleaned> {
+    const answer = await this.transport.call({ method: 'POST', path: sandboxPath(this.id, 'clean'), json: {} })
+    return decode('CleanResponse', answer)
+  }
+
+  /**
+   * Replaces the sandbox by a new one of the same settings, whose ID this object has then. Files
+   * and commands of the old one go, and so do changes by `update`.
+   */
+  async restart(): Promise<SandboxInfo> {
+    await this.told({ method: 'POST', path: sandboxPath(this.id, 'restart'), json: {} })
+    this.files = new Files(this.transport, this.id)
+    this.policy = new Policy(this.transport, this.id)
+    return this.info
+  }
+
+  /** Waits until the sandbox has ended. After the `timeout` it throws a TimeoutError. */
+  wait(options: { timeout?: Time; signal?: AbortSignal } = {}): Promise<SandboxInfo> {
+    const path = sandboxPath(this.id, 'wait')
+    return within(options, 'the sandbox', (signal) => this.told({ method: 'GET', path, signal }))
   }
 
   /** Returns the limits, the traffic and the image, and updates `info`. */

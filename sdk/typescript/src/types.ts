@@ -130,5 +130,29 @@ export interface Version extends Decoded<Schemas['VersionResponse']> {}
 /** What works on this host. */
 export interface Doctor extends Decoded<Schemas['DoctorResponse']> {}
 
+/** Whether the daemon can run something now, and else why not. */
+export interface Ping extends Decoded<Schemas['PingResponse']> {}
+
+/** How a setting is honoured on this host. */
+export interface Capability extends Decoded<Schemas['Capability']> {}
+
+/** Something of the daemon's that no live sandbox owns. */
+export interface Leftover extends Decoded<Schemas['Leftover']> {}
+
+/** The keys of a configuration that was read again. */
+export interface Reloaded extends Decoded<Schemas['ReloadConfigResponse']> {}
+
+/** What `run` would build. */
+export interface Spec extends Decoded<Schemas['SpecResponse']> {}
+
+/** What `clean` ended and removed. */
+export interface Cleaned extends Decoded<Schemas['CleanResponse']> {}
+
+/** Images that were removed, and the bytes that no other image has of them. */
+export interface Pruned extends Decoded<Schemas['PruneImagesResponse']> {}
+
+/** The room that images take. */
+export interface ImageUsage extends Decoded<Schemas['ImageUsageResponse']> {}
+
 /** What the daemon counts. */
 export interface HostInfo extends Decoded<Schemas['InfoResponse']> {}

@@ -4,6 +4,7 @@
 import { CaissonError } from './errors.js'
 import { byCode } from './generated/codes.js'
 import { fields } from './generated/fields.js'
+import { inTypeScript } from './remedies.js'
 import type { Decoded } from './scalars.js'
 import type { Schemas } from './types.js'
 
@@ -18,9 +19,16 @@ function decodeMessage(name: string, message: Json): Json {
   const decoded: Json = {}
   for (const [field, kind] of Object.entries<string>((fields as Record<string, object>)[name] as Record<string, string>)) {
     const value = decodeValue(kind, message[field])
-    if (value !== undefined) decoded[camel(field)] = value
+    if (value !== undefined) decoded[camel(field)] = worded.includes(field) ? inWords(value) : value
   }
   return decoded
+}
+
+// Fields that say what to do.
+const worded = ['remedy', 'warnings']
+
+function inWords(value: unknown): unknown {
+  return Array.isArray(value) ? value.map(inWords) : inTypeScript(value as string)
 }
 
 function decodeValue(kind: string, value: unknown): unknown {
@@ -70,7 +78,7 @@ export function parse(text: string): Json {
 export function errorOf(message: Json, status = 0): CaissonError {
   const error = (message.error ?? {}) as Schemas['Error']['error']
   if (typeof error.code !== 'string') return broken(`the daemon answered ${status} without a code`)
-  return new (byCode[error.code] ?? CaissonError)({ ...error, requestId: error.request_id ?? '', status })
+  return new (byCode[error.code] ?? CaissonError)({ ...error, remedy: inTypeScript(error.remedy ?? ''), requestId: error.request_id ?? '', status })
 }
 
 /** Makes the error of a connection that broke. */
@@ -85,7 +93,7 @@ export function daemonOff(socket: string, cause: NodeJS.ErrnoException): Caisson
       ? [`this user may not use ${socket}`, "run as root, or as a member of the socket's group (ls -l shows it)"]
       : [
           `the daemon cannot be reached on ${socket}`,
-          'start it as root: caissond (or set CAISSON_SOCKET to the socket of a running one)',
+          'start it as root: caissond; or name the socket of a running one: new Client({ socket }) or CAISSON_SOCKET',
         ]
   return local('SBX-802', 'host', message, remedy, cause)
 }

@@ -45,7 +45,7 @@ test('the start is told once, and names the command', () => {
   const started = line({ started: { sandbox_id: 's', exec: { id: '7' } } })
   assert.equal(place.read(started).length, 1)
   assert.equal(place.read(started).length, 0)
-  assert.equal(place.request().path, '/v1/sandboxes/s/execs/7/output')
+  assert.equal(place.request().path, '/v1/sandboxes/s/execs/7/attach')
   assert.throws(() => place.read(line({ error: { code: 'SBX-107' } })), { code: 'SBX-107' })
   assert.throws(() => place.read('no JSON'), { code: 'SBX-803' })
 })

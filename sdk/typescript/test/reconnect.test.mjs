@@ -40,9 +40,9 @@ test('a stream goes on at its offsets, wherever it breaks', async (t) => {
   assert.deepEqual([result.stdout, result.stderr, result.exitCode], ['aü€', 'e', 5])
   assert.deepEqual(daemon.requests, [
     'POST /v1/sandboxes/box/execs',
-    'GET /v1/sandboxes/box/execs/1/output?stdout_offset=3&stderr_offset=1',
-    'GET /v1/sandboxes/box/execs/1/output?stdout_offset=4&stderr_offset=1',
-    'GET /v1/sandboxes/box/execs/1/output?stdout_offset=4&stderr_offset=1',
+    'POST /v1/sandboxes/box/execs/1/attach?stdout_offset=3&stderr_offset=1',
+    'POST /v1/sandboxes/box/execs/1/attach?stdout_offset=4&stderr_offset=1',
+    'POST /v1/sandboxes/box/execs/1/attach?stdout_offset=4&stderr_offset=1',
   ])
 })
 

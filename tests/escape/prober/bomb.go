@@ -43,6 +43,7 @@ var bombs = map[string]func(arg string) (int, error){
 
 	"locks":      holdLocks,      // ARG is their directory
 	"unaccepted": holdUnaccepted, // connections
+	"sockets":    holdSockets,    // ARG is how many
 	"answers":    holdAnswers,    // of netlink
 	"asker":      askInVain,
 	"hidden":     hideLocks,  // as locks, behind those of files

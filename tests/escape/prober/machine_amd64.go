@@ -22,7 +22,7 @@ var machineCalls = []call{
 const x32 = 0x40000000
 
 // killed: the filter of another architecture's entry ends the thread.
-var killed = []string{"SIGSYS", "thread killed"}
+var killed = []string{"SIGSYS", "thread killed", "exit status 2"} // the last where the kernel has no such entry
 
 // Numbers of the 32-bit table (asm/unistd_32.h).
 const (

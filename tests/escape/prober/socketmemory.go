@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"strconv"
 	"time"
 	"unsafe"
 
@@ -213,4 +215,37 @@ func hoardLater(dir string) (int, error) {
 	}
 	time.Sleep(time.Minute)
 	return muchInSockets, nil
+}
+
+// each is how many sockets one process holds: less than any host lets it.
+const each = 500
+
+// holdSockets has idle sockets, in processes of its own, for longer than the pause between
+// two looks at them.
+func holdSockets(arg string) (int, error) {
+	want, err := strconv.Atoi(arg)
+	if err != nil {
+		return 0, err
+	}
+	if want <= each {
+		for n := range want {
+			if _, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0); err != nil {
+				return n, err
+			}
+		}
+		time.Sleep(3 * time.Second) // longer than the pause between two looks
+		return want, nil
+	}
+	var holders []*exec.Cmd
+	for n := 0; n < want; n += each {
+		holder := exec.Command("/proc/self/exe", "bomb", "sockets", strconv.Itoa(min(each, want-n)))
+		if err := holder.Start(); err != nil {
+			return n, err
+		}
+		holders = append(holders, holder)
+	}
+	for _, holder := range holders {
+		err = errors.Join(err, holder.Wait())
+	}
+	return want, err
 }

@@ -139,7 +139,11 @@ func request(c *initproto.Conn) asked {
 			syscall.Exit(initproto.ExitProtocol)
 		}
 		if s, ok := m.(initproto.Start); ok {
-			return asked{exec: s.Exec, stdout: fds[1+(s.Stdio&initproto.Stdin).Count()]}
+			first := 1 // the payload comes before the streams
+			if s.Tag {
+				first += 2
+			}
+			return asked{exec: s.Exec, stdout: fds[first+(s.Stdio&initproto.Stdin).Count()]}
 		}
 	}
 }

@@ -166,6 +166,9 @@ func many(args []string) (string, error) {
 		conns = append(conns, c)
 	}
 	for i, c := range conns {
+		if err := c.SetDeadline(time.Now().Add(6 * timeout)); err != nil { // a full backlog drops, and TCP repeats after seconds
+			return "", err
+		}
 		if _, err := pingPong(c); err != nil {
 			return "", fmt.Errorf("connection %d: %w", i, err)
 		}

@@ -40,7 +40,8 @@ const (
 // EventServiceClient is a client for the caisson.v1.EventService service.
 type EventServiceClient interface {
 	// Watch returns the events that the caller may see, the oldest first: of its own sandboxes,
-	// for root of all and of the host. The newest 16384 are kept, or 16 MiB of them.
+	// for root of all and of the host. The newest 16384 are kept, or 16 MiB of them;
+	// where there is no room, the user whose events take the most loses the oldest of them.
 	Watch(context.Context, *connect.Request[v1.WatchRequest]) (*connect.ServerStreamForClient[v1.Event], error)
 }
 
@@ -77,7 +78,8 @@ func (c *eventServiceClient) Watch(ctx context.Context, req *connect.Request[v1.
 // EventServiceHandler is an implementation of the caisson.v1.EventService service.
 type EventServiceHandler interface {
 	// Watch returns the events that the caller may see, the oldest first: of its own sandboxes,
-	// for root of all and of the host. The newest 16384 are kept, or 16 MiB of them.
+	// for root of all and of the host. The newest 16384 are kept, or 16 MiB of them;
+	// where there is no room, the user whose events take the most loses the oldest of them.
 	Watch(context.Context, *connect.Request[v1.WatchRequest], *connect.ServerStream[v1.Event]) error
 }
 

@@ -35,8 +35,8 @@ const (
 const (
 	// ExecServiceStartProcedure is the fully-qualified name of the ExecService's Start RPC.
 	ExecServiceStartProcedure = "/caisson.v1.ExecService/Start"
-	// ExecServiceConnectProcedure is the fully-qualified name of the ExecService's Connect RPC.
-	ExecServiceConnectProcedure = "/caisson.v1.ExecService/Connect"
+	// ExecServiceAttachProcedure is the fully-qualified name of the ExecService's Attach RPC.
+	ExecServiceAttachProcedure = "/caisson.v1.ExecService/Attach"
 	// ExecServiceExecProcedure is the fully-qualified name of the ExecService's Exec RPC.
 	ExecServiceExecProcedure = "/caisson.v1.ExecService/Exec"
 	// ExecServiceSendInputProcedure is the fully-qualified name of the ExecService's SendInput RPC.
@@ -56,13 +56,14 @@ const (
 // ExecServiceClient is a client for the caisson.v1.ExecService service.
 type ExecServiceClient interface {
 	// Start runs a command and streams its events: started first, exit last. If the
-	// connection breaks, Connect continues. The daemon ends the command if no client
-	// connects again within attach_grace. With detach the stream ends after started,
+	// connection breaks, Attach continues. The daemon ends the command if no client
+	// attaches again within attach_grace. With detach the stream ends after started,
 	// and the command runs on by itself.
 	Start(context.Context, *connect.Request[v1.StartExecRequest]) (*connect.ServerStreamForClient[v1.ExecEvent], error)
-	// Connect streams the events of a command that runs or has ended. Its output
-	// begins at the given offsets.
-	Connect(context.Context, *connect.Request[v1.ConnectExecRequest]) (*connect.ServerStreamForClient[v1.ExecEvent], error)
+	// Attach streams the events of a command that runs or has ended. Its output
+	// begins at the given offsets. A command of Start is not ended while a client is
+	// attached. Logs reads output too, and changes nothing.
+	Attach(context.Context, *connect.Request[v1.AttachExecRequest]) (*connect.ServerStreamForClient[v1.ExecEvent], error)
 	// Exec runs a command, waits for its end, and returns its output. Each stream
 	// holds at most exec.output_limit_bytes: 1 MiB by default, 64 MiB at most. Of a
 	// longer stream the first and the last half are returned. A terminal needs Start.
@@ -102,10 +103,10 @@ func NewExecServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(execServiceMethods.ByName("Start")),
 			connect.WithClientOptions(opts...),
 		),
-		connect: connect.NewClient[v1.ConnectExecRequest, v1.ExecEvent](
+		attach: connect.NewClient[v1.AttachExecRequest, v1.ExecEvent](
 			httpClient,
-			baseURL+ExecServiceConnectProcedure,
-			connect.WithSchema(execServiceMethods.ByName("Connect")),
+			baseURL+ExecServiceAttachProcedure,
+			connect.WithSchema(execServiceMethods.ByName("Attach")),
 			connect.WithClientOptions(opts...),
 		),
 		exec: connect.NewClient[v1.ExecRequest, v1.ExecResponse](
@@ -156,7 +157,7 @@ func NewExecServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 // execServiceClient implements ExecServiceClient.
 type execServiceClient struct {
 	start       *connect.Client[v1.StartExecRequest, v1.ExecEvent]
-	connect     *connect.Client[v1.ConnectExecRequest, v1.ExecEvent]
+	attach      *connect.Client[v1.AttachExecRequest, v1.ExecEvent]
 	exec        *connect.Client[v1.ExecRequest, v1.ExecResponse]
 	sendInput   *connect.Client[v1.SendInputRequest, v1.SendInputResponse]
 	streamInput *connect.Client[v1.SendInputRequest, v1.SendInputResponse]
@@ -171,9 +172,9 @@ func (c *execServiceClient) Start(ctx context.Context, req *connect.Request[v1.S
 	return c.start.CallServerStream(ctx, req)
 }
 
-// Connect calls caisson.v1.ExecService.Connect.
-func (c *execServiceClient) Connect(ctx context.Context, req *connect.Request[v1.ConnectExecRequest]) (*connect.ServerStreamForClient[v1.ExecEvent], error) {
-	return c.connect.CallServerStream(ctx, req)
+// Attach calls caisson.v1.ExecService.Attach.
+func (c *execServiceClient) Attach(ctx context.Context, req *connect.Request[v1.AttachExecRequest]) (*connect.ServerStreamForClient[v1.ExecEvent], error) {
+	return c.attach.CallServerStream(ctx, req)
 }
 
 // Exec calls caisson.v1.ExecService.Exec.
@@ -214,13 +215,14 @@ func (c *execServiceClient) List(ctx context.Context, req *connect.Request[v1.Li
 // ExecServiceHandler is an implementation of the caisson.v1.ExecService service.
 type ExecServiceHandler interface {
 	// Start runs a command and streams its events: started first, exit last. If the
-	// connection breaks, Connect continues. The daemon ends the command if no client
-	// connects again within attach_grace. With detach the stream ends after started,
+	// connection breaks, Attach continues. The daemon ends the command if no client
+	// attaches again within attach_grace. With detach the stream ends after started,
 	// and the command runs on by itself.
 	Start(context.Context, *connect.Request[v1.StartExecRequest], *connect.ServerStream[v1.ExecEvent]) error
-	// Connect streams the events of a command that runs or has ended. Its output
-	// begins at the given offsets.
-	Connect(context.Context, *connect.Request[v1.ConnectExecRequest], *connect.ServerStream[v1.ExecEvent]) error
+	// Attach streams the events of a command that runs or has ended. Its output
+	// begins at the given offsets. A command of Start is not ended while a client is
+	// attached. Logs reads output too, and changes nothing.
+	Attach(context.Context, *connect.Request[v1.AttachExecRequest], *connect.ServerStream[v1.ExecEvent]) error
 	// Exec runs a command, waits for its end, and returns its output. Each stream
 	// holds at most exec.output_limit_bytes: 1 MiB by default, 64 MiB at most. Of a
 	// longer stream the first and the last half are returned. A terminal needs Start.
@@ -256,10 +258,10 @@ func NewExecServiceHandler(svc ExecServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(execServiceMethods.ByName("Start")),
 		connect.WithHandlerOptions(opts...),
 	)
-	execServiceConnectHandler := connect.NewServerStreamHandler(
-		ExecServiceConnectProcedure,
-		svc.Connect,
-		connect.WithSchema(execServiceMethods.ByName("Connect")),
+	execServiceAttachHandler := connect.NewServerStreamHandler(
+		ExecServiceAttachProcedure,
+		svc.Attach,
+		connect.WithSchema(execServiceMethods.ByName("Attach")),
 		connect.WithHandlerOptions(opts...),
 	)
 	execServiceExecHandler := connect.NewUnaryHandler(
@@ -308,8 +310,8 @@ func NewExecServiceHandler(svc ExecServiceHandler, opts ...connect.HandlerOption
 		switch r.URL.Path {
 		case ExecServiceStartProcedure:
 			execServiceStartHandler.ServeHTTP(w, r)
-		case ExecServiceConnectProcedure:
-			execServiceConnectHandler.ServeHTTP(w, r)
+		case ExecServiceAttachProcedure:
+			execServiceAttachHandler.ServeHTTP(w, r)
 		case ExecServiceExecProcedure:
 			execServiceExecHandler.ServeHTTP(w, r)
 		case ExecServiceSendInputProcedure:
@@ -337,8 +339,8 @@ func (UnimplementedExecServiceHandler) Start(context.Context, *connect.Request[v
 	return connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.ExecService.Start is not implemented"))
 }
 
-func (UnimplementedExecServiceHandler) Connect(context.Context, *connect.Request[v1.ConnectExecRequest], *connect.ServerStream[v1.ExecEvent]) error {
-	return connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.ExecService.Connect is not implemented"))
+func (UnimplementedExecServiceHandler) Attach(context.Context, *connect.Request[v1.AttachExecRequest], *connect.ServerStream[v1.ExecEvent]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.ExecService.Attach is not implemented"))
 }
 
 func (UnimplementedExecServiceHandler) Exec(context.Context, *connect.Request[v1.ExecRequest]) (*connect.Response[v1.ExecResponse], error) {

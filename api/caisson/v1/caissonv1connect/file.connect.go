@@ -57,6 +57,7 @@ const (
 
 // FileServiceClient is a client for the caisson.v1.FileService service.
 type FileServiceClient interface {
+	// Stat returns one entry of the file system; with follow that of a symlink's target.
 	Stat(context.Context, *connect.Request[v1.StatRequest]) (*connect.Response[v1.FileInfo], error)
 	// ListDir returns the entries of a directory, by name, down to a depth.
 	ListDir(context.Context, *connect.Request[v1.ListDirRequest]) (*connect.Response[v1.ListDirResponse], error)
@@ -64,8 +65,11 @@ type FileServiceClient interface {
 	ReadFile(context.Context, *connect.Request[v1.ReadFileRequest]) (*connect.ServerStreamForClient[v1.ReadFileResponse], error)
 	// WriteFile replaces a file in one step. The first request must hold header.
 	WriteFile(context.Context) *connect.ClientStreamForClient[v1.WriteFileRequest, v1.FileInfo]
+	// MakeDir makes a directory.
 	MakeDir(context.Context, *connect.Request[v1.MakeDirRequest]) (*connect.Response[v1.FileInfo], error)
+	// MoveFile renames a file or directory. A target that exists needs replace.
 	MoveFile(context.Context, *connect.Request[v1.MoveFileRequest]) (*connect.Response[v1.FileInfo], error)
+	// RemoveFile removes a file or an empty directory; with recursive a whole tree.
 	RemoveFile(context.Context, *connect.Request[v1.RemoveFileRequest]) (*connect.Response[v1.RemoveFileResponse], error)
 	// WatchFiles reports changes below a directory until the caller ends it.
 	WatchFiles(context.Context, *connect.Request[v1.WatchFilesRequest]) (*connect.ServerStreamForClient[v1.WatchFilesResponse], error)
@@ -216,6 +220,7 @@ func (c *fileServiceClient) CopyIn(ctx context.Context) *connect.ClientStreamFor
 
 // FileServiceHandler is an implementation of the caisson.v1.FileService service.
 type FileServiceHandler interface {
+	// Stat returns one entry of the file system; with follow that of a symlink's target.
 	Stat(context.Context, *connect.Request[v1.StatRequest]) (*connect.Response[v1.FileInfo], error)
 	// ListDir returns the entries of a directory, by name, down to a depth.
 	ListDir(context.Context, *connect.Request[v1.ListDirRequest]) (*connect.Response[v1.ListDirResponse], error)
@@ -223,8 +228,11 @@ type FileServiceHandler interface {
 	ReadFile(context.Context, *connect.Request[v1.ReadFileRequest], *connect.ServerStream[v1.ReadFileResponse]) error
 	// WriteFile replaces a file in one step. The first request must hold header.
 	WriteFile(context.Context, *connect.ClientStream[v1.WriteFileRequest]) (*connect.Response[v1.FileInfo], error)
+	// MakeDir makes a directory.
 	MakeDir(context.Context, *connect.Request[v1.MakeDirRequest]) (*connect.Response[v1.FileInfo], error)
+	// MoveFile renames a file or directory. A target that exists needs replace.
 	MoveFile(context.Context, *connect.Request[v1.MoveFileRequest]) (*connect.Response[v1.FileInfo], error)
+	// RemoveFile removes a file or an empty directory; with recursive a whole tree.
 	RemoveFile(context.Context, *connect.Request[v1.RemoveFileRequest]) (*connect.Response[v1.RemoveFileResponse], error)
 	// WatchFiles reports changes below a directory until the caller ends it.
 	WatchFiles(context.Context, *connect.Request[v1.WatchFilesRequest], *connect.ServerStream[v1.WatchFilesResponse]) error

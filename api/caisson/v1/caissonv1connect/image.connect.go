@@ -63,8 +63,11 @@ const (
 
 // ImageServiceClient is a client for the caisson.v1.ImageService service.
 type ImageServiceClient interface {
+	// ListImages returns the images that the caller may use.
 	ListImages(context.Context, *connect.Request[v1.ListImagesRequest]) (*connect.Response[v1.ListImagesResponse], error)
+	// InspectImage returns all that is known of one image.
 	InspectImage(context.Context, *connect.Request[v1.InspectImageRequest]) (*connect.Response[v1.InspectImageResponse], error)
+	// RemoveImage removes an image that no sandbox needs.
 	RemoveImage(context.Context, *connect.Request[v1.RemoveImageRequest]) (*connect.Response[v1.RemoveImageResponse], error)
 	// ImportImage reads a tar stream: an OCI layout, a docker-archive, or a root
 	// file system. The first request must hold header.
@@ -237,8 +240,11 @@ func (c *imageServiceClient) ImageUsage(ctx context.Context, req *connect.Reques
 
 // ImageServiceHandler is an implementation of the caisson.v1.ImageService service.
 type ImageServiceHandler interface {
+	// ListImages returns the images that the caller may use.
 	ListImages(context.Context, *connect.Request[v1.ListImagesRequest]) (*connect.Response[v1.ListImagesResponse], error)
+	// InspectImage returns all that is known of one image.
 	InspectImage(context.Context, *connect.Request[v1.InspectImageRequest]) (*connect.Response[v1.InspectImageResponse], error)
+	// RemoveImage removes an image that no sandbox needs.
 	RemoveImage(context.Context, *connect.Request[v1.RemoveImageRequest]) (*connect.Response[v1.RemoveImageResponse], error)
 	// ImportImage reads a tar stream: an OCI layout, a docker-archive, or a root
 	// file system. The first request must hold header.

@@ -73,8 +73,9 @@ const (
 type SandboxServiceClient interface {
 	// Run makes a sandbox for one command and streams the command's events: started
 	// first, exit last. The sandbox is removed when the command ends or the caller
-	// goes away. With spec.detach the stream ends after started, and the sandbox
-	// stays. ExecService.SendInput, Signal and Resize reach the command.
+	// goes away; calls for it are SBX-107 then. With keep it stays. With detach
+	// the stream ends after started, and the sandbox stays. ExecService.SendInput, Signal
+	// and Resize reach the command.
 	Run(context.Context, *connect.Request[v1.RunRequest]) (*connect.ServerStreamForClient[v1.ExecEvent], error)
 	// Create makes a sandbox that lives until it is removed, its time is over, or
 	// it was idle for too long. Commands are run in it with ExecService.
@@ -85,8 +86,9 @@ type SandboxServiceClient interface {
 	Inspect(context.Context, *connect.Request[v1.InspectRequest]) (*connect.Response[v1.InspectResponse], error)
 	// Update changes limits, times and labels of a live sandbox.
 	Update(context.Context, *connect.Request[v1.UpdateRequest]) (*connect.Response[v1.Sandbox], error)
-	// Pause freezes all processes of a sandbox, Resume lets them go on.
+	// Pause freezes all processes of a sandbox.
 	Pause(context.Context, *connect.Request[v1.PauseRequest]) (*connect.Response[v1.Sandbox], error)
+	// Resume lets the processes of a paused sandbox go on.
 	Resume(context.Context, *connect.Request[v1.ResumeRequest]) (*connect.Response[v1.Sandbox], error)
 	// Stop ends all processes of a sandbox: TERM, then KILL after a grace. What
 	// its commands wrote stays until Remove.
@@ -110,8 +112,9 @@ type SandboxServiceClient interface {
 	Logs(context.Context, *connect.Request[v1.LogsRequest]) (*connect.ServerStreamForClient[v1.ExecEvent], error)
 	// Stats streams what sandboxes use: one message at once, then one each second.
 	Stats(context.Context, *connect.Request[v1.StatsRequest]) (*connect.ServerStreamForClient[v1.StatsResponse], error)
-	// History returns the use of a sandbox over time, the oldest sample first. An ended
-	// sandbox keeps it until it is removed or the daemon restarts.
+	// History returns the use of a sandbox over time, the oldest sample first. It is kept after
+	// the end and the removal of the last sandboxes.kept_usage sandboxes, whose state is "removed"
+	// then. A later daemon has it too. What a killed daemon had measured is lost.
 	History(context.Context, *connect.Request[v1.HistoryRequest]) (*connect.Response[v1.HistoryResponse], error)
 	// Spec returns what Run would build, and builds nothing.
 	Spec(context.Context, *connect.Request[v1.SpecRequest]) (*connect.Response[v1.SpecResponse], error)
@@ -343,8 +346,9 @@ func (c *sandboxServiceClient) Spec(ctx context.Context, req *connect.Request[v1
 type SandboxServiceHandler interface {
 	// Run makes a sandbox for one command and streams the command's events: started
 	// first, exit last. The sandbox is removed when the command ends or the caller
-	// goes away. With spec.detach the stream ends after started, and the sandbox
-	// stays. ExecService.SendInput, Signal and Resize reach the command.
+	// goes away; calls for it are SBX-107 then. With keep it stays. With detach
+	// the stream ends after started, and the sandbox stays. ExecService.SendInput, Signal
+	// and Resize reach the command.
 	Run(context.Context, *connect.Request[v1.RunRequest], *connect.ServerStream[v1.ExecEvent]) error
 	// Create makes a sandbox that lives until it is removed, its time is over, or
 	// it was idle for too long. Commands are run in it with ExecService.
@@ -355,8 +359,9 @@ type SandboxServiceHandler interface {
 	Inspect(context.Context, *connect.Request[v1.InspectRequest]) (*connect.Response[v1.InspectResponse], error)
 	// Update changes limits, times and labels of a live sandbox.
 	Update(context.Context, *connect.Request[v1.UpdateRequest]) (*connect.Response[v1.Sandbox], error)
-	// Pause freezes all processes of a sandbox, Resume lets them go on.
+	// Pause freezes all processes of a sandbox.
 	Pause(context.Context, *connect.Request[v1.PauseRequest]) (*connect.Response[v1.Sandbox], error)
+	// Resume lets the processes of a paused sandbox go on.
 	Resume(context.Context, *connect.Request[v1.ResumeRequest]) (*connect.Response[v1.Sandbox], error)
 	// Stop ends all processes of a sandbox: TERM, then KILL after a grace. What
 	// its commands wrote stays until Remove.
@@ -380,8 +385,9 @@ type SandboxServiceHandler interface {
 	Logs(context.Context, *connect.Request[v1.LogsRequest], *connect.ServerStream[v1.ExecEvent]) error
 	// Stats streams what sandboxes use: one message at once, then one each second.
 	Stats(context.Context, *connect.Request[v1.StatsRequest], *connect.ServerStream[v1.StatsResponse]) error
-	// History returns the use of a sandbox over time, the oldest sample first. An ended
-	// sandbox keeps it until it is removed or the daemon restarts.
+	// History returns the use of a sandbox over time, the oldest sample first. It is kept after
+	// the end and the removal of the last sandboxes.kept_usage sandboxes, whose state is "removed"
+	// then. A later daemon has it too. What a killed daemon had measured is lost.
 	History(context.Context, *connect.Request[v1.HistoryRequest]) (*connect.Response[v1.HistoryResponse], error)
 	// Spec returns what Run would build, and builds nothing.
 	Spec(context.Context, *connect.Request[v1.SpecRequest]) (*connect.Response[v1.SpecResponse], error)

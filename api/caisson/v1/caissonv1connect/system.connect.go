@@ -51,8 +51,11 @@ const (
 
 // SystemServiceClient is a client for the caisson.v1.SystemService service.
 type SystemServiceClient interface {
+	// Version returns the versions of the daemon and of its engine.
 	Version(context.Context, *connect.Request[v1.VersionRequest]) (*connect.Response[v1.VersionResponse], error)
+	// Doctor checks what works on this host.
 	Doctor(context.Context, *connect.Request[v1.DoctorRequest]) (*connect.Response[v1.DoctorResponse], error)
+	// Capabilities says for each setting whether this host enforces it.
 	Capabilities(context.Context, *connect.Request[v1.CapabilitiesRequest]) (*connect.Response[v1.CapabilitiesResponse], error)
 	// Ping says whether the daemon can run something now. Every caller may ask.
 	Ping(context.Context, *connect.Request[v1.PingRequest]) (*connect.Response[v1.PingResponse], error)
@@ -155,8 +158,11 @@ func (c *systemServiceClient) ReloadConfig(ctx context.Context, req *connect.Req
 
 // SystemServiceHandler is an implementation of the caisson.v1.SystemService service.
 type SystemServiceHandler interface {
+	// Version returns the versions of the daemon and of its engine.
 	Version(context.Context, *connect.Request[v1.VersionRequest]) (*connect.Response[v1.VersionResponse], error)
+	// Doctor checks what works on this host.
 	Doctor(context.Context, *connect.Request[v1.DoctorRequest]) (*connect.Response[v1.DoctorResponse], error)
+	// Capabilities says for each setting whether this host enforces it.
 	Capabilities(context.Context, *connect.Request[v1.CapabilitiesRequest]) (*connect.Response[v1.CapabilitiesResponse], error)
 	// Ping says whether the daemon can run something now. Every caller may ask.
 	Ping(context.Context, *connect.Request[v1.PingRequest]) (*connect.Response[v1.PingResponse], error)

@@ -56,6 +56,7 @@ type VolumeServiceClient interface {
 	CreateVolume(context.Context, *connect.Request[v1.CreateVolumeRequest]) (*connect.Response[v1.Volume], error)
 	// ListVolumes returns the caller's volumes. Root gets those of all users.
 	ListVolumes(context.Context, *connect.Request[v1.ListVolumesRequest]) (*connect.Response[v1.ListVolumesResponse], error)
+	// InspectVolume returns one volume.
 	InspectVolume(context.Context, *connect.Request[v1.InspectVolumeRequest]) (*connect.Response[v1.Volume], error)
 	// RemoveVolume removes a volume that no sandbox uses, with all files in it.
 	RemoveVolume(context.Context, *connect.Request[v1.RemoveVolumeRequest]) (*connect.Response[v1.RemoveVolumeResponse], error)
@@ -147,6 +148,7 @@ type VolumeServiceHandler interface {
 	CreateVolume(context.Context, *connect.Request[v1.CreateVolumeRequest]) (*connect.Response[v1.Volume], error)
 	// ListVolumes returns the caller's volumes. Root gets those of all users.
 	ListVolumes(context.Context, *connect.Request[v1.ListVolumesRequest]) (*connect.Response[v1.ListVolumesResponse], error)
+	// InspectVolume returns one volume.
 	InspectVolume(context.Context, *connect.Request[v1.InspectVolumeRequest]) (*connect.Response[v1.Volume], error)
 	// RemoveVolume removes a volume that no sandbox uses, with all files in it.
 	RemoveVolume(context.Context, *connect.Request[v1.RemoveVolumeRequest]) (*connect.Response[v1.RemoveVolumeResponse], error)

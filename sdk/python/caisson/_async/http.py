@@ -6,6 +6,7 @@ stream that was cut for one that ended. So the daemon's answers are read here.
 
 from __future__ import annotations
 
+import copy
 import os
 import re
 from types import TracebackType
@@ -34,6 +35,7 @@ class AsyncResponse:
 
     def __init__(self, pool: AsyncTransport, socket: Socket) -> None:
         self._pool, self._socket = pool, socket
+        self._open = True
         self.status = 0
         self.headers: Dict[str, str] = {}
         self.trailers: List[Tuple[str, str]] = []
@@ -51,13 +53,13 @@ class AsyncResponse:
 
     def close(self) -> None:
         """Gives the connection back, or closes it where the body was not read."""
-        socket, self._socket = self._socket, None  # type: ignore[assignment]
-        if socket is None:
+        if not self._open:
             return
+        self._open = False
         if self._ended and self.headers.get("connection") != "close":
-            self._pool.give(socket)
+            self._pool.give(self._socket)
         else:
-            socket.close()
+            self._socket.close()
 
     async def read_head(self) -> None:
         """Reads the status and the headers."""
@@ -165,11 +167,11 @@ class AsyncTransport:
         self._idle: List[Socket] = []
         self._owner = os.getpid()
         self._known = False  # the daemon answered once
-        self._closed = False
+        self._closed: Optional[CaissonError] = None
 
-    def close(self) -> None:
-        """Closes the idle connections. Those in use are closed after use."""
-        self._closed = True
+    def close(self, why: Optional[CaissonError] = None) -> None:
+        """Closes the idle connections, and those in use after use. Later requests raise why."""
+        self._closed = why or _wire.closed()
         for socket in self._idle:
             socket.close()
         self._idle.clear()
@@ -235,6 +237,8 @@ class AsyncTransport:
             await socket.write(b"0\r\n\r\n")
 
     async def _take(self) -> Socket:
+        if self._closed is not None:
+            raise copy.copy(self._closed)
         if self._owner != os.getpid():  # after a fork the connections are the parent's
             self._owner, self._idle = os.getpid(), []
         while True:
@@ -252,7 +256,7 @@ class AsyncTransport:
 
     def give(self, socket: Socket) -> None:
         """Keeps a connection for another request."""
-        if self._closed or len(self._idle) >= MAX_IDLE or self._owner != os.getpid():
+        if self._closed is not None or len(self._idle) >= MAX_IDLE or self._owner != os.getpid():
             socket.close()
         else:
             self._idle.append(socket)

@@ -6,14 +6,19 @@ import base64
 import io
 import secrets
 import tarfile
-from typing import Any, BinaryIO, Callable, Dict, List, Mapping, Optional, Union
+from typing import TYPE_CHECKING, Any, AsyncIterator, BinaryIO, Callable, List, Mapping, Optional, Sequence, Union
 from urllib.parse import quote
 
 from .. import _wire
-from .._wire import Request, decode, pieces_of
+from .._forms import Time, duration, request
+from .._options import BUILD, BuildOptions
+from .._wire import Request, decode, pieces_of, present
 from ..codes import ImageNotFound
-from ..types import BuildStep, Image, PullProgress
+from ..types import BuildStep, Image, ImageUsage, Pruned, PullProgress
 from .http import AsyncTransport
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class AsyncImages:
@@ -43,12 +48,25 @@ class AsyncImages:
 
     async def pull(self, name: str, *, on_progress: Optional[Callable[[PullProgress], Any]] = None) -> Image:
         """Pulls HOST/PATH[:TAG][@DIGEST] from its registry, which the daemon has to allow."""
-        request = Request("POST", "/v1/images/pull", body={"name": name}, repeatable=True)
+        call = Request("POST", "/v1/images/pull", body={"name": name}, repeatable=True)
 
         async def once() -> Image:
-            return await self._follow(request, PullProgress, on_progress)
+            return await self._follow(call, PullProgress, on_progress)
 
         return await self._transport.repeat(once)
+
+    async def from_host(
+        self,
+        name: str,
+        *,
+        packages: Sequence[str] = (),
+        paths: Sequence[str] = (),
+        on_progress: Optional[Callable[[PullProgress], Any]] = None,
+    ) -> Image:
+        """Makes an image from software that is installed on the host."""
+        body = {"name": name, "packages": list(packages), "paths": list(paths)}
+        call = Request("POST", "/v1/images/from-host", body=body)
+        return await self._follow(call, PullProgress, on_progress)
 
     async def build(
         self,
@@ -56,22 +74,15 @@ class AsyncImages:
         dockerfile: str,
         *,
         files: Optional[Mapping[str, Union[str, bytes]]] = None,
-        args: Optional[Mapping[str, str]] = None,
-        target: str = "",
-        no_cache: bool = False,
-        network: str = "",
-        allow: Optional[List[str]] = None,
         on_progress: Optional[Callable[[BuildStep], Any]] = None,
+        **options: Unpack[BuildOptions],
     ) -> Image:
         """Builds an image from a Dockerfile. files, by path, are what COPY finds.
 
-        network and allow are the network of each RUN, which has none by default.
+        Limits and network are those of each RUN, which has no network by default.
         """
-        body: Dict[str, Any] = {
-            "name": name, "dockerfile": base64.b64encode(dockerfile.encode()).decode(),
-            "args": dict(args or {}), "target": target, "no_cache": no_cache,
-            "sandbox": {"network": network, "allow": list(allow or [])},
-        }
+        body = request(BUILD, options)
+        body.update(name=name, dockerfile=base64.b64encode(dockerfile.encode()).decode())
         if not files:
             return await self._follow(Request("POST", "/v1/images/build", body=body), BuildStep, on_progress)
         body["context"] = "build-context/" + secrets.token_hex(16)
@@ -83,6 +94,34 @@ class AsyncImages:
                 await self.remove(body["context"])
             except ImageNotFound:
                 pass  # the build has removed it
+
+    async def tag(self, name: str, new_name: str) -> Image:
+        """Gives an image a second name, which belongs to the caller."""
+        body = {"name": name, "new_name": new_name}
+        answer = await self._transport.call(Request("POST", "/v1/images/tag", body=body, repeatable=True))
+        return decode(Image, answer.get("image", {}))
+
+    async def save(self, *names: str) -> AsyncIterator[bytes]:
+        """Iterates over the bytes of one tar with the images, for load or docker load."""
+        async with await self._transport.open(Request("POST", "/v1/images/save", body={"names": names})) as response:
+            while True:
+                part = await response.some()
+                if not part:
+                    return
+                yield part
+
+    async def prune(self, *, unused: bool = False, until: Optional[Time] = None, dry_run: bool = False) -> Pruned:
+        """Removes the images of this user that no sandbox, profile or pool needs.
+
+        It removes all of them with unused, else those that were stored before the time until.
+        With dry_run they stay.
+        """
+        body = present(unused=unused, until=duration(until), dry_run=dry_run)
+        return decode(Pruned, await self._transport.call(Request("POST", "/v1/images/prune", body=body)))
+
+    async def du(self) -> ImageUsage:
+        """Returns how much of the disk images take."""
+        return decode(ImageUsage, await self._transport.call(Request("GET", "/v1/image-usage")))
 
     async def _follow(self, request: Request, kind: Any, on_progress: Optional[Callable[[Any], Any]]) -> Image:
         """Returns the image of the last message, and tells of those before it."""

@@ -13,6 +13,18 @@ T = TypeVar("T")
 READ_SIZE = 1 << 18
 
 
+class Expired(Exception):
+    """The time of within is over."""
+
+
+async def within(seconds: float, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Does work, and raises Expired if it takes longer."""
+    try:
+        return await asyncio.wait_for(work(), seconds)
+    except asyncio.TimeoutError as e:
+        raise Expired from e
+
+
 class Socket:
     """A connection to a unix socket."""
 

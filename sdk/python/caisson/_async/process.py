@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import base64
-from typing import AsyncGenerator, AsyncIterator, Optional, Tuple
+from typing import Any, AsyncGenerator, AsyncIterator, Callable, Coroutine, Optional, TypeVar
 
 from .. import _spec, _wire
 from .._events import Collector, Lines, Place, TextCallback
+from .._forms import Size, Time, seconds, size
 from .._wire import PIECE, Data, Request, pieces_of
 from ..codes import ExecNotFound, NotFound, State
 from ..errors import CaissonError, CommandFailed
 from ..types import Event, Exited, Output, ProcessInfo, Result, Started
 from .http import AsyncTransport
-from .io import Task, complete, pieces, settle, sleep
+from .io import Expired, Task, complete, pieces, settle, sleep, within
+
+T = TypeVar("T")
 
 
 async def follow(
@@ -67,6 +70,7 @@ class AsyncForeground:
         """Runs the command with the input data."""
         events = follow(self._transport, request, self._place, resume)
         sender: Optional[Task] = None
+        result: Optional[Result] = None
         try:
             async for event in events:
                 if isinstance(event, Started) and data is not None:
@@ -205,17 +209,26 @@ class AsyncProcess:
 
     async def wait(
         self,
+        timeout: Optional[Time] = None,
         *,
         on_stdout: Optional[TextCallback] = None,
         on_stderr: Optional[TextCallback] = None,
         check: bool = False,
-        output_limit: int = _spec.OUTPUT_LIMIT,
+        output_limit: Size = _spec.OUTPUT_LIMIT,
     ) -> Result:
-        """Waits for the end and returns the result with the output."""
-        collector = Collector(output_limit, on_stdout, on_stderr)
-        result = None
-        async for event in self.events():
-            result = await collect(event, collector)
+        """Waits for the end and returns the result with the output.
+
+        TimeoutError: the command has not ended after the timeout, and runs on.
+        """
+        collector = Collector(int(size(output_limit)), on_stdout, on_stderr)
+
+        async def last() -> Optional[Result]:
+            result: Optional[Result] = None
+            async for event in self.events():
+                result = await collect(event, collector)
+            return result
+
+        result = await ended_within(timeout, last, "the command")
         assert result is not None  # follow raises where there is none
         return checked(result, check)
 
@@ -257,6 +270,12 @@ def checked(result: Result, check: bool) -> Result:
     return result
 
 
-def size_of(tty: "Optional[Tuple[int, int] | bool]") -> Optional[Tuple[int, int]]:
-    """Returns rows and columns. True stands for the usual 24 and 80."""
-    return (24, 80) if tty is True else tty or None
+async def ended_within(timeout: Optional[Time], work: Callable[[], Coroutine[Any, Any, T]], what: str) -> T:
+    """Waits by work for the end of something. TimeoutError: the timeout is over before."""
+    if timeout is None:
+        return await work()
+    limit = seconds(timeout)
+    try:
+        return await within(limit, work)
+    except Expired:
+        raise TimeoutError(f"{what} has not ended after {limit:g} s") from None

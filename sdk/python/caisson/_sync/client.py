@@ -3,16 +3,17 @@
 
 from __future__ import annotations
 
-import os
 from types import TracebackType
-from typing import Iterator, List, Mapping, Optional, Sequence, Type, Union
+from typing import TYPE_CHECKING, Iterator, List, Optional, Type
 
 from .. import _spec
 from .._events import Collector, Place, TextCallback
-from .._spec import OUTPUT_LIMIT, Command
-from .._wire import Data, Request, Seconds, Size, decode, sandbox_path
+from .._forms import Time, request, seconds
+from .._options import LIST, AloneOptions, ListOptions
+from .._spec import Command
+from .._wire import Data, Request, closed, decode, sandbox_path
 from ..host import HostEvent, Stats
-from ..types import Doctor, HostInfo, Mount, Result, SandboxDetail, SandboxInfo, Version
+from ..types import Capability, Doctor, HostInfo, Leftover, Ping, Reloaded, Result, SandboxDetail, SandboxInfo, Spec, Version
 from .http import Transport
 from .images import Images
 from .process import Foreground, checked
@@ -20,16 +21,19 @@ from .resume import Resumed, host_events
 from .sandbox import Sandbox
 from .volumes import Volumes
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 
 class Client:
     """A client of one daemon. It may be used by many callers at once.
 
     socket None is $CAISSON_SOCKET, else /run/caisson/caisson.sock. If the daemon goes
-    away, calls and streams are continued for up to reconnect seconds where that is safe.
+    away, calls and streams are continued for the time of reconnect where that is safe.
     """
 
-    def __init__(self, socket: Optional[str] = None, *, reconnect: float = Transport.RECONNECT) -> None:
-        self.transport = Transport(_spec.socket_path(socket), reconnect)
+    def __init__(self, socket: Optional[str] = None, *, reconnect: Time = Transport.RECONNECT) -> None:
+        self.transport = Transport(_spec.socket_path(socket), seconds(reconnect))
         self.images = Images(self.transport)
         self.volumes = Volumes(self.transport)
 
@@ -42,82 +46,51 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Closes the connections that are not in use."""
-        self.transport.close()
+        """Closes the connections. Later calls of the client and of its sandboxes raise APIUsage."""
+        self.transport.close(closed())
 
     def run(
         self,
         command: Command,
         *,
-        image: Optional[str] = None,
-        profile: Optional[str] = None,
-        workspace: "Union[None, str, os.PathLike[str]]" = None,
-        mounts: Optional[Sequence[Mount]] = None,
-        memory: Optional[Size] = None,
-        cpus: Optional[float] = None,
-        pids: Optional[int] = None,
-        network: Optional[str] = None,
-        allow: Optional[Sequence[str]] = None,
-        deny: Optional[Sequence[str]] = None,
-        labels: Optional[Mapping[str, str]] = None,
-        env: Optional[Mapping[str, str]] = None,
-        workdir: Optional[str] = None,
-        user: Optional[str] = None,
-        timeout: Optional[Seconds] = None,
         input: Optional[Data] = None,
         on_stdout: Optional[TextCallback] = None,
         on_stderr: Optional[TextCallback] = None,
         check: bool = False,
-        output_limit: int = OUTPUT_LIMIT,
+        **options: Unpack[AloneOptions],
     ) -> Result:
         """Runs one command in a sandbox of its own, which is removed when it ends.
 
-        The options are those of Sandbox.create and Sandbox.run. If the connection breaks,
+        The options are all of Sandbox.create and Sandbox.run. If the connection breaks,
         the command is ended.
         """
-        sandbox = _spec.sandbox(
-            image=image, profile=profile, workspace=workspace, mounts=mounts, limits=_spec.limits(memory, cpus, pids),
-            network=network, allow=allow, deny=deny, labels=labels and dict(labels), user=user,
-        )
-        spec = _spec.command(
-            command, env=env, workdir=workdir, timeout=timeout, stdin=input is not None, output_limit=output_limit
-        )
-        foreground = Foreground(self.transport, Place(""), Collector(output_limit, on_stdout, on_stderr))
-        request = Request("POST", "/v1/run", body={"spec": {"sandbox": sandbox, "exec": spec}})
-        return checked(foreground.run(request, input, resume=False), check)
+        spec = _spec.alone(command, options, stdin=input is not None)
+        collector = Collector(_spec.output_limit(spec["exec"]), on_stdout, on_stderr)
+        foreground = Foreground(self.transport, Place(""), collector)
+        call = Request("POST", "/v1/run", body=spec)
+        return checked(foreground.run(call, input, resume=False), check)
 
-    def list(
-        self,
-        labels: Optional[Mapping[str, str]] = None,
-        *,
-        name: Optional[str] = None,
-        session: Optional[str] = None,
-        task: Optional[str] = None,
-        states: Optional[List[str]] = None,
-        older_than: Optional[Seconds] = None,
-    ) -> List[Sandbox]:
+    def spec(self, command: Command, *, seccomp_pfc: bool = False, **options: Unpack[AloneOptions]) -> Spec:
+        """Returns what run would build, and builds nothing.
+
+        With seccomp_pfc it has the compiled filter too, which takes some milliseconds.
+        """
+        body = {**_spec.alone(command, options), "seccomp_pfc": seccomp_pfc}
+        return decode(Spec, self.transport.call(Request("POST", "/v1/spec", body=body, repeatable=True)))
+
+    def list(self, **options: Unpack[ListOptions]) -> List[Sandbox]:
         """Returns the sandboxes that have all that is given, the oldest first.
 
-        name is a pattern such as "build-*", older_than seconds since the creation.
+        name is a pattern such as "build-*", older_than the time since the creation.
         """
-        query = _spec.selection(labels, name, session, task, states, older_than)
-        answer = self.transport.call(Request("GET", "/v1/sandboxes", query))
+        answer = self.transport.call(Request("GET", "/v1/sandboxes", request(LIST, options)))
         infos = [decode(SandboxInfo, each) for each in answer.get("sandboxes", [])]
         return [Sandbox(self.transport, info) for info in infos]
 
-    def stats(
-        self,
-        labels: Optional[Mapping[str, str]] = None,
-        *,
-        name: Optional[str] = None,
-        session: Optional[str] = None,
-        task: Optional[str] = None,
-        states: Optional[List[str]] = None,
-        older_than: Optional[Seconds] = None,
-    ) -> Iterator[Stats]:
+    def stats(self, **options: Unpack[ListOptions]) -> Iterator[Stats]:
         """Iterates each second over what the live sandboxes that have all that is given use."""
-        request = Request("GET", "/v1/stats", _spec.selection(labels, name, session, task, states, older_than))
-        for message in Resumed(self.transport, lambda: request).messages():
+        call = Request("GET", "/v1/stats", request(LIST, options))
+        for message in Resumed(self.transport, lambda: call).messages():
             if message is not None:
                 yield decode(Stats, message)
 
@@ -137,6 +110,24 @@ class Client:
         """Returns the sandbox of a name, an ID or its unique beginning."""
         answer = self.transport.call(Request("GET", sandbox_path(ref)))
         return Sandbox(self.transport, decode(SandboxDetail, answer).sandbox)
+
+    def ping(self) -> Ping:
+        """Returns whether the daemon can run something now, and else why not."""
+        return decode(Ping, self.transport.call(Request("GET", "/v1/ping")))
+
+    def capabilities(self) -> List[Capability]:
+        """Returns for each setting whether this host enforces it."""
+        answer = self.transport.call(Request("GET", "/v1/capabilities"))
+        return [decode(Capability, each) for each in answer.get("capabilities", [])]
+
+    def cleanup(self, *, dry_run: bool = False) -> List[Leftover]:
+        """Removes what no live sandbox owns, and returns it. With dry_run it stays."""
+        answer = self.transport.call(Request("POST", "/v1/cleanup", body={"dry_run": dry_run}))
+        return [decode(Leftover, each) for each in answer.get("leftovers", [])]
+
+    def reload_config(self) -> Reloaded:
+        """Has the daemon read its configuration again. A failure changes nothing. For root alone."""
+        return decode(Reloaded, self.transport.call(Request("POST", "/v1/config/reload", body={})))
 
     def version(self) -> Version:
         """Returns the versions of the daemon and of its engine."""

@@ -7,14 +7,19 @@ import base64
 import io
 import secrets
 import tarfile
-from typing import Any, BinaryIO, Callable, Dict, List, Mapping, Optional, Union
+from typing import TYPE_CHECKING, Any, Iterator, BinaryIO, Callable, List, Mapping, Optional, Sequence, Union
 from urllib.parse import quote
 
 from .. import _wire
-from .._wire import Request, decode, pieces_of
+from .._forms import Time, duration, request
+from .._options import BUILD, BuildOptions
+from .._wire import Request, decode, pieces_of, present
 from ..codes import ImageNotFound
-from ..types import BuildStep, Image, PullProgress
+from ..types import BuildStep, Image, ImageUsage, Pruned, PullProgress
 from .http import Transport
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class Images:
@@ -44,12 +49,25 @@ class Images:
 
     def pull(self, name: str, *, on_progress: Optional[Callable[[PullProgress], Any]] = None) -> Image:
         """Pulls HOST/PATH[:TAG][@DIGEST] from its registry, which the daemon has to allow."""
-        request = Request("POST", "/v1/images/pull", body={"name": name}, repeatable=True)
+        call = Request("POST", "/v1/images/pull", body={"name": name}, repeatable=True)
 
         def once() -> Image:
-            return self._follow(request, PullProgress, on_progress)
+            return self._follow(call, PullProgress, on_progress)
 
         return self._transport.repeat(once)
+
+    def from_host(
+        self,
+        name: str,
+        *,
+        packages: Sequence[str] = (),
+        paths: Sequence[str] = (),
+        on_progress: Optional[Callable[[PullProgress], Any]] = None,
+    ) -> Image:
+        """Makes an image from software that is installed on the host."""
+        body = {"name": name, "packages": list(packages), "paths": list(paths)}
+        call = Request("POST", "/v1/images/from-host", body=body)
+        return self._follow(call, PullProgress, on_progress)
 
     def build(
         self,
@@ -57,22 +75,15 @@ class Images:
         dockerfile: str,
         *,
         files: Optional[Mapping[str, Union[str, bytes]]] = None,
-        args: Optional[Mapping[str, str]] = None,
-        target: str = "",
-        no_cache: bool = False,
-        network: str = "",
-        allow: Optional[List[str]] = None,
         on_progress: Optional[Callable[[BuildStep], Any]] = None,
+        **options: Unpack[BuildOptions],
     ) -> Image:
         """Builds an image from a Dockerfile. files, by path, are what COPY finds.
 
-        network and allow are the network of each RUN, which has none by default.
+        Limits and network are those of each RUN, which has no network by default.
         """
-        body: Dict[str, Any] = {
-            "name": name, "dockerfile": base64.b64encode(dockerfile.encode()).decode(),
-            "args": dict(args or {}), "target": target, "no_cache": no_cache,
-            "sandbox": {"network": network, "allow": list(allow or [])},
-        }
+        body = request(BUILD, options)
+        body.update(name=name, dockerfile=base64.b64encode(dockerfile.encode()).decode())
         if not files:
             return self._follow(Request("POST", "/v1/images/build", body=body), BuildStep, on_progress)
         body["context"] = "build-context/" + secrets.token_hex(16)
@@ -84,6 +95,34 @@ class Images:
                 self.remove(body["context"])
             except ImageNotFound:
                 pass  # the build has removed it
+
+    def tag(self, name: str, new_name: str) -> Image:
+        """Gives an image a second name, which belongs to the caller."""
+        body = {"name": name, "new_name": new_name}
+        answer = self._transport.call(Request("POST", "/v1/images/tag", body=body, repeatable=True))
+        return decode(Image, answer.get("image", {}))
+
+    def save(self, *names: str) -> Iterator[bytes]:
+        """Iterates over the bytes of one tar with the images, for load or docker load."""
+        with self._transport.open(Request("POST", "/v1/images/save", body={"names": names})) as response:
+            while True:
+                part = response.some()
+                if not part:
+                    return
+                yield part
+
+    def prune(self, *, unused: bool = False, until: Optional[Time] = None, dry_run: bool = False) -> Pruned:
+        """Removes the images of this user that no sandbox, profile or pool needs.
+
+        It removes all of them with unused, else those that were stored before the time until.
+        With dry_run they stay.
+        """
+        body = present(unused=unused, until=duration(until), dry_run=dry_run)
+        return decode(Pruned, self._transport.call(Request("POST", "/v1/images/prune", body=body)))
+
+    def du(self) -> ImageUsage:
+        """Returns how much of the disk images take."""
+        return decode(ImageUsage, self._transport.call(Request("GET", "/v1/image-usage")))
 
     def _follow(self, request: Request, kind: Any, on_progress: Optional[Callable[[Any], Any]]) -> Image:
         """Returns the image of the last message, and tells of those before it."""

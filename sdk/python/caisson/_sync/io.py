@@ -15,12 +15,41 @@ T = TypeVar("T")
 READ_SIZE = 1 << 18
 
 
+class Expired(Exception):
+    """The time of within is over."""
+
+
+_this_thread = threading.local()  # deadline: when the time of within is over
+
+
+def _left() -> Optional[float]:
+    deadline: Optional[float] = getattr(_this_thread, "deadline", None)
+    if deadline is None:
+        return None
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise Expired
+    return left
+
+
+def within(seconds: float, work: Callable[[], T]) -> T:
+    """Does work that reads from sockets, and raises Expired if it takes longer."""
+    before = getattr(_this_thread, "deadline", None)
+    deadline = time.monotonic() + seconds
+    _this_thread.deadline = deadline if before is None else min(before, deadline)
+    try:
+        return work()
+    finally:
+        _this_thread.deadline = before
+
+
 class Socket:
     """A connection to a unix socket."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
         self._reader = io.BufferedReader(connection.makefile("rb", 0), READ_SIZE)
+        self._timed = False
 
     @classmethod
     def open(cls, path: str) -> Socket:
@@ -43,14 +72,24 @@ class Socket:
 
     def read_line(self) -> bytes:
         """Reads a line with its end. The end of the connection cuts it."""
-        line = self._reader.readline(READ_SIZE)
+        line = self._in_time(lambda: self._reader.readline(READ_SIZE))
         if len(line) == READ_SIZE:
             raise ConnectionError("a line of the answer is too long")
         return line
 
     def read(self, most: int) -> bytes:
         """Reads some bytes. None are the end of the connection."""
-        return self._reader.read1(most)
+        return self._in_time(lambda: self._reader.read1(most))
+
+    def _in_time(self, read: Callable[[], bytes]) -> bytes:
+        left = _left()
+        if left is not None or self._timed:
+            self._socket.settimeout(left)
+            self._timed = left is not None
+        try:
+            return read()
+        except socket.timeout as e:
+            raise Expired from e
 
     def usable(self) -> bool:
         """Whether a connection that waited can be used again: nothing came, not even an end."""
@@ -89,7 +128,8 @@ class Task:
 
 def sleep(seconds: float) -> None:
     """Waits."""
-    time.sleep(seconds)
+    left = _left()
+    time.sleep(seconds if left is None else min(seconds, left))
 
 
 def blocking(work: Callable[..., T], *args: Any) -> T:

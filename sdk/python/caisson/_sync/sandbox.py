@@ -3,25 +3,28 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Iterator, Dict, List, Mapping, Optional, Sequence, Tuple, Type, Union
+from typing import TYPE_CHECKING, Iterator, Dict, List, Optional, Type
 
 from .. import _spec
 from .._events import Collector, Place, TextCallback
-from .._spec import OUTPUT_LIMIT, Command
-from .._wire import Data, Request, Seconds, Size, decode, duration, error_of, milli_cpu, present, sandbox_path, size, timestamp
+from .._forms import Time, duration, request
+from .._options import CREATE, EXEC, START, UPDATE, CreateOptions, ExecOptions, StartOptions, UpdateOptions
+from .._spec import Command
+from .._wire import Data, Request, decode, error_of, present, removed, sandbox_path, timestamp
 from ..codes import ExecNotFound, NotFound
 from ..host import History, SandboxStats, Stats
-from ..types import Event, Mount, Port, ProcessInfo, Result, SandboxDetail, SandboxInfo
+from ..types import Cleaned, Event, Port, ProcessInfo, Result, SandboxDetail, SandboxInfo
 from .files import Files
 from .http import Transport
 from .policy import Policy
-from .process import Foreground, Process, checked, size_of, start
+from .process import Foreground, Process, checked, ended_within, start
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from .client import Client
 
 
@@ -41,65 +44,28 @@ class Sandbox:
 
     @classmethod
     def create(
-        cls,
-        image: Optional[str] = None,
-        *,
-        name: Optional[str] = None,
-        hostname: Optional[str] = None,
-        profile: Optional[str] = None,
-        user: Optional[str] = None,
-        env: Optional[Mapping[str, str]] = None,
-        workspace: "Union[None, str, os.PathLike[str]]" = None,
-        mounts: Optional[Sequence[Mount]] = None,
-        memory: Optional[Size] = None,
-        cpus: Optional[float] = None,
-        cpu_shares: Optional[int] = None,
-        pids: Optional[int] = None,
-        open_files: Optional[int] = None,
-        tmpfs: Optional[Size] = None,
-        shm_size: Optional[Size] = None,
-        io_read_bps: Optional[Size] = None,
-        io_write_bps: Optional[Size] = None,
-        network: Optional[str] = None,
-        allow: Optional[Sequence[str]] = None,
-        deny: Optional[Sequence[str]] = None,
-        publish: Optional[Sequence[str]] = None,
-        expose: Optional[Sequence[int]] = None,
-        links: Optional[Sequence[str]] = None,
-        dns: Optional[Sequence[str]] = None,
-        allow_ech: bool = False,
-        labels: Optional[Mapping[str, str]] = None,
-        ttl: Optional[Seconds] = None,
-        idle_timeout: Optional[Seconds] = None,
-        ensure: bool = False,
-        replace: bool = False,
-        client: Optional[Client] = None,
+        cls, from_image: Optional[str] = None, /, *, client: Optional[Client] = None, **options: Unpack[CreateOptions]
     ) -> Sandbox:
-        """Makes a sandbox.
+        """Makes a sandbox. The image may be given first, without its name.
 
         What is not given is the profile's. workspace is a directory of the host, with :ro
-        at its end to be read only. memory, tmpfs and shm_size are bytes or text such as "512M".
-        io_read_bps and io_write_bps are such sizes per second, with each disk of the sandbox.
-        allow holds rules HOST[:PORT][+PORT...]; without any, nothing is reached.
-        publish holds [ADDRESS:]PORT:PORT. ttl and idle_timeout are in seconds.
+        at its end to be read only. allow holds rules HOST[:PORT][+PORT...]; without any,
+        nothing is reached. CreateOptions explains each option.
         ensure returns the live sandbox of that name, if it was made with the same settings;
         one that has ended is replaced. replace removes a live one first.
         """
-        spec = _spec.sandbox(
-            image=image, name=name, hostname=hostname, profile=profile, user=user, env=env and dict(env),
-            workspace=workspace, mounts=mounts,
-            limits=_spec.limits(memory, cpus, pids, open_files, tmpfs, shm_size, cpu_shares, io_read_bps, io_write_bps),
-            network=network,
-            allow=allow, deny=deny, publish=publish, expose=expose, links=links, dns=dns,
-            allow_ech=allow_ech or None,
-            labels=labels and dict(labels), ttl=ttl, idle_timeout=idle_timeout,
-        )
-        key = "" if ensure else uuid.uuid4().hex  # so the call can be made again
-        body = {"spec": spec, "ensure": ensure, "replace": replace, "idempotency_key": key}
-        request = Request("POST", "/v1/sandboxes", body=body, repeatable=not ensure or name is not None)
+        if from_image is not None:
+            if options.get("image") is not None:
+                raise TypeError("image: it is given twice")
+            options["image"] = from_image
+        body = request(CREATE, options)
+        ensure, name = body.get("ensure"), options.get("name")
+        if not ensure:
+            body["idempotency_key"] = uuid.uuid4().hex  # so the call can be made again
+        call = Request("POST", "/v1/sandboxes", body=body, repeatable=not ensure or name is not None)
         transport = client.transport if client else Transport(_spec.socket_path(None), Transport.RECONNECT)
         try:
-            return cls(transport, decode(SandboxInfo, transport.call(request)), own=client is None)
+            return cls(transport, decode(SandboxInfo, transport.call(call)), own=client is None)
         except BaseException:
             if client is None:
                 transport.close()
@@ -138,18 +104,11 @@ class Sandbox:
         self,
         command: Command,
         *,
-        env: Optional[Mapping[str, str]] = None,
-        workdir: Optional[str] = None,
-        user: Optional[str] = None,
-        timeout: Optional[Seconds] = None,
         input: Optional[Data] = None,
         on_stdout: Optional[TextCallback] = None,
         on_stderr: Optional[TextCallback] = None,
         check: bool = False,
-        output_limit: int = OUTPUT_LIMIT,
-        memory: Optional[Size] = None,
-        cpus: Optional[float] = None,
-        pids: Optional[int] = None,
+        **options: Unpack[ExecOptions],
     ) -> Result:
         """Runs a command and returns its result.
 
@@ -158,41 +117,21 @@ class Sandbox:
         command waits for them. The result holds output_limit bytes of each stream.
         check raises CommandFailed unless the exit code is 0. If the call is interrupted,
         the command is killed. memory, cpus and pids bound this command alone.
+        ExecOptions explains each option.
         """
-        spec = _spec.command(
-            command, env=env, workdir=workdir, user=user, timeout=timeout, stdin=input is not None,
-            output_limit=output_limit, limits=_spec.limits(memory, cpus, pids),
-        )
-        foreground = Foreground(self._transport, Place(self.id), Collector(output_limit, on_stdout, on_stderr))
-        request = Request("POST", sandbox_path(self.id, "execs"), body={"exec": spec})
-        return checked(foreground.run(request, input, resume=True), check)
+        spec = _spec.command(EXEC, command, options, stdin=input is not None)
+        collector = Collector(_spec.output_limit(spec), on_stdout, on_stderr)
+        foreground = Foreground(self._transport, Place(self.id), collector)
+        call = Request("POST", sandbox_path(self.id, "execs"), body={"exec": spec})
+        return checked(foreground.run(call, input, resume=True), check)
 
-    def start(
-        self,
-        command: Command,
-        *,
-        env: Optional[Mapping[str, str]] = None,
-        workdir: Optional[str] = None,
-        user: Optional[str] = None,
-        timeout: Optional[Seconds] = None,
-        stdin: bool = False,
-        tty: "Union[None, bool, Tuple[int, int]]" = None,
-        output_limit: int = OUTPUT_LIMIT,
-        memory: Optional[Size] = None,
-        cpus: Optional[float] = None,
-        pids: Optional[int] = None,
-    ) -> Process:
+    def start(self, command: Command, **options: Unpack[StartOptions]) -> Process:
         """Starts a command in the background, which runs on without this program.
 
         stdin gives it an input, for send. tty gives it a terminal of (rows, columns) with
         an input. The daemon keeps output_limit bytes of each stream.
         """
-        terminal = size_of(tty)
-        spec = _spec.command(
-            command, env=env, workdir=workdir, user=user, timeout=timeout, stdin=stdin or terminal is not None,
-            tty=terminal, output_limit=output_limit, limits=_spec.limits(memory, cpus, pids),
-        )
-        info = start(self._transport, self.id, spec)
+        info = start(self._transport, self.id, _spec.command(START, command, options))
         return Process(self._transport, self.id, info, own=True)
 
     def connect(self, process_id: str) -> Process:
@@ -203,7 +142,10 @@ class Sandbox:
         for info in self.processes():
             if info.id == process_id:
                 return Process(self._transport, self.id, info, own=False)
-        raise ExecNotFound(f"the sandbox {self.name} has no command {process_id!r}")
+        raise ExecNotFound(
+            f"the sandbox {self.name} has no command {process_id!r}", class_="invalid_input",
+            remedy="list its commands: Sandbox.processes()",
+        )
 
     def processes(self) -> List[ProcessInfo]:
         """Returns the commands of the sandbox, the oldest first."""
@@ -236,30 +178,9 @@ class Sandbox:
                 if event is not None:
                     yield event
 
-    def update(
-        self,
-        *,
-        memory: Optional[Size] = None,
-        cpus: Optional[float] = None,
-        cpu_shares: Optional[int] = None,
-        pids: Optional[int] = None,
-        io_read_bps: Optional[Size] = None,
-        io_write_bps: Optional[Size] = None,
-        ttl: Optional[Seconds] = None,
-        idle_timeout: Optional[Seconds] = None,
-        labels: Optional[Mapping[str, str]] = None,
-        network: Optional[str] = None,
-        allow: Optional[Sequence[str]] = None,
-        deny: Optional[Sequence[str]] = None,
-    ) -> SandboxInfo:
+    def update(self, **options: Unpack[UpdateOptions]) -> SandboxInfo:
         """Changes what is given. ttl counts from now; a label with an empty value goes."""
-        body: Dict[str, Any] = present(
-            memory_bytes=size(memory), milli_cpu=milli_cpu(cpus), cpu_shares=cpu_shares,
-            pids=pids, io_read_bps=size(io_read_bps), io_write_bps=size(io_write_bps), ttl=duration(ttl),
-            idle_timeout=duration(idle_timeout), labels=labels and dict(labels), network=network,
-            allow=None if allow is None else {"rules": list(allow)},
-            deny=None if deny is None else {"rules": list(deny)},
-        )
+        body = request(UPDATE, options)
         return self._told(Request("PATCH", sandbox_path(self.id), body=body, repeatable=True))
 
     def pause(self) -> SandboxInfo:
@@ -270,14 +191,32 @@ class Sandbox:
         """Lets the processes of a paused sandbox go on."""
         return self._told(Request("POST", sandbox_path(self.id, "resume")))
 
-    def stop(self, grace: Optional[Seconds] = None) -> SandboxInfo:
+    def stop(self, grace: Optional[Time] = None) -> SandboxInfo:
         """Ends all processes: TERM, and KILL after a grace. Their output stays."""
         body = present(grace=duration(grace))
         return self._told(Request("POST", sandbox_path(self.id, "stop"), body=body))
 
-    def wait(self) -> SandboxInfo:
-        """Waits until the sandbox has ended."""
-        return self._told(Request("GET", sandbox_path(self.id, "wait")))
+    def clean(self) -> Cleaned:
+        """Ends every process, with its listeners, and empties /tmp. Other files stay."""
+        return decode(Cleaned, self._transport.call(Request("POST", sandbox_path(self.id, "clean"), body={})))
+
+    def restart(self) -> SandboxInfo:
+        """Replaces the sandbox by a new one of the same settings, whose ID this object has then.
+
+        Files and commands of the old one go, and so do changes by update.
+        """
+        self._told(Request("POST", sandbox_path(self.id, "restart"), body={}))
+        self.files = Files(self._transport, self.id)
+        self.policy = Policy(self._transport, self.id)
+        return self.info
+
+    def wait(self, timeout: Optional[Time] = None) -> SandboxInfo:
+        """Waits until the sandbox has ended. TimeoutError: it has not, and lives on."""
+
+        def told() -> SandboxInfo:
+            return self._told(Request("GET", sandbox_path(self.id, "wait")))
+
+        return ended_within(timeout, told, "the sandbox")
 
     def inspect(self) -> SandboxDetail:
         """Returns the limits, the traffic and the image, and updates info."""
@@ -301,7 +240,7 @@ class Sandbox:
         """Removes the sandbox. Without force, one that runs is refused."""
         self._transport.call(Request("DELETE", sandbox_path(self.id), {"force": force}))
         if self._own:
-            self._transport.close()
+            self._transport.close(removed(self.name))
 
     def _told(self, request: Request) -> SandboxInfo:
         self.info = decode(SandboxInfo, self._transport.call(request))

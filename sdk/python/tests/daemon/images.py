@@ -33,7 +33,7 @@ class ImagesTest(unittest.TestCase):
     def test_refused_build(self):
         for files in (None, {"a": "b"}):
             with self.assertRaises(CaissonError) as caught:
-                self.client.images.build("py-refused", "FROM base\nHEALTHCHECK CMD true\n", files=files)
+                self.client.images.build("py-refused", "FROM base\nNONSENSE x\n", files=files)
             self.assertIn("line 2", str(caught.exception))
         names = [i.name for i in self.client.images.list()]
         self.assertNotIn("py-refused", names)

@@ -230,8 +230,8 @@ class SandboxTest(unittest.TestCase):
 
     def test_a_life(self):
         with Sandbox.create(name="py-life", labels={"suite": "py"}, ttl=600, idle_timeout=300, client=self.client) as box:
-            self.assertEqual([b.id for b in self.client.list({"suite": "py"})], [box.id])
-            self.assertEqual(self.client.list({"suite": "other"}), [])
+            self.assertEqual([b.id for b in self.client.list(labels={"suite": "py"})], [box.id])
+            self.assertEqual(self.client.list(labels={"suite": "other"}), [])
             self.assertEqual((self.client.get("py-life").id, box.name, box.info.idle_timeout), (box.id, "py-life", 300))
             with self.assertRaises(Exists):
                 Sandbox.create(name="py-life", client=self.client)

@@ -166,6 +166,12 @@ export class VolumeNotFoundError extends CaissonError {}
 /** SBX-232: a sandbox uses the volume. */
 export class VolumeInUseError extends CaissonError {}
 
+/** SBX-233: the process that reads an image or a Dockerfile ended. */
+export class ImageProcessError extends CaissonError {}
+
+/** SBX-234: a disk for a sandbox could not be made. */
+export class DiskError extends CaissonError {}
+
 /** SBX-301: the seccomp filter cannot be enforced. */
 export class SeccompError extends CaissonError {}
 
@@ -271,6 +277,12 @@ export class EgressProxyDownError extends CaissonError {}
 /** SBX-710: a TLS hello may hide the name that a rule depends on. */
 export class EgressECHError extends CaissonError {}
 
+/** SBX-711: a route does not pass a request or its answer on. */
+export class EgressRouteError extends CaissonError {}
+
+/** SBX-712: a secret is absent or its value cannot be used. */
+export class SecretError extends CaissonError {}
+
 /** SBX-801: the call is malformed. */
 export class APIUsageError extends CaissonError {}
 
@@ -364,6 +376,8 @@ export const byCode: Readonly<Record<string, typeof CaissonError>> = {
   'SBX-230': BundleError,
   'SBX-231': VolumeNotFoundError,
   'SBX-232': VolumeInUseError,
+  'SBX-233': ImageProcessError,
+  'SBX-234': DiskError,
   'SBX-301': SeccompError,
   'SBX-302': SeccompProfileError,
   'SBX-303': SeccompMemoryError,
@@ -399,6 +413,8 @@ export const byCode: Readonly<Record<string, typeof CaissonError>> = {
   'SBX-708': EgressProxyError,
   'SBX-709': EgressProxyDownError,
   'SBX-710': EgressECHError,
+  'SBX-711': EgressRouteError,
+  'SBX-712': SecretError,
   'SBX-801': APIUsageError,
   'SBX-802': DaemonOffError,
   'SBX-803': APIBrokenError,

@@ -17,6 +17,15 @@ export interface components {
             reason: string;
             rule: string;
         };
+        AttachExecRequest: {
+            /** Format: int64 */
+            stderr_offset?: Int64;
+            /**
+             * Format: int64
+             * @description bytes that the caller has already
+             */
+            stdout_offset?: Int64;
+        };
         BuildImageRequest: {
             /** @description values of ARG */
             args?: {
@@ -27,10 +36,16 @@ export interface components {
             dockerfile?: Bytes;
             /** @description of the image */
             name?: string;
+            /** @description build nothing: the one message holds needs */
+            needs_only?: boolean;
             /** @description do all steps again */
             no_cache?: boolean;
             /** @description only profile, limits, network, allow, deny and allow_ech, for each RUN */
             sandbox?: components["schemas"]["SandboxSpec"];
+            /** @description Files for RUN --mount=type=secret, by id. At most 500 KiB each. Nothing keeps them. */
+            secrets?: {
+                [key: string]: Bytes;
+            };
             /** @description name or number of the stage; empty: the last */
             target?: string;
             /**
@@ -38,6 +53,13 @@ export interface components {
              * @example 90s
              */
             timeout?: Duration;
+        };
+        /** @description BuildNeeds is what a build reads. Once an absent image is there, it may need others. */
+        BuildNeeds: {
+            /** @description it reads files of the context */
+            context: boolean;
+            /** @description that it begins with or copies from */
+            images: string[];
         };
         /** @description BuildProgress is a step that begins, or output of its command. The last one holds image. */
         BuildProgress: {
@@ -51,6 +73,7 @@ export interface components {
              * @description of the Dockerfile
              */
             line: number;
+            needs?: components["schemas"]["BuildNeeds"];
             /** @description digest of the image of the same name that it replaced; empty: none */
             replaced: string;
             stderr: Bytes;
@@ -125,13 +148,69 @@ export interface components {
             entries: Int64;
         };
         CreateRequest: {
-            /** @description Return the live sandbox of the spec's name when it was made with the same settings. What Update changed since does not count, and stays. A sandbox of the name that has ended is removed and replaced. One that was made for one command, whose result it holds, is not. */
+            /** @description HOST[:PORT][+PORT…][,private][,opaque], instead of the profile's; without a port 80 and 443. HOST is a name, *.NAME, an address or a CIDR. Of a child: rules that those of its parent cover (else SBX-406), and its parent's where it names none. */
+            allow?: string[];
+            /** @description Let TLS clients encrypt the name that they ask for (encrypted_client_hello), also where a rule depends on it. The profile may say so as well. */
+            allow_ech?: boolean;
+            /** @description as allow, beside the profile's; deny beats allow */
+            deny?: string[];
+            /** @description Resolvers to ask for names, ADDRESS or ADDRESS:PORT, at most 3, among those of network.dns_allowed in the configuration. Absent are those of network.dns. */
+            dns?: string[];
+            /** @description Return the live sandbox of the name when it was made with the same settings. What Update changed since does not count, and stays. A sandbox of the name that has ended is removed and replaced. One that was made for one command, whose result it holds, is not. */
             ensure?: boolean;
+            /** @description of all its commands, added to the image's */
+            env?: {
+                [key: string]: string;
+            };
+            /** @description Ports inside to which links of the same owner's sandboxes may lead, from 54. */
+            expose?: number[];
+            /** @description A label of RFC 1123: 1 to 63 letters, digits and - inside. Empty is the sandbox ID. Such a sandbox comes from no pool. */
+            hostname?: string;
             /** @description A repeated request with the same key returns the sandbox of the first. Up to 128 printable ASCII characters. */
             idempotency_key?: string;
-            /** @description End and remove the caller's sandbox of the spec's name first, live or not. A request that is refused removes nothing. Not with ensure. */
+            /**
+             * @description since no command ran and nobody worked on its files; absent or zero is never
+             * @example 90s
+             */
+            idle_timeout?: Duration;
+            /** @description empty is the profile's */
+            image?: string;
+            labels?: {
+                [key: string]: string;
+            };
+            /** @description Language of the work, such as "python". Without an image here or in the profile, images.languages of the configuration says which image is for it, else it is base. */
+            language?: string;
+            /** @description how the caller knows, such as the name of a file; the result repeats it */
+            language_reason?: string;
+            limits?: components["schemas"]["Limits"];
+            /** @description NAME=SANDBOX:PORT: NAME, which has no dot, and PORT lead to that port of the sandbox, which exposes it. Such a sandbox is in the mode "allow" or "open". */
+            links?: string[];
+            /** @description at most 16, beside the workspace */
+            mounts?: components["schemas"]["Mount"][];
+            /** @description unique; empty is the sandbox ID */
+            name?: string;
+            /** @description a socket to make sandboxes of its own; absent is none */
+            nested?: components["schemas"]["Nested"];
+            /** @description "none", "allow", "open", or "bridge" where the operator offers it; empty is "allow" where allow is given, else the profile's. A child of a sandbox has "none" where it names nothing, and "none" or "allow". */
+            network?: string;
+            /** @description empty is "strict" */
+            profile?: string;
+            /** @description [ADDRESS:]PORT:PORT: TCP port of the host and port inside. The address is 127.0.0.1 where none is given; port 0 of the host has a free one picked. */
+            publish?: string[];
+            /** @description End and remove the caller's sandbox of the name first, live or not. A request that is refused removes nothing. Not with ensure. */
             replace?: boolean;
-            spec?: components["schemas"]["SandboxSpec"];
+            /** @description "ro", or "rw": the root can be written, and the sandbox's disk holds what is written. If no limit sizes the disk, sandboxes.disk of the configuration does. Empty is the profile's. */
+            rootfs?: string;
+            session?: string;
+            task?: string;
+            /**
+             * @description When its time is over a sandbox is ended and removed, paused or not, with the output and the results of its commands. Calls for it then have SBX-107, which says so for as long as the daemon remembers it: 1024 of them, the oldest of whoever had most forgotten first.
+             * @example 90s
+             */
+            ttl?: Duration;
+            /** @description name, uid, or uid:gid; empty is the profile's */
+            user?: string;
+            workspace?: components["schemas"]["Workspace"];
         };
         CreateVolumeRequest: {
             /** @description 1 to 128 letters, digits, and _ . - after the first */
@@ -166,7 +245,7 @@ export interface components {
             checks: components["schemas"]["DoctorCheck"][];
             ok: boolean;
         };
-        /** @description Egress counts what went through the gateway for one sandbox. In the mode bridge refused counts packets that the namespace's rules refused, the bytes are those that crossed the sandbox's link, headers included, and nothing else counts but lost. In the mode none refused counts attempts to leave, and lookups_refused datagrams to closed ports inside, as lookups are; nothing else counts. */
+        /** @description Egress counts what went through the gateway for one sandbox. In the mode bridge refused counts packets that the namespace's rules refused, the bytes are those that crossed the sandbox's link, headers included, and nothing else counts but lost. In the mode none refused counts attempts to leave, and lookups_refused datagrams to closed ports inside, as lookups are; nothing else counts. In every mode the bytes hold those of connections through published ports that are over. */
         Egress: {
             /** Format: int64 */
             allowed: Int64;
@@ -236,8 +315,13 @@ export interface components {
             /** @description on a file: "read", "write", "make", "move", "remove", "copy_in", "copy_out" */
             action?: string;
             address?: string;
-            /** @description of a command, at most 32 KiB */
+            /** @description of a command, at most 4 KiB of JSON */
             args?: string[];
+            /**
+             * Format: int64
+             * @description of which args_digest is
+             */
+            args_bytes?: Int64;
             /** @description SHA-256 of all args, each with a zero byte at its end; where args has less */
             args_digest?: string;
             /** Format: int64 */
@@ -254,11 +338,14 @@ export interface components {
             config_digest_before?: string;
             /** Format: double */
             cpu_ms?: number;
+            /** @description that was added: the name of a secret */
+            credential?: string;
             cwd?: string;
             /** Format: double */
             duration_ms?: number;
             /** @description names of variables, never values */
             env?: string[];
+            /** @description of a command in the sandbox, as id of an Exec */
             exec_id?: string;
             /** Format: int32 */
             exit_code?: OptionalNumber;
@@ -278,7 +365,7 @@ export interface components {
             keys?: string[];
             /** @description of an attempt to connect, as in TrafficResponse */
             kind?: string;
-            /** @description that was hit: "memory", "pids", "kernel_memory", "time", "output"; of an alert also "cpu", "tmpfs", "refusals" */
+            /** @description That was hit: "memory", "pids", "cpu", "kernel_memory", "time", "output", "tmpfs"; of an alert also "refusals". */
             limit?: string;
             /**
              * Format: uint64
@@ -324,6 +411,8 @@ export interface components {
             reason?: string;
             /** Format: int64 */
             received_bytes?: Int64;
+            /** @description to a route: method and path, without the query */
+            request?: string;
             /** @description of the call that led to the event */
             request_id?: string;
             /** @description that decided */
@@ -341,6 +430,11 @@ export interface components {
             skipped?: Int64;
             /** @description of the creation */
             stages?: components["schemas"]["EventStage"][];
+            /**
+             * Format: int32
+             * @description of its answer
+             */
+            status?: number;
             /** Format: int64 */
             stderr_bytes?: Int64;
             /**
@@ -541,6 +635,14 @@ export interface components {
             paths?: string[];
         };
         HistoryResponse: {
+            /** Format: date-time */
+            created_at?: Timestamp;
+            /** Format: date-time */
+            ended_at?: Timestamp;
+            /** @description Its last 20 commands, the oldest first, with the first 512 bytes of their arguments. */
+            execs: components["schemas"]["Exec"][];
+            /** @description Of a sandbox that is gone alone: */
+            image: string;
             /** Format: int64 */
             memory_limit_bytes: Int64;
             /** Format: int64 */
@@ -696,7 +798,7 @@ export interface components {
         /** @description Leftover is something of the daemon's that no live sandbox owns. */
         Leftover: {
             id: string;
-            /** @description "remains" of a sandbox that ended, "sandbox", "container", "cgroup", "output", "snapshot" */
+            /** @description "remains" of a sandbox that ended, "sandbox", "container", "cgroup", "output", "disk", "snapshot" */
             kind: string;
             reason: string;
             removed: boolean;
@@ -708,6 +810,16 @@ export interface components {
              * @description Weight against other sandboxes while CPUs are short, 2 to 262144, as cpu.shares of cgroup v1. 1024 where neither request nor profile says otherwise.
              */
             cpu_shares?: Int64;
+            /**
+             * Format: int64
+             * @description Size of a file system of the sandbox's own, on the host's disk, with a /workspace that its user may write; 16 MiB to 1 TiB. Where neither request nor profile says, there is none.
+             */
+            disk_bytes?: Int64;
+            /**
+             * Format: int64
+             * @description Files and directories on it, 256 to one for each 4 KiB; absent is one for each 16 KiB.
+             */
+            disk_inodes?: Int64;
             /**
              * Format: int64
              * @description Bytes per second that are read from each disk with files of the sandbox, and written to it, at least 65536. Where neither request nor profile says, unbounded. Writes need a host with cgroup v2.
@@ -724,11 +836,14 @@ export interface components {
             milli_cpu?: Int64;
             /** Format: int64 */
             open_files?: Int64;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description tasks, that is processes and threads, as the kernel counts
+             */
             pids?: Int64;
             /**
              * Format: int64
-             * @description of /dev/shm; where neither request nor profile says, tmpfs_bytes
+             * @description of /dev/shm; where neither request nor profile says, that of each tmpfs
              */
             shm_bytes?: Int64;
             /**
@@ -972,8 +1087,10 @@ export interface components {
         ResizeExecResponse: Record<string, never>;
         /** @description Result is how a command ended. */
         Result: {
+            /** @description What canceled the command, if the reason is "canceled", else empty: "stopped" or "removed" (its sandbox was), "daemon_stopped", "caller_left", "parent_ended" (the sandbox that made its sandbox ended) or "sandbox_ended". */
+            cause: string;
             /**
-             * @description User and system: all of it of a sandbox that is for this command alone, or of a command with limits of its own; else that of the command and the processes that it waited for.
+             * @description User and system: all of it of a sandbox that is for this command alone, or of a command with limits of its own; else that of the command and the processes that it waited for. The making and the removal of the sandbox are not in it.
              * @example 90s
              */
             cpu?: Duration;
@@ -991,7 +1108,12 @@ export interface components {
             duration?: Duration;
             /** @description Of the sandbox so far; absent in the mode none when nothing was tried. */
             egress?: components["schemas"]["Egress"];
-            /** @description of the command in the sandbox */
+            /**
+             * Format: int64
+             * @description Processes that were ended with the command, which is not one of them: what it had started and left running when its time was over, its call was canceled or its caller went away.
+             */
+            ended_processes: Int64;
+            /** @description of the command in the sandbox, as id of an Exec */
             exec_id: string;
             /**
              * Format: int32
@@ -1011,7 +1133,7 @@ export interface components {
             io_write_bytes?: OptionalInt64;
             /** @description absent unless RunSpec.learn */
             learned?: components["schemas"]["Learned"];
-            /** @description Of "memory", "pids", "cpu" (it was throttled) and "tmpfs" (one was full when the command failed). Of a command of a session without limits of its own, "cpu" is not known, and the others may be another command's. */
+            /** @description Of "memory", "pids", "cpu" (it was throttled) and "tmpfs" (one was full when the command failed). Of a command of a session without limits of its own, "cpu" is not known, and "tmpfs" may be another command's. */
             limits_hit: string[];
             /**
              * Format: int64
@@ -1045,6 +1167,8 @@ export interface components {
             /** @description of the call that brought the result: the header X-Request-Id */
             request_id: string;
             sandbox_id: string;
+            /** @description Of "memory" and "pids": hit in the sandbox while the command ran, by it or by something else that ran there: the kernel does not say. None of them is in limits_hit. */
+            sandbox_limits_hit: string[];
             /**
              * Format: int32
              * @description 0: it exited by itself
@@ -1081,19 +1205,17 @@ export interface components {
             rules?: string[];
         };
         RunRequest: {
-            spec?: components["schemas"]["RunSpec"];
-            /** @description All of the command's input. Absent with spec.exec.stdin: SendInput or StreamInput send it. */
-            stdin?: Bytes;
-        };
-        /** @description RunSpec is a sandbox and the one command that it is for. */
-        RunSpec: {
             detach?: boolean;
             exec?: components["schemas"]["ExecSpec"];
-            /** @description Let the command reach all that is public (the mode "open"), and tell in the result what it reached. Not with detach. */
+            /** @description The sandbox stays, as one of Create does, for further commands and for the output and the result of this one. The caller that goes away ends the command alone. Where the command does not start, nothing stays. Not with detach. */
+            keep?: boolean;
+            /** @description Let the command reach all that is public (the mode "open"), and tell in the result what it reached. Not with detach or keep. */
             learn?: boolean;
             /** @description With learn: let it reach names at private addresses too (RFC 1918, RFC 4193), but at none of the host itself. */
             learn_private?: boolean;
             sandbox?: components["schemas"]["SandboxSpec"];
+            /** @description All of the command's input. Absent with exec.stdin: SendInput or StreamInput send it. */
+            stdin?: Bytes;
         };
         /** @description Sandbox is one row of List. */
         Sandbox: {
@@ -1164,7 +1286,7 @@ export interface components {
         };
         /** @description SandboxSpec says what a sandbox is made of and how it is confined. */
         SandboxSpec: {
-            /** @description HOST[:PORT][+PORT…][,private], instead of the profile's; without a port 80 and 443. HOST is a name, *.NAME, an address or a CIDR. Of a child: rules that those of its parent cover (else SBX-406), and its parent's where it names none. */
+            /** @description HOST[:PORT][+PORT…][,private][,opaque], instead of the profile's; without a port 80 and 443. HOST is a name, *.NAME, an address or a CIDR. Of a child: rules that those of its parent cover (else SBX-406), and its parent's where it names none. */
             allow?: string[];
             /** @description Let TLS clients encrypt the name that they ask for (encrypted_client_hello), also where a rule depends on it. The profile may say so as well. */
             allow_ech?: boolean;
@@ -1209,6 +1331,8 @@ export interface components {
             profile?: string;
             /** @description [ADDRESS:]PORT:PORT: TCP port of the host and port inside. The address is 127.0.0.1 where none is given; port 0 of the host has a free one picked. */
             publish?: string[];
+            /** @description "ro", or "rw": the root can be written, and the sandbox's disk holds what is written. If no limit sizes the disk, sandboxes.disk of the configuration does. Empty is the profile's. */
+            rootfs?: string;
             session?: string;
             task?: string;
             /**
@@ -1266,10 +1390,18 @@ export interface components {
             name: string;
             /** Format: int64 */
             peak_memory_bytes?: OptionalInt64;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description tasks, that is processes and threads, as Limits.pids counts them
+             */
             pids: Int64;
             /** Format: int64 */
             pids_limit: Int64;
+            /**
+             * Format: int64
+             * @description PID 1 included
+             */
+            processes?: OptionalInt64;
             /** Format: int64 */
             received_bytes: Int64;
             sandbox_id: string;
@@ -1318,9 +1450,17 @@ export interface components {
         };
         SignalExecResponse: Record<string, never>;
         SpecRequest: {
+            detach?: boolean;
+            exec?: components["schemas"]["ExecSpec"];
+            /** @description The sandbox stays, as one of Create does, for further commands and for the output and the result of this one. The caller that goes away ends the command alone. Where the command does not start, nothing stays. Not with detach. */
+            keep?: boolean;
+            /** @description Let the command reach all that is public (the mode "open"), and tell in the result what it reached. Not with detach or keep. */
+            learn?: boolean;
+            /** @description With learn: let it reach names at private addresses too (RFC 1918, RFC 4193), but at none of the host itself. */
+            learn_private?: boolean;
+            sandbox?: components["schemas"]["SandboxSpec"];
             /** @description return seccomp_pfc too, which takes some milliseconds */
             seccomp_pfc?: boolean;
-            spec?: components["schemas"]["RunSpec"];
         };
         SpecResponse: {
             /** @description file: value */
@@ -1345,7 +1485,7 @@ export interface components {
         StartExecRequest: {
             detach?: boolean;
             exec?: components["schemas"]["ExecSpec"];
-            /** @description All of the command's input. Absent with exec.stdin: SendInput or StreamInput send it. It is sent while the stream is open: after Connect, send it again with SendInput, from offset 0. Bytes that the command has are not sent twice. */
+            /** @description All of the command's input. Absent with exec.stdin: SendInput or StreamInput send it. It is sent while the stream is open: after Attach, send it again with SendInput, from offset 0. Bytes that the command has are not sent twice. */
             stdin?: Bytes;
         };
         /** @description Started says that the command runs. */
@@ -1389,7 +1529,7 @@ export interface components {
             cursor: string;
             /** @example 90s */
             duration?: Duration;
-            /** @description "connection"; "lookup"; "link"; "inbound", which came to a published port; "packet", of another protocol than TCP, which is refused. In the mode bridge only refusals have entries. "gap" is no attempt: entries that were here are no longer kept, which ones is the reason. */
+            /** @description "connection"; "lookup"; "link"; "inbound", which came to a published port; "packet", of another protocol than TCP, which is refused; "request", to a route. In the mode bridge only refusals have entries. "gap" is no attempt: entries that were here are no longer kept, which ones is the reason. */
             kind: string;
             /** @description empty for an address without a name */
             name: string;
@@ -1420,7 +1560,7 @@ export interface components {
              * @description when it began
              */
             time?: Timestamp;
-            /** @description of a lookup: "A"; of a packet: "udp", "icmp" and others */
+            /** @description of a lookup: "A"; of a packet: "udp", "icmp" and others; of a request: "GET /path" */
             type: string;
             /** @description Of a connection, packet, link or inbound: "allowed", "refused", "failed", "cut", "idle", "stopped". Of a lookup: "answered", "empty", "absent", "refused", "failed". */
             verdict: string;
@@ -1484,7 +1624,7 @@ export interface components {
             memory_bytes: Int64;
             /**
              * Format: int64
-             * @description the most
+             * @description the most tasks, as in SandboxStats
              */
             pids: Int64;
             /** Format: int64 */

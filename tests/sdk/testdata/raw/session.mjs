@@ -29,7 +29,7 @@ async function* events(answer) {
 }
 const data = (e) => ('text' in e ? Buffer.from(e.text) : Buffer.from(e.data, 'base64'))
 
-await ask('POST', '/sandboxes', { spec: { name: 'raw-js' } })
+await ask('POST', '/sandboxes', { name: 'raw-js' })
 const shell = 'read a; read b; echo $a $b; for i in $(seq 2000); do echo line $i; done; sleep 1; echo end >&2; exit 3'
 const { value } = await events(await call('POST', '/sandboxes/raw-js/execs', { detach: true, exec: { shell, stdin: true } })).next()
 const path = '/sandboxes/raw-js/execs/' + value.started.exec.id
@@ -40,7 +40,7 @@ let stderr = ''
 let result
 let killed = false
 while (!result) {
-  const answer = await call('GET', `${path}/output?stdout_offset=${got.length}&stderr_offset=${stderr.length}`)
+  const answer = await call('POST', `${path}/attach?stdout_offset=${got.length}&stderr_offset=${stderr.length}`)
   try {
     for await (const event of events(answer)) {
       if (event.stdout) {

@@ -38,7 +38,7 @@ def data(event):
     return event["text"].encode() if "text" in event else base64.b64decode(event["data"])
 
 
-ask("POST", "/sandboxes", {"spec": {"name": "raw-py"}})
+ask("POST", "/sandboxes", {"name": "raw-py"})
 script = "trap 'echo caught' USR1; read a; read b; echo $a $b; for i in $(seq 2000); do echo line $i; done; sleep 1; stty size; exit 3"
 started = json.loads(call("POST", "/sandboxes/raw-py/execs", {"detach": True, "exec": {"shell": script, "stdin": True, "tty": {"rows": 5, "cols": 40}}}).readline())
 path = "/sandboxes/raw-py/execs/" + started["started"]["exec"]["id"]
@@ -47,7 +47,7 @@ ask("POST", path + "/input", {"offset": "0", "data": base64.b64encode(b"one\ntwo
 ask("POST", path + "/resize", {"size": {"rows": 7, "cols": 50}})
 got, killed, result = b"", False, None
 while result is None:
-    stream = call("GET", path + "/output?stdout_offset=%d" % len(got))
+    stream = call("POST", path + "/attach?stdout_offset=%d" % len(got))
     for line in iter(stream.readline, b""):
         event = json.loads(line)
         if "stdout" in event:

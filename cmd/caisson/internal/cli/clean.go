@@ -1,0 +1,35 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/caisson-run/caisson/api"
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+)
+
+// cleanView is the JSON of a clean.
+type cleanView struct {
+	Processes int32 `json:"processes"`
+	Files     int32 `json:"files"`
+}
+
+func (a *App) cleanCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:               "clean [flags] SANDBOX",
+		Short:             "End all processes of a sandbox and empty its /tmp",
+		Long:              "End all processes of a running sandbox, with what they listen on, and empty its /tmp. Other files\nstay.",
+		Example:           "  caisson clean agent",
+		Args:              Exactly("SANDBOX"),
+		ValidArgsFunction: a.CompleteSandboxes,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return ask(cmd.Context(), a, (*api.Client).Clean, args[0], func(r *caissonv1.CleanResponse) error {
+				if a.output == formatJSON {
+					return a.PrintJSON(cleanView{r.Processes, r.Files})
+				}
+				return a.PrintLine("ended %d processes, removed %d files", r.Processes, r.Files)
+			})
+		},
+	}
+	a.outputFlags(cmd)
+	return cmd
+}

@@ -1,0 +1,35 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/caisson-run/caisson/api"
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+)
+
+func (a *App) cleanupCommand() *cobra.Command {
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use:     "cleanup [--dry-run]",
+		Short:   "Remove leftovers of sandboxes that ended",
+		Long:    "Remove leftovers that no live sandbox owns. Only resources of this daemon are checked.",
+		Example: "  caisson cleanup --dry-run\n  caisson cleanup",
+		Args:    Exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return ask(cmd.Context(), a, (*api.Client).Cleanup, &caissonv1.CleanupRequest{DryRun: dryRun}, func(r *caissonv1.CleanupResponse) error {
+				return printList(a, r.Leftovers, leftoverViewOf, []string{"KIND", "ID", "REMOVED", "REASON"}, leftoverRow)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show leftovers and remove nothing")
+	a.outputFlags(cmd)
+	return cmd
+}
+
+func leftoverRow(l *caissonv1.Leftover) []string {
+	removed := "no"
+	if l.Removed {
+		removed = "yes"
+	}
+	return []string{l.Kind, l.Id, removed, l.Reason}
+}

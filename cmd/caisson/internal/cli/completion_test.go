@@ -1,0 +1,43 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/runtime/plan"
+	"github.com/caisson-run/caisson/server/servertest"
+)
+
+// Profiles are the daemon's, as its own refusal of an unknown one lists them.
+func TestCompleteProfiles(t *testing.T) {
+	profiles := plan.BuiltinProfiles()
+	profiles["site"] = plan.Profile{}
+	policy, err := peer.NewPolicy([]peer.Rule{{UIDs: []uint32{7}, Profiles: []string{"compat", "site"}, Limits: peer.DefaultLimits(), TTL: peer.DefaultTTL, Quota: peer.DefaultQuota()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	grant, err := policy.Grant(peer.User(7, 7, nil, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		refuse func(profile string) error
+		want   string
+	}{
+		"root": {func(profile string) error {
+			_, err := plan.LookupProfile(profiles, profile)
+			return err
+		}, "compat\ndebug\nsite\nstrict\n"},
+		"a peer": {grant.CheckProfile, "strict\ncompat\nsite\n"},
+	} {
+		f := &servertest.Fake{OnSpec: func(r plan.Request) (*runtime.SpecView, error) { return nil, tt.refuse(r.Create.Profile) }}
+		for _, args := range []string{"run", "image build", "policy explain", "policy learn"} {
+			words := append(append([]string{"__complete"}, strings.Fields(args)...), "--profile", "")
+			if _, stdout, stderr := invoke(t, f, "", words...); !strings.HasPrefix(stdout, tt.want) {
+				t.Errorf("%s: %s: %q, %q", name, args, stdout, stderr)
+			}
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caisson-run/caisson/api"
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/api/sbxerr"
+)
+
+// exitUnhealthy is doctor's code where a run would fail on this host.
+const exitUnhealthy = 1
+
+func (a *App) doctorCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "doctor",
+		Short:   "Check whether this host can run sandboxes",
+		Long:    "Check whether this host can run sandboxes. The daemon does it if it runs, else caissond\ndoctor. Exit with 1 if a check failed.",
+		Example: "  caisson doctor\n  caisson doctor --json",
+		Args:    Exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client := api.Dial(a.Socket)
+			defer client.Close()
+			r, err := client.Doctor(cmd.Context(), &caissonv1.DoctorRequest{})
+			if errors.Is(err, sbxerr.DaemonOff) {
+				return a.doctorAlone(cmd.Context(), err)
+			}
+			if err != nil {
+				return err
+			}
+			return a.printDoctor(r)
+		},
+	}
+	a.outputFlags(cmd)
+	return cmd
+}
+
+func (a *App) printDoctor(r *caissonv1.DoctorResponse) error {
+	var err error
+	if a.output == formatJSON {
+		err = a.PrintJSON(doctorView{r.Ok, each(r.Checks, checkViewOf)})
+	} else {
+		err = a.printChecks(r.Checks)
+	}
+	if err == nil && !r.Ok {
+		return ExitStatus(exitUnhealthy)
+	}
+	return err
+}
+
+// printChecks prints all checks, and below each what to do.
+func (a *App) printChecks(checks []*caissonv1.DoctorCheck) error {
+	var rows [][]string
+	for _, c := range checks {
+		rows = append(rows, []string{c.Status, c.Name, c.Detail})
+		if c.Remedy != "" {
+			remedy := "remedy: " + c.Remedy
+			if c.Code != "" {
+				remedy += " [" + c.Code + "]"
+			}
+			rows = append(rows, []string{"", "", remedy})
+		}
+	}
+	return a.printTable([]string{"STATUS", "CHECK", "DETAIL"}, rows)
+}
+
+// doctorAlone lets the daemon's program examine the host. off is what to say
+// where there is no such program.
+func (a *App) doctorAlone(ctx context.Context, off error) error {
+	path, err := a.findDaemon()
+	if err != nil {
+		return off
+	}
+	var out bytes.Buffer
+	cmd := exec.CommandContext(ctx, path, "doctor", "--json")
+	cmd.Stdout, cmd.Stderr, cmd.Env = &out, a.Stderr, os.Environ()
+	err = cmd.Run()
+	var exited *exec.ExitError
+	switch {
+	case errors.As(err, &exited) && exited.ExitCode() > exitUnhealthy: // it has told
+		return ExitStatus(exited.ExitCode())
+	case err != nil && (exited == nil || exited.ExitCode() < 0):
+		return sbxerr.Wrap(sbxerr.Binary, "caisson.doctor", err)
+	}
+	r := &caissonv1.DoctorResponse{}
+	if err := json.Unmarshal(out.Bytes(), r); err != nil {
+		return sbxerr.Wrap(sbxerr.Binary, "caisson.doctor", fmt.Errorf("read what %s says: %w", path, err))
+	}
+	return a.printDoctor(r)
+}

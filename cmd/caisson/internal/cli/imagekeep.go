@@ -1,0 +1,172 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/caisson-run/caisson/api"
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/api/sbxerr"
+)
+
+func (a *App) imageTagCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:               "tag IMAGE NAME",
+		Short:             "Give an image a second name",
+		Example:           "  caisson image tag tools tools:1",
+		Args:              Exactly("IMAGE", "NAME"),
+		ValidArgsFunction: a.completeImages,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return ask(cmd.Context(), a, (*api.Client).TagImage, &caissonv1.TagImageRequest{Name: args[0], NewName: args[1]}, func(r *caissonv1.TagImageResponse) error {
+				if a.output == formatJSON {
+					return a.PrintJSON(imageViewOf(r.Image))
+				}
+				if r.Replaced != "" {
+					a.progress("replaced the image " + r.Image.GetName() + ", " + r.Replaced)
+				}
+				return a.PrintLine("%s %s", printable(r.Image.GetName()), printable(r.Image.GetDigest()))
+			})
+		},
+	}
+	a.outputFlags(cmd)
+	return cmd
+}
+
+func (a *App) imageSaveCommand() *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:               "save IMAGE... -o FILE|-",
+		Short:             "Save images to a tar archive",
+		Long:              "Save images to a tar archive that is both an OCI layout and a docker-archive: docker load,\npodman load and skopeo read it. caisson image import takes it if it holds one image.",
+		Example:           "  caisson image save -o tools.tar tools\n  caisson image save -o - tools | docker load",
+		Args:              atLeastOne("IMAGE"),
+		ValidArgsFunction: a.completeImages,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if file == "" {
+				return Usage("say where the archive goes: -o FILE, or -o - for standard output")
+			}
+			return a.With(cmd.Context(), func(client *api.Client) error {
+				return a.saveImages(cmd.Context(), client, args, file)
+			})
+		},
+	}
+	cmd.Flags().StringVarP(&file, "output", "o", "", "write to `FILE`, which is replaced when all is written; - is standard output")
+	cmd.Flags().StringVarP(&file, "file", "f", "", "the same")
+	return cmd
+}
+
+func (a *App) saveImages(ctx context.Context, client *api.Client, names []string, path string) error {
+	req := &caissonv1.SaveImagesRequest{Names: names}
+	if path == "-" {
+		if onTerminal(a.Stdout) {
+			return Usage("an archive is no text for a terminal: give -f FILE, or redirect the output")
+		}
+		return client.SaveImages(ctx, req, a.Stdout)
+	}
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { // a pipe or a device
+		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			return saveError(err)
+		}
+		return errors.Join(client.SaveImages(ctx, req, f), saveError(f.Close()))
+	}
+	return saveFile(path, func(w io.Writer) error { return client.SaveImages(ctx, req, w) })
+}
+
+// saveFile makes the file at path of what write writes. It has its name once it is whole.
+func saveFile(path string, write func(io.Writer) error) (err error) {
+	dir, err := os.OpenRoot(filepath.Dir(path))
+	if err != nil {
+		return saveError(err)
+	}
+	defer dir.Close()
+	name := fmt.Sprintf(".%s.%d", filepath.Base(path), os.Getpid())
+	f, err := dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return saveError(err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, saveError(dir.Remove(name)))
+		}
+	}()
+	if err := errors.Join(write(f), saveError(f.Close())); err != nil {
+		return err
+	}
+	return saveError(dir.Rename(name, filepath.Base(path)))
+}
+
+func saveError(err error) error { return sbxerr.Wrap(sbxerr.ClientIO, "caisson.save", err) }
+
+func (a *App) imagePruneCommand() *cobra.Command {
+	var filters []string
+	req := &caissonv1.PruneImagesRequest{}
+	cmd := &cobra.Command{
+		Use:   "prune --filter FILTER[,FILTER]",
+		Short: "Remove images that nothing needs",
+		Long: "Remove your images that no sandbox and no profile, pool or language of the configuration\n" +
+			"needs. A filter says which: unused is all of them, until=DURATION those that were stored\n" +
+			"so long ago.",
+		Example: "  caisson image prune --dry-run --filter unused\n  caisson image prune --filter until=168h",
+		Args:    Exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := pruneFilters(req, filters); err != nil {
+				return err
+			}
+			return ask(cmd.Context(), a, (*api.Client).PruneImages, req, a.printPruned)
+		},
+	}
+	cmd.Flags().StringSliceVar(&filters, "filter", nil, "remove only images that match `FILTER`: unused, until=DURATION such as until=168h")
+	cmd.Flags().BoolVar(&req.DryRun, "dry-run", false, "show what would be removed, and remove nothing")
+	a.outputFlags(cmd)
+	return cmd
+}
+
+func pruneFilters(req *caissonv1.PruneImagesRequest, filters []string) error {
+	if len(filters) == 0 {
+		return Usage("give a --filter: unused, or until=DURATION such as until=168h")
+	}
+	for _, f := range filters {
+		key, value, _ := strings.Cut(f, "=")
+		switch {
+		case f == "unused":
+			req.Unused = true
+		case key == "until":
+			d, err := time.ParseDuration(value)
+			if err != nil || d <= 0 {
+				return Usage("--filter %q: give a duration above 0, such as until=168h", f)
+			}
+			req.Until = durationpb.New(d)
+		default:
+			return Usage("--filter %q: use unused or until=DURATION", f)
+		}
+	}
+	return nil
+}
+
+type prunedView struct {
+	Images     []imageView `json:"images"`
+	FreedBytes int64       `json:"freed_bytes"`
+}
+
+func (a *App) printPruned(r *caissonv1.PruneImagesResponse) error {
+	if a.output == formatJSON {
+		return a.PrintJSON(prunedView{Images: orEmpty(each(r.Images, imageViewOf)), FreedBytes: r.FreedBytes})
+	}
+	for _, i := range r.Images {
+		if err := a.PrintLine("%s", printable(i.Name)); err != nil {
+			return err
+		}
+	}
+	a.progress(fmt.Sprintf("%d images, %s", len(r.Images), sizeCell(r.FreedBytes)))
+	return nil
+}

@@ -1,0 +1,135 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/plan"
+	"github.com/caisson-run/caisson/server/servertest"
+)
+
+// writing is a daemon whose commands write, say so, and go on with then.
+func writing(written chan<- struct{}, then func(context.Context) error) *servertest.Fake {
+	do := func(ctx context.Context, rio runtime.IO) (*runtime.Result, error) {
+		rio.Started(runtime.Info{ID: "id"}, runtime.ExecInfo{ID: "e1", SandboxID: "id"})
+		_, err := io.WriteString(rio.Stdout, "so far\n")
+		_, err2 := io.WriteString(rio.Stderr, "bytes \xff")
+		written <- struct{}{}
+		return nil, errors.Join(err, err2, then(ctx))
+	}
+	return &servertest.Fake{
+		OnRun: func(ctx context.Context, _ plan.Request, rio runtime.IO) (*runtime.Result, error) {
+			return do(ctx, rio)
+		},
+		OnExec: func(ctx context.Context, _ string, _ plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
+			return do(ctx, rio)
+		},
+		OnSignal: func(string, string, runtime.SignalRequest) error { return nil },
+	}
+}
+
+// untilGone is a command that goes on until its caller leaves.
+func untilGone(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+const settleTime = 100 * time.Millisecond // for what was sent to arrive
+
+// TestCutObject: a call that ends before its command tells, beside the error, what was
+// known by then, and exits as without --json.
+func TestCutObject(t *testing.T) {
+	interrupt := func(t *testing.T, _ func()) {
+		for range 2 {
+			time.Sleep(settleTime)
+			if err := syscall.Kill(syscall.Getpid(), syscall.SIGINT); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, tt := range []struct {
+		name, verb string
+		then       func(context.Context) error
+		meanwhile  func(t *testing.T, stop func())
+		code       int
+		error      sbxerr.Code
+	}{
+		{"interrupted exec", "exec", untilGone, interrupt, 130, sbxerr.Canceled},
+		{"interrupted run", "run", untilGone, interrupt, 130, sbxerr.Canceled},
+		{"run of a daemon that ends", "run", untilGone, func(_ *testing.T, stop func()) { time.Sleep(settleTime); stop() }, 125, sbxerr.APIBroken},
+		{"failed exec", "exec", func(context.Context) error { return sbxerr.New(sbxerr.Deadline, "a.b", "no") }, func(*testing.T, func()) {}, 125, sbxerr.Deadline},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			written := make(chan struct{}, 1)
+			socket := filepath.Join(t.TempDir(), "s")
+			stop := servertest.Start(t, writing(written, tt.then), socket)
+			defer stop()
+			args := []string{"--socket", socket, tt.verb, "--json", "--", "x"}
+			if tt.verb == "exec" {
+				args = []string{"--socket", socket, "exec", "--json", "id", "--", "x"}
+			}
+			var out, errOut bytes.Buffer
+			exit := make(chan int, 1)
+			go func() { exit <- whole.Run(t.Context(), args, nil, &out, &errOut) }()
+			await(t, "output", written)
+			tt.meanwhile(t, stop)
+			code := await(t, "exit", exit)
+			var got struct {
+				Error struct{ Code sbxerr.Code }
+				cutView
+			}
+			if err := json.Unmarshal(out.Bytes(), &got); err != nil || code != tt.code || got.Error.Code != tt.error || errOut.Len() > 0 {
+				t.Errorf("exit code %d, %v, %q %q", code, err, &out, &errOut)
+			}
+			want := cutView{SandboxID: "id", Exec: "e1", StdoutBytes: 7, StderrBytes: 7, outputView: outputView{Stdout: "so far\n", StdoutEncoding: "utf-8", Stderr: "Ynl0ZXMg/w==", StderrEncoding: "base64"}}
+			if got.cutView != want {
+				t.Errorf("got %+v, want %+v", got.cutView, want)
+			}
+		})
+	}
+}
+
+// TestCutObjectOfAHungCall: also a call that does not return is told of.
+func TestCutObjectOfAHungCall(t *testing.T) {
+	var out bytes.Buffer
+	a := newApp(whole, nil, &out, nil)
+	a.output, a.stuck = formatJSON, 250*time.Millisecond
+	exit := make(chan int, 1)
+	a.exit = func(code int) { exit <- code }
+	o := a.objectOutput(task{})
+	o.start(&caissonv1.Exec{SandboxId: "id", Id: "e1"})
+	if _, err := io.WriteString(o.stdout, "so far\n"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer a.leaveWhenStuck(ctx, func() error { return o.failed(sbxerr.New(sbxerr.Canceled, "a.b", "no")) })()
+	cancel()
+	if code := await(t, "exit", exit); code != exitRuntime || !strings.Contains(out.String(), `"stdout": "so far\n"`) {
+		t.Errorf("exit code %d, %s", code, &out)
+	}
+}
+
+// TestObjectFromAnOffset: what the caller had before is not left out.
+func TestObjectFromAnOffset(t *testing.T) {
+	f := &servertest.Fake{OnAttach: func(_ context.Context, _, _ string, _ runtime.AttachOptions, rio runtime.IO) (*runtime.Result, error) {
+		rio.Started(runtime.Info{ID: "id"}, runtime.ExecInfo{ID: "e1", SandboxID: "id"})
+		_, err := io.WriteString(rio.Stdout, "56789")
+		return &runtime.Result{StdoutBytes: 10}, err
+	}}
+	code, stdout, _ := invoke(t, f, "", "attach", "--json", "--offset", "5", "id", "e1")
+	var got runView
+	if err := json.Unmarshal([]byte(stdout), &got); err != nil || code != 0 || got.Stdout != "56789" || got.StdoutBytes != 10 {
+		t.Errorf("exit code %d, %v: %q of %d", code, err, got.Stdout, got.StdoutBytes)
+	}
+}

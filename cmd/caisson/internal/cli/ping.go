@@ -1,0 +1,54 @@
+package cli
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caisson-run/caisson/api"
+)
+
+// pingView is the JSON of a ping.
+type pingView struct {
+	Ready  bool    `json:"ready"`
+	Reason string  `json:"reason"` // why nothing can be run
+	TookMS float64 `json:"took_ms"`
+}
+
+func (a *App) pingCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "ping [flags]",
+		Short:   "Check whether the daemon can run something now",
+		Long:    "Check whether the daemon can run something now. Exit with 1 if it cannot.",
+		Example: "  caisson ping",
+		Args:    Exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.With(cmd.Context(), func(client *api.Client) error {
+				begin := time.Now()
+				r, err := client.Ping(cmd.Context())
+				if err != nil {
+					return err
+				}
+				return a.printPing(pingView{r.Ready, r.Reason, float64(time.Since(begin).Microseconds()) / 1000})
+			})
+		},
+	}
+	a.outputFlags(cmd)
+	return cmd
+}
+
+func (a *App) printPing(v pingView) error {
+	var err error
+	switch {
+	case a.output == formatJSON:
+		err = a.PrintJSON(v)
+	case v.Ready:
+		err = a.PrintLine("ready, answered in %.1f ms", v.TookMS)
+	default:
+		err = a.PrintLine("not ready: %s", printable(v.Reason))
+	}
+	if err == nil && !v.Ready {
+		return ExitStatus(1)
+	}
+	return err
+}

@@ -1,0 +1,187 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caisson-run/caisson/api"
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+)
+
+func (a *App) policyCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "policy",
+		Short: "Show and check network policies and their log",
+		Args:  cobra.ArbitraryArgs, // unknownCommand has seen them
+		RunE:  ShowHelp,
+	}
+	cmd.AddCommand(a.policyCheckCommand(), a.policyExplainCommand(), a.policyLogCommand(), a.policyLearnCommand())
+	return cmd
+}
+
+// policyFlags name a policy: that of a sandbox, or that which a sandbox would
+// get that is made with the same flags.
+type policyFlags struct {
+	sandbox, profile, network string
+	allow, deny               []string
+}
+
+func (f *policyFlags) register(cmd *cobra.Command) {
+	cmd.Flags().SortFlags = false
+	cmd.Flags().StringVar(&f.profile, "profile", "", "policy of a new sandbox with this `PROFILE` and the following flags")
+	registerNetwork(cmd, &f.network, &f.allow, &f.deny)
+}
+
+func (f *policyFlags) query(p *Parser) *caissonv1.PolicyQuery {
+	p.NotEmpty("sandbox", "profile", "network")
+	q := &caissonv1.PolicyQuery{Ref: f.sandbox, Profile: f.profile, Network: f.network, Allow: f.allow, Deny: f.deny}
+	if f.sandbox != "" && (f.profile != "" || f.network != "" || len(f.allow)+len(f.deny) > 0) {
+		p.Refuse(Usage("a sandbox has its policy: leave --profile, --network, --allow and --deny away"))
+	}
+	return q
+}
+
+func (a *App) policyExplainCommand() *cobra.Command {
+	var f policyFlags
+	cmd := &cobra.Command{
+		Use:               "explain [flags] [SANDBOX]",
+		Short:             "List the rules of a network policy in the order of evaluation",
+		Example:           "  caisson policy explain agent",
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: a.CompleteSandboxes,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				f.sandbox = args[0]
+			}
+			p := Parser{flags: cmd.Flags()}
+			req := &caissonv1.ExplainPolicyRequest{Policy: f.query(&p)}
+			if err := p.End(req); err != nil {
+				return err
+			}
+			return ask(cmd.Context(), a, (*api.Client).ExplainPolicy, req, a.printPolicy)
+		},
+	}
+	f.register(cmd)
+	a.outputFlags(cmd)
+	return cmd
+}
+
+func (a *App) printPolicy(r *caissonv1.ExplainPolicyResponse) error {
+	if a.output == formatJSON {
+		return a.PrintJSON(policyView{r.Network, each(r.Lines, func(l *caissonv1.PolicyLine) policyLineView { return policyLineView{l.Rule, l.Effect} })})
+	}
+	return a.printTable([]string{"RULE", "EFFECT"}, each(r.Lines, func(l *caissonv1.PolicyLine) []string { return []string{l.Rule, l.Effect} }))
+}
+
+func (a *App) policyLogCommand() *cobra.Command {
+	var follow bool
+	cmd := &cobra.Command{
+		Use:               "log [flags] SANDBOX",
+		Short:             "Show the connection attempts of a sandbox and their results",
+		Long:              "Show the connection attempts of a sandbox and their results, oldest first. With --json\neach attempt is one object per line. If older entries were dropped, a warning or an object\nof kind \"gap\" says so.",
+		Example:           "  caisson policy log agent\n  caisson policy log --follow agent",
+		Args:              Exactly("SANDBOX"),
+		ValidArgsFunction: a.CompleteSandboxes,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req := &caissonv1.TrafficRequest{Ref: args[0], Follow: follow}
+			return a.With(cmd.Context(), func(client *api.Client) error { return a.tellTraffic(cmd.Context(), client, req) })
+		},
+	}
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "follow until the sandbox ends")
+	a.outputFlags(cmd)
+	return cmd
+}
+
+// tellTraffic prints what a sandbox tried, and where there is nothing to print as
+// nothing is recorded, that.
+func (a *App) tellTraffic(ctx context.Context, client *api.Client, req *caissonv1.TrafficRequest) error {
+	var held *caissonv1.TrafficResponse // until another follows
+	again, some := 0, false
+	err := client.Traffic(ctx, req, func(t *caissonv1.TrafficResponse) (err error) {
+		some = true
+		switch {
+		case req.Follow || a.output == formatJSON:
+			return a.printTraffic(t, 0)
+		case held != nil && repeats(t, held):
+			again++
+			return nil
+		case held != nil:
+			err = a.printTraffic(held, again)
+		}
+		held, again = t, 0
+		return err
+	})
+	if err == nil && held != nil {
+		return a.printTraffic(held, again)
+	}
+	if err != nil || some || req.Follow {
+		return err
+	}
+	d, err := client.Inspect(ctx, &caissonv1.InspectRequest{Ref: req.Ref})
+	if mode := d.GetSandbox().GetNetwork(); err == nil && mode == "none" {
+		a.progress(fmt.Sprintf("caisson: warning: in the network mode %q no log is kept of what a sandbox tries", mode))
+	}
+	return nil // what was asked for is told
+}
+
+// repeats reports whether t is another refusal of the same. A resolver asks for both kinds of
+// address.
+func repeats(t, held *caissonv1.TrafficResponse) bool {
+	return t.Verdict == "refused" && t.Verdict == held.Verdict && t.Kind == held.Kind && t.Skipped == 0 &&
+		t.Name == held.Name && t.Port == held.Port && (t.Type == held.Type || t.Kind == "lookup") && t.Address == held.Address && t.Code == held.Code
+}
+
+func (a *App) printTraffic(t *caissonv1.TrafficResponse, again int) error {
+	if a.output == formatJSON {
+		return a.printJSONLine(trafficViewOf(t))
+	}
+	if t.Kind == "gap" {
+		a.progress("caisson: warning: " + t.Reason)
+		return nil
+	}
+	line := fmt.Sprintf("%s %-10s %-8s %s", t.Time.AsTime().UTC().Format("2006-01-02 15:04:05.000"), t.Kind, t.Verdict, trafficTarget(t))
+	carried := fmt.Sprintf("%d bytes out, %d in, %.1f ms", t.SentBytes, t.ReceivedBytes, milliseconds(t.Duration))
+	switch {
+	case t.Code != "" && t.Verdict == "cut":
+		line += fmt.Sprintf(" [%s] %s, %s, %s", t.Code, t.Reason, cmp.Or(t.Address, t.Peer), carried)
+	case t.Code != "":
+		line += fmt.Sprintf(" [%s] %s", t.Code, t.Reason)
+	case t.Kind == "connection" || t.Kind == "link":
+		line += fmt.Sprintf(" by %s, %s, %s", t.Rule, t.Address, carried)
+	case t.Kind == "request":
+		line += fmt.Sprintf(" by %s, %s, %s", t.Rule, t.Reason, carried)
+	case t.Kind == "inbound":
+		line += ", " + carried
+	}
+	if t.Needs != "" {
+		line += "; --allow " + t.Needs + " allows it"
+	}
+	if again > 0 {
+		line += fmt.Sprintf(" (and %d times more after it)", again)
+	}
+	if t.Skipped > 0 {
+		line += fmt.Sprintf(" (%d more before it, without a record)", t.Skipped)
+	}
+	return a.PrintLine("%s", printable(line))
+}
+
+// trafficTarget is where an attempt went, on the line of a table.
+func trafficTarget(t *caissonv1.TrafficResponse) string {
+	name, port := cmp.Or(t.Name, t.Address), strconv.Itoa(int(t.Port))
+	switch t.Kind {
+	case "connection", "link":
+		return net.JoinHostPort(name, port)
+	case "inbound":
+		return fmt.Sprintf("port %d from %s", t.Port, t.Peer)
+	case "packet":
+		if t.Port != 0 {
+			name = net.JoinHostPort(name, port)
+		}
+	}
+	return name + " " + t.Type
+}

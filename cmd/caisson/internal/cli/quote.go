@@ -1,0 +1,31 @@
+package cli
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// QuoteArgs are arguments as a shell takes them.
+func QuoteArgs(args []string) string {
+	quoted := slices.Clone(args)
+	for i, arg := range quoted {
+		if strings.ContainsAny(arg, " \t\n'\"\\$`*?[]{}()<>|&;#~!") || arg == "" {
+			quoted[i] = "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(quoted, " ")
+}
+
+// SocketFlag names the daemon for a process that is started anywhere later, and may not get
+// this one's environment.
+func (a *App) SocketFlag() []string {
+	if a.Socket == a.autoSocket {
+		return nil
+	}
+	path, err := filepath.Abs(a.Socket)
+	if err != nil { // the working directory is gone
+		path = a.Socket
+	}
+	return []string{"--socket", path}
+}

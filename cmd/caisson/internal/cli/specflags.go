@@ -1,0 +1,216 @@
+package cli
+
+import (
+	"cmp"
+	"io"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/api/settings"
+	"github.com/caisson-run/caisson/api/units"
+)
+
+// The flags that say what to run and how to confine it. What has a unit stays
+// text until all flags are read, so that one refusal can name all that is wrong.
+
+// SandboxFlags are those of a sandbox: of run, create and spec.
+type SandboxFlags struct {
+	image, profile, workspace, network string
+	hostname, rootfs                   string
+	limits                             limitFlags
+	name, session, task, user, envFile string
+	ttl, idle                          string
+	allow, deny, publish, env, labels  []string
+	links, expose, mounts, dns         []string
+	allowECH                           bool
+	pull                               pullFlag
+}
+
+// Register gives cmd the flags.
+func (f *SandboxFlags) Register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&f.image, "image", "", "`IMAGE` of the sandbox (default: the profile's, else base)")
+	flags.StringVar(&f.profile, "profile", "", "`PROFILE`: strict, compat, debug, or a name from the daemon's configuration (default strict)")
+	flags.StringVar(&f.workspace, "workspace", "", "bind mount `DIR[:PATH][:rw|ro]` of the host (default PATH /workspace, default rw)")
+	flags.StringArrayVar(&f.mounts, "mount", nil, "attach `MOUNT`: type=bind,src=DIR,dst=PATH[,ro], type=volume,src=NAME,dst=PATH[,ro] or type=tmpfs,dst=PATH[,size=SIZE]")
+	flags.StringVarP(&f.user, "user", "u", "", "`USER`: name, uid or uid:gid (default: the profile's, else 1000:1000)")
+	flags.StringArrayVarP(&f.env, "env", "e", nil, "set environment variable `K=V`; K alone copies its value from here")
+	flags.StringVar(&f.envFile, "env-file", "", "set the variables of `FILE`, one on each line, as with --env")
+	f.limits.register(flags, func(row *settings.Limit) string { return row.Usage })
+	registerNetwork(cmd, &f.network, &f.allow, &f.deny)
+	flags.StringArrayVar(&f.dns, "dns", nil, "ask DNS resolver `ADDRESS[:PORT]`, one that the operator allows, at most three")
+	flags.BoolVar(&f.allowECH, "allow-ech", false, "allow TLS clients to hide the server name (ECH); rules then cannot check it")
+	flags.StringArrayVarP(&f.publish, "publish", "p", nil, "publish a port of the sandbox on the host, `[ADDR:]PORT:PORT` (default address 127.0.0.1; host port 0 picks one)")
+	flags.StringSliceVar(&f.expose, "expose", nil, "let links of your other sandboxes reach `PORT` (from 54)")
+	flags.StringArrayVar(&f.links, "link", nil, "link NAME to an exposed port of another sandbox of yours, `NAME=SANDBOX:PORT`")
+	flags.StringVar(&f.name, "name", "", "`NAME` of the sandbox (default: its ID)")
+	flags.StringVar(&f.hostname, "hostname", "", "sandbox host `NAME` (default: its ID)")
+	flags.StringVar(&f.rootfs, "rootfs", "", "ro, or rw: the root can be written, on the sandbox's disk, `MODE` (default: the profile's, else ro)")
+	flags.StringArrayVarP(&f.labels, "label", "l", nil, "set label `K=V`")
+	flags.StringVar(&f.session, "session", "", "session `ID` of the caller")
+	flags.StringVar(&f.task, "task", "", "task `ID` of the caller")
+}
+
+// registerNetwork adds the flags that say how far a sandbox reaches.
+func registerNetwork(cmd *cobra.Command, mode *string, allow, deny *[]string) {
+	flags := cmd.Flags()
+	flags.StringVar(mode, "network", "", "network `MODE`: none, allow, open or bridge (default: allow with --allow, else the profile's, which is none)")
+	flags.StringArrayVar(allow, "allow", nil, "allow `RULE`: HOST[:PORT][+PORT…][,OPTION…] (default ports 80 and 443; options private and opaque)")
+	flags.StringArrayVar(deny, "deny", nil, "deny `RULE`: HOST[:PORT][+PORT…]; deny wins over allow")
+	_ = cmd.RegisterFlagCompletionFunc("network", cobra.FixedCompletions([]string{"none", "allow", "open", "bridge"}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// limitFlags are the texts of the flags of limits, in the order of the table.
+type limitFlags [len(settings.Table)]string
+
+// register adds the flag of each limit for which usage is not empty.
+func (f *limitFlags) register(flags *pflag.FlagSet, usage func(*settings.Limit) string) {
+	for i := range settings.Table {
+		row := &settings.Table[i]
+		if text := usage(row); text != "" {
+			flags.StringVarP(&f[i], row.Flag, row.Short, "", text)
+		}
+	}
+}
+
+func (f *limitFlags) message(p *Parser) *caissonv1.Limits {
+	m := &caissonv1.Limits{}
+	for i := range settings.Table {
+		row := &settings.Table[i]
+		*row.Asked(m) = p.number(row.Flag, f[i], row.Unit.Parse)
+	}
+	return m
+}
+
+// change sets the limits that a live sandbox gets.
+func (f *limitFlags) change(p *Parser, req *caissonv1.UpdateRequest) {
+	for i := range settings.Table {
+		if row := &settings.Table[i]; row.Change != nil {
+			*row.Change(req) = p.number(row.Flag, f[i], row.ParseChange)
+		}
+	}
+}
+
+func (f *SandboxFlags) registerTTL(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.ttl, "ttl", "", "remove the sandbox `DURATION` after creation, such as 2h, or never (the default)")
+}
+
+// RegisterLife adds the flags of a sandbox that outlives its first command.
+func (f *SandboxFlags) RegisterLife(cmd *cobra.Command) {
+	f.registerTTL(cmd)
+	cmd.Flags().StringVar(&f.idle, "idle-timeout", "", "remove the sandbox when it is idle for `DURATION`, such as 10m, or never (the default)")
+}
+
+// Spec is what the flags say. The environment is the sandbox's, or that of the
+// one command which it is for: the caller puts it where it belongs.
+func (f *SandboxFlags) Spec(p *Parser) *caissonv1.SandboxSpec {
+	p.NotEmpty("image", "profile", "network", "user", "name", "hostname", "rootfs", "session", "task")
+	s := &caissonv1.SandboxSpec{
+		Name: f.name, Hostname: f.hostname, Rootfs: f.rootfs, Image: f.image, Profile: f.profile, User: f.user, Network: f.network, Allow: f.allow, Deny: f.deny, Dns: f.dns, AllowEch: f.allowECH, Publish: f.publish,
+		Expose: p.ports("expose", f.expose), Links: f.links,
+		Session: f.session, Task: f.task,
+		Limits:      f.limits.message(p),
+		Labels:      p.labels(f.labels),
+		Workspace:   p.workspace(f.workspace),
+		Mounts:      p.mounts(f.mounts),
+		Ttl:         p.orNever("ttl", f.ttl),
+		IdleTimeout: p.orNever("idle-timeout", f.idle),
+	}
+	setLanguage(s)
+	return s
+}
+
+// Environment is what the flags set in a sandbox.
+func (f *SandboxFlags) Environment(p *Parser, a *App) map[string]string {
+	return p.Environment(f.envFile, f.env, a.LookupEnv)
+}
+
+// commandFlags are those of every command: of run, spec and exec.
+type commandFlags struct {
+	cwd, timeout, outputLimit            string
+	detachKeys                           string // of commands that have the flag
+	interactive, terminal, detach, shell bool
+	ulimits, inputs                      []string
+}
+
+// limitNames are those that --ulimit takes: all that Linux has.
+const limitNames = "as, core, cpu, data, fsize, locks, memlock, msgqueue, nice, nofile, nproc, rss, rtprio, rttime, sigpending or stack"
+
+func (f *commandFlags) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.SetInterspersed(false) // what follows CMD is CMD's
+	flags.StringVarP(&f.cwd, "workdir", "w", "", "working directory `DIR` (default: the workspace, else the image's)")
+	flags.StringVar(&f.timeout, "timeout", "", "stop the command after `DURATION`, such as 30s or 5m (exit code 124)")
+	flags.StringVar(&f.outputLimit, "output-limit", "", "keep at most `SIZE` of each output stream, first and last half (default 10M)")
+	flags.BoolVarP(&f.interactive, "interactive", "i", false, "keep standard input open and forward it")
+	flags.BoolVarP(&f.terminal, "tty", "t", false, "allocate a pseudo-TTY")
+	flags.BoolVar(&f.shell, "shell", false, "run the shell script on standard input with /bin/sh")
+	flags.StringArrayVar(&f.ulimits, "ulimit", nil, "set resource limit `NAME=SOFT[:HARD]` of setrlimit(2), such as nofile=64:128, at most the sandbox's; NAME is "+limitNames)
+	flags.StringArrayVar(&f.inputs, "input", nil, "copy `FILE[:PATH[:MODE]]` into the sandbox for as long as the command runs; PATH is a name in "+inputDir+" (default: the file's) or an absolute path on a tmpfs, MODE is octal (default 0400)")
+}
+
+func (f *commandFlags) spec(p *Parser) *caissonv1.ExecSpec {
+	p.NotEmpty("workdir")
+	spec := &caissonv1.ExecSpec{
+		Workdir: f.cwd, Stdin: f.interactive,
+		OutputLimitBytes: p.number("output-limit", f.outputLimit, units.ParseSize),
+		Timeout:          p.duration("timeout", f.timeout),
+		Rlimits:          p.ulimits(f.ulimits),
+		Inputs:           p.inputs(f.inputs),
+	}
+	if f.terminal {
+		spec.Tty = defaultSize.Message()
+	}
+	return spec
+}
+
+// command is what is to be run: args, or the script on stdin. Without either, line
+// says how to give one; where it is empty, none is needed.
+func (f *commandFlags) command(p *Parser, spec *caissonv1.ExecSpec, args []string, stdin io.Reader, line string) {
+	switch {
+	case f.shell && len(args) > 0:
+		p.Refuse(Usage("--shell and a command exclude each other: the script is read from standard input"))
+	case f.shell && f.interactive:
+		p.Refuse(Usage("--shell and -i exclude each other: standard input is the script"))
+	case !f.shell && (len(args) == 0 && line != "" || len(args) > 0 && args[0] == ""):
+		p.Refuse(Usage("there is no command: %s", cmp.Or(line, "the first word is empty")))
+	}
+	spec.Args = args
+	if !f.shell || len(p.errs) > 0 {
+		return
+	}
+	script, err := readScript(stdin)
+	if err != nil {
+		p.Refuse(err)
+	}
+	spec.Shell = script
+}
+
+// runFlags are the flags of run and spec.
+type runFlags struct {
+	SandboxFlags
+	commandFlags
+}
+
+func (f *runFlags) register(cmd *cobra.Command) {
+	f.SandboxFlags.Register(cmd)
+	f.registerTTL(cmd)
+	f.commandFlags.register(cmd)
+}
+
+// spec is the request that the flags make, or all reasons why they make none.
+func (f *runFlags) spec(flags *pflag.FlagSet, args []string, a *App) (*caissonv1.RunSpec, error) {
+	p := Parser{flags: flags}
+	spec := &caissonv1.RunSpec{Sandbox: f.SandboxFlags.Spec(&p), Exec: f.commandFlags.spec(&p), Detach: f.detach}
+	spec.Exec.Env = p.Environment(f.envFile, f.env, a.LookupEnv)
+	line := "caisson run [flags] -- CMD [ARG…]"
+	if f.image != "" {
+		line = "" // it may have one
+	}
+	f.command(&p, spec.Exec, args, a.Stdin, line)
+	return spec, p.End(spec)
+}

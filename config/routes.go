@@ -1,0 +1,72 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Route leads http://NAME.caisson.internal in the sandboxes of a profile to an upstream.
+type Route struct {
+	Upstream   string   `yaml:"upstream" json:"upstream" jsonschema:"description=Base URL of the server that the route leads to,example=https://api.example.com/v1"`
+	Credential string   `yaml:"credential" json:"credential" jsonschema:"description=Name of the secret that is put into each request; empty is none"`
+	Preset     string   `yaml:"preset" json:"preset" jsonschema:"description=Kind of client that variables lead to the route\\, without a key of its own,enum=openai,enum=anthropic"`
+	Placement  string   `yaml:"placement" json:"placement" jsonschema:"description=How it is put there; absent is bearer\\, or as the preset has it,enum=bearer,enum=basic,enum=header,enum=query"`
+	Parameter  string   `yaml:"parameter" json:"parameter" jsonschema:"description=Of header and query: its name; of basic: the user,example=X-Api-Key"`
+	Methods    []string `yaml:"methods" json:"methods" jsonschema:"description=Methods that pass; absent are all"`
+	Paths      []string `yaml:"paths" json:"paths" jsonschema:"description=Paths below the upstream's that pass: * is a segment\\, ** at the end any number; absent are all,example=/v1/**"`
+	CA         string   `yaml:"ca" json:"ca" jsonschema:"description=File with the certificates that the upstream's must descend from; absent are those that the host trusts,example=file:/etc/caisson/corp-ca.pem"`
+	Private    bool     `yaml:"private" json:"private" jsonschema:"description=The upstream may have an address that is not public"`
+}
+
+// CAFile returns the path of the file with certificates, empty for none.
+func (r Route) CAFile() string { return strings.TrimPrefix(r.CA, fileReference) }
+
+// SecretFiles returns the path of the file of each secret that refers to one.
+func (c *Config) SecretFiles() map[string]string {
+	files := map[string]string{}
+	for name, reference := range c.Secrets {
+		if path, isFile := strings.CutPrefix(reference, fileReference); isFile { // else it may be a value
+			files[name] = path
+		}
+	}
+	return files
+}
+
+// validateSecrets checks the references to secrets, and those of routes to them. It never
+// shows a text that may be a secret itself.
+func (c *Config) validateSecrets() error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(c.Secrets)) {
+		path, isFile := strings.CutPrefix(c.Secrets[name], fileReference)
+		if !isFile {
+			errs = append(errs, fmt.Errorf("secrets.%s: is no reference to a file, give one such as file:/etc/caisson/%s.key", name, name))
+			continue
+		}
+		errs = append(errs, absolute("secrets."+name, path))
+	}
+	for _, profile := range slices.Sorted(maps.Keys(c.Profiles)) {
+		routes := c.Profiles[profile].Routes
+		for _, label := range slices.Sorted(maps.Keys(routes)) {
+			errs = append(errs, c.validateRoute(fmt.Sprintf("profiles.%s.routes.%s", profile, label), routes[label]))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Config) validateRoute(key string, r Route) error {
+	var errs []error
+	if _, ok := c.Secrets[r.Credential]; !ok && r.Credential != "" {
+		errs = append(errs, fmt.Errorf("%s.credential: there is no secret %q: add it under secrets, as %s: file:/etc/caisson/%s.key", key, r.Credential, r.Credential, r.Credential))
+	}
+	if path, isFile := strings.CutPrefix(r.CA, fileReference); r.CA != "" {
+		if !isFile {
+			errs = append(errs, fmt.Errorf("%s.ca: is no reference to a file, give one such as file:/etc/caisson/corp-ca.pem", key))
+		} else {
+			errs = append(errs, absolute(key+".ca", path))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,267 @@
+package policy
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/caisson-run/caisson/api/sbxerr"
+)
+
+// RouteZone is the zone of the names of routes inside: NAME.caisson.internal.
+const RouteZone = "caisson.internal"
+
+// RoutePort is the port on which routes are reached inside, by plain HTTP.
+const RoutePort = 80
+
+// maxRoutes bounds the routes of one policy, and the entries of each of their lists.
+const maxRoutes = 64
+
+// Placement is how a route puts its credential into a request.
+type Placement string
+
+// The placements.
+const (
+	Bearer Placement = "bearer" // Authorization: Bearer SECRET
+	Basic  Placement = "basic"  // Authorization: Basic, with a user and the secret as password
+	Header Placement = "header" // a header of its own
+	Query  Placement = "query"  // a parameter of the query
+)
+
+// Route leads a name inside to a server of the operator's choice, by HTTP. The gateway adds
+// a credential, which the sandbox never has.
+type Route struct {
+	Upstream   string    // base URL
+	Credential string    `json:",omitempty"` // name of a secret; empty is none
+	Placement  Placement `json:",omitempty"` // empty is Bearer
+	Parameter  string    `json:",omitempty"` // name of the header or query parameter, or user of Basic
+	Methods    []string  `json:",omitempty"` // empty are all
+	Paths      []string  `json:",omitempty"` // patterns below the base URL; empty are all
+	CA         string    `json:",omitempty"` // PEM certificates that the upstream's must descend from; empty are the host's
+	Private    bool      `json:",omitempty"` // the upstream may have an address that is not public
+}
+
+// Routed is a compiled Route. It is never changed, so it can be shared.
+type Routed struct {
+	Route
+	Label string   // the first label of its name inside
+	Base  *url.URL // of the upstream, whose path ends without a slash
+
+	Name    Name       // of the upstream's host; empty if it is written as an address
+	Address netip.Addr // of one without a name
+	Port    uint16
+
+	paths []pattern
+	to    *Policy // allows the upstream and nothing else
+}
+
+const remedyRoute = "write for example {upstream: https://api.example.com/v1, credential: NAME}"
+
+// parseRoutes checks the routes of s as a whole.
+func parseRoutes(s Spec) (map[Name]*Routed, error) {
+	if len(s.Routes) > maxRoutes {
+		return nil, fmt.Errorf("the policy has %d routes, more than %d", len(s.Routes), maxRoutes)
+	}
+	routes := map[Name]*Routed{}
+	var reasons sbxerr.Reasons
+	for _, label := range slices.Sorted(maps.Keys(s.Routes)) {
+		r, err := s.parseRoute(label)
+		if err != nil {
+			reasons.Add(sbxerr.WithRemedy(sbxerr.NetPolicy, "policy.route", fmt.Errorf("route %q: %w", sbxerr.Clip(label), err), remedyRoute))
+			continue
+		}
+		routes[RouteName(label)] = r
+	}
+	return routes, reasons.Err()
+}
+
+// RouteName is the name inside of the route label.
+func RouteName(label string) Name { return Name(label + "." + RouteZone) }
+
+func (s Spec) parseRoute(label string) (*Routed, error) {
+	r := &Routed{Route: s.Routes[label], Label: label}
+	name, err := canonical(label)
+	if err != nil || string(name) != label || name.labels() > 1 {
+		return nil, errors.New("its name is not one label of small letters, digits and hyphens, such as models")
+	}
+	if err := r.parseUpstream(); err != nil {
+		return nil, err
+	}
+	if err := r.checkPlacement(); err != nil {
+		return nil, err
+	}
+	if err := r.parseScope(); err != nil {
+		return nil, err
+	}
+	if r.CA != "" && !x509.NewCertPool().AppendCertsFromPEM([]byte(r.CA)) {
+		return nil, errors.New("its ca holds no certificate in the form PEM")
+	}
+	rule := join(r.Name, r.Port)
+	if r.Name == "" {
+		rule = netip.AddrPortFrom(r.Address, r.Port).String()
+	}
+	if r.Private {
+		rule += private
+	}
+	r.to, err = Compile(Spec{Mode: Allow, Allow: []string{rule}, Deny: s.Deny, Map: s.Map, AirGapped: s.AirGapped})
+	if err != nil {
+		return nil, fmt.Errorf("upstream: %w", err)
+	}
+	return r, nil
+}
+
+func (r *Routed) parseUpstream() error {
+	u, err := url.Parse(r.Upstream)
+	switch {
+	case strings.Contains(r.Upstream, "@"):
+		return errors.New("its upstream holds credentials, which anyone may see: name a secret by credential")
+	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
+		return fmt.Errorf("its upstream %q is no URL with https or http and a host", sbxerr.Clip(r.Upstream))
+	case u.RawQuery != "" || u.Fragment != "" || u.ForceQuery:
+		return fmt.Errorf("its upstream %q has more than a scheme, a host, a port and a path", sbxerr.Clip(r.Upstream))
+	}
+	u.Path, u.RawPath = strings.TrimSuffix(u.Path, "/"), strings.TrimSuffix(u.RawPath, "/")
+	if err := CheckPath(u.EscapedPath() + "/"); err != nil {
+		return fmt.Errorf("its upstream %q: %w", sbxerr.Clip(r.Upstream), err)
+	}
+	r.Base, r.Port = u, portOf[u.Scheme]
+	if u.Port() != "" {
+		if r.Port, err = parsePort(u.Port()); err != nil {
+			return fmt.Errorf("its upstream %q: %w", sbxerr.Clip(r.Upstream), err)
+		}
+	}
+	if addr, err := netip.ParseAddr(u.Hostname()); err == nil {
+		r.Address = addr.Unmap()
+		return nil
+	}
+	if r.Name, err = canonical(u.Hostname()); err != nil {
+		return fmt.Errorf("its upstream %q: the host %w", sbxerr.Clip(r.Upstream), err)
+	}
+	return nil
+}
+
+// reservedHeaders steer the connection or the request itself, so no credential is put there.
+var reservedHeaders = []string{"host", "connection", "content-length", "transfer-encoding", "te", "trailer", "upgrade", "expect", "keep-alive", "accept-encoding"}
+
+func (r *Routed) checkPlacement() error {
+	if r.Credential == "" && (r.Placement != "" || r.Parameter != "") {
+		return errors.New("it says how to place a credential, but names none")
+	}
+	if r.Placement == "" {
+		r.Placement = Bearer
+	}
+	switch r.Placement {
+	case Bearer:
+		if r.Parameter != "" {
+			return errors.New("the placement bearer takes no name of a parameter")
+		}
+	case Basic:
+		if r.Parameter == "" || strings.ContainsFunc(r.Parameter, func(c rune) bool { return c <= ' ' || c > '~' || c == ':' }) {
+			return fmt.Errorf("the placement basic needs a user of printable ASCII without a colon, not %q", sbxerr.Clip(r.Parameter))
+		}
+	case Header, Query:
+		if !token(r.Parameter) {
+			return fmt.Errorf("the placement %s needs the name of the %s, not %q", r.Placement, r.Placement, sbxerr.Clip(r.Parameter))
+		}
+		if r.Placement == Header && slices.Contains(reservedHeaders, strings.ToLower(r.Parameter)) {
+			return fmt.Errorf("the header %q cannot hold a credential", r.Parameter)
+		}
+	default:
+		return fmt.Errorf("the placement %q is none of %s, %s, %s and %s", sbxerr.Clip(string(r.Placement)), Bearer, Basic, Header, Query)
+	}
+	return nil
+}
+
+// token reports whether s is a token of RFC 9110.
+func token(s string) bool {
+	return s != "" && len(s) <= 128 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789!#$%&'*+-.^_`|~") == ""
+}
+
+func (r *Routed) parseScope() error {
+	if len(r.Methods) > maxRoutes || len(r.Paths) > maxRoutes {
+		return fmt.Errorf("it has more than %d methods or paths", maxRoutes)
+	}
+	for _, m := range r.Methods {
+		if m == "" || strings.Trim(m, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" || slices.Contains(refusedMethods, m) {
+			return fmt.Errorf("%q is no method that a route passes on, such as GET", sbxerr.Clip(m))
+		}
+	}
+	for _, text := range r.Paths {
+		p, err := parsePattern(text)
+		if err != nil {
+			return fmt.Errorf("the path %q %w", sbxerr.Clip(text), err)
+		}
+		r.paths = append(r.paths, p)
+	}
+	return nil
+}
+
+// Routed returns the route that a name leads to.
+func (p *Policy) Routed(name Name) (*Routed, bool) {
+	if p == nil {
+		return nil, false
+	}
+	r, ok := p.routes[name]
+	return r, ok
+}
+
+// Upstream returns the policy for connections to the upstream of the route name. It allows
+// nothing if there is no such route.
+func (p *Policy) Upstream(name Name) *Policy {
+	r, ok := p.Routed(name)
+	if !ok {
+		return new(Policy)
+	}
+	return r.to.on(p.local)
+}
+
+// on is On for a policy that is in force as long as another one is.
+func (p *Policy) on(host Local) *Policy {
+	there := *p
+	there.local = host
+	return &there
+}
+
+// decideRoute is about a name in the zone of routes. See decide.
+func (p *Policy) decideRoute(name Name, port uint16, target string) Decision {
+	r, ok := p.routes[name]
+	switch {
+	case !ok:
+		return p.refuse(Decision{Rule: "routes"}, target, "is refused: the sandbox has no such route")
+	case port != RoutePort:
+		return p.refuse(Decision{Rule: r.cited()}, target, fmt.Sprintf("is refused: a route is reached by plain HTTP, on port %d", RoutePort))
+	}
+	return Decision{Allowed: true, Rule: r.cited()}
+}
+
+// cited is the route as decisions name it.
+func (r *Routed) cited() string { return routeRule + r.Label }
+
+const routeRule = "route "
+
+// RouteRule is the rule by which a route has this name.
+func RouteRule(name Name) string {
+	label, _, _ := strings.Cut(string(name), ".")
+	return routeRule + label
+}
+
+func (r *Routed) effect(name Name) string {
+	text := fmt.Sprintf("leads http://%s to %s", name, r.Upstream)
+	if r.Credential != "" {
+		text += fmt.Sprintf(" with the credential %q", r.Credential)
+	}
+	return text
+}
+
+// CitesRoute reports whether rule, of a decision, is a route.
+func CitesRoute(rule string) bool { return strings.HasPrefix(rule, routeRule) }
+
+// inRouteZone reports whether only a route can have this name.
+func (n Name) inRouteZone() bool {
+	return n == RouteZone || strings.HasSuffix(string(n), "."+RouteZone)
+}

@@ -1,0 +1,125 @@
+package policy
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/caisson-run/caisson/api/sbxerr"
+)
+
+func withRoute(r Route) Spec { return Spec{Mode: Allow, Routes: map[string]Route{"up": r}} }
+
+func TestRouteDecisions(t *testing.T) {
+	for _, mode := range []Mode{Allow, Open} {
+		s := withRoute(Route{Upstream: "https://api.example.com"})
+		s.Mode = mode
+		p := mustCompile(t, s)
+		for _, tt := range []struct {
+			name    Name
+			port    uint16
+			allowed bool
+			rule    string
+		}{
+			{"up.caisson.internal", 80, true, "route up"}, {"up.caisson.internal", 443, false, "route up"}, {"up.caisson.internal", 8080, false, "route up"},
+			{"other.caisson.internal", 80, false, "routes"}, {"caisson.internal", 80, false, "routes"}, {"a.up.caisson.internal", 80, false, "routes"},
+		} {
+			if d := p.Decide(tt.name, tt.port); d.Allowed != tt.allowed || d.Rule != tt.rule {
+				t.Errorf("%s: %s:%d: %+v", mode, tt.name, tt.port, d)
+			}
+		}
+		for name, want := range map[Name]bool{"up.caisson.internal": true, "other.caisson.internal": false} {
+			if d := p.DecideLookup(name); d.Allowed != want {
+				t.Errorf("%s: %+v", name, d)
+			}
+		}
+		if d := p.Decide("api.example.com", 443); mode == Allow && d.Allowed {
+			t.Errorf("the upstream itself: %+v", d)
+		}
+		to := p.Upstream("up.caisson.internal")
+		if d := to.Decide("api.example.com", 443); !d.Allowed {
+			t.Errorf("the upstream by the route: %+v", d)
+		}
+		for _, d := range []Decision{to.Decide("api.example.com", 80), to.Decide("other.example.com", 443), p.Upstream("other.caisson.internal").Decide("api.example.com", 443)} {
+			if d.Allowed {
+				t.Errorf("%+v", d)
+			}
+		}
+		if lines := p.Explain(); len(lines) != 2 || !strings.Contains(lines[0].Effect, "leads http://up.caisson.internal to https://api.example.com") {
+			t.Errorf("%+v", lines)
+		}
+	}
+}
+
+func TestRoutesRefused(t *testing.T) {
+	good := Route{Upstream: "https://api.example.com", Credential: "key"}
+	change := func(f func(*Route)) Route { r := good; f(&r); return r }
+	for want, r := range map[string]Route{
+		"no URL with https or http":          change(func(r *Route) { r.Upstream = "api.example.com" }),
+		"more than a scheme":                 change(func(r *Route) { r.Upstream += "/?a=b" }),
+		"holds credentials":                  change(func(r *Route) { r.Upstream = "https://a:b@api.example.com" }),
+		"has a segment of one or two dots":   change(func(r *Route) { r.Upstream += "/a/../b" }),
+		"port":                               change(func(r *Route) { r.Upstream += ":0" }),
+		"underscore":                         change(func(r *Route) { r.Upstream = "https://a_b.example.com" }),
+		"public suffix":                      change(func(r *Route) { r.Upstream = "https://com" }),
+		`the placement "cookie" is none of`:  change(func(r *Route) { r.Placement = "cookie" }),
+		"bearer takes no name":               change(func(r *Route) { r.Parameter = "x" }),
+		"needs a user":                       change(func(r *Route) { r.Placement, r.Parameter = Basic, "a:b" }),
+		"needs the name of the header":       change(func(r *Route) { r.Placement = Header }),
+		"needs the name of the query":        change(func(r *Route) { r.Placement, r.Parameter = Query, "a b" }),
+		"cannot hold a credential":           change(func(r *Route) { r.Placement, r.Parameter = Header, "Host" }),
+		"names none":                         change(func(r *Route) { r.Credential, r.Placement = "", Bearer }),
+		`"get" is no method`:                 change(func(r *Route) { r.Methods = []string{"get"} }),
+		`"CONNECT" is no method`:             change(func(r *Route) { r.Methods = []string{"CONNECT"} }),
+		`the path "v1" does not begin`:       change(func(r *Route) { r.Paths = []string{"v1"} }),
+		`the path "/v*" has a * that is not`: change(func(r *Route) { r.Paths = []string{"/v*"} }),
+		`the path "/%41" holds a percent`:    change(func(r *Route) { r.Paths = []string{"/%41"} }),
+		`the path "/**/a" has ** before`:     change(func(r *Route) { r.Paths = []string{"/**/a"} }),
+		"its ca holds no certificate":        change(func(r *Route) { r.CA = "-----BEGIN CERTIFICATE-----\n" }),
+		"upstream: ":                         change(func(r *Route) { r.Upstream = "https://10.0.0.1" }),
+	} {
+		_, err := Compile(withRoute(r))
+		if sbxerr.Of(err) != sbxerr.NetPolicy || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `route "up"`) {
+			t.Errorf("%+v: %v, want %q", r, err, want)
+		}
+	}
+	for _, label := range []string{"", "Up", "a.b", "a_b", "-a", strings.Repeat("a", 64)} {
+		if _, err := Compile(Spec{Mode: Allow, Routes: map[string]Route{label: good}}); sbxerr.Of(err) != sbxerr.NetPolicy || !strings.Contains(err.Error(), "not one label") {
+			t.Errorf("%q: %v", label, err)
+		}
+	}
+	if _, err := Compile(Spec{Mode: None, Routes: map[string]Route{"up": good}}); sbxerr.Of(err) != sbxerr.NetPolicy || !strings.Contains(err.Error(), `route "up"`) {
+		t.Errorf("in the mode none: %v", err)
+	}
+	air := withRoute(good)
+	air.AirGapped = true
+	if _, err := Compile(air); sbxerr.Of(err) != sbxerr.NetPolicy || !strings.Contains(err.Error(), "air-gapped") {
+		t.Errorf("air-gapped: %v", err)
+	}
+	air.Map = map[string]string{"api.example.com": "10.0.0.1"}
+	mustCompile(t, air)
+	if kept, err := (Spec{Mode: Allow, Routes: map[string]Route{"up": good, "Bad": good}}).Kept(); err == nil || len(kept.Routes) != 1 {
+		t.Errorf("kept %+v, %v", kept.Routes, err)
+	}
+}
+
+// A child has its parent's routes or none, and never one that its parent has not.
+func TestRoutesOfAChild(t *testing.T) {
+	s := withRoute(Route{Upstream: "https://api.example.com", Credential: "key"})
+	s.Allow = []string{"a.example.com"}
+	for _, tt := range []struct {
+		allow []string
+		want  int
+	}{{nil, 1}, {[]string{"a.example.com"}, 0}, {[]string{}, 0}} {
+		child, err := s.ForChild(tt.allow, nil)
+		if err != nil || len(child.Routes) != tt.want {
+			t.Errorf("%q: %+v, %v", tt.allow, child.Routes, err)
+		}
+	}
+	for _, allow := range []string{"up.caisson.internal", "*.caisson.internal", "other.caisson.internal:80"} {
+		child, err := s.ForChild([]string{allow}, nil)
+		p := mustCompile(t, child)
+		if d := p.Decide("up.caisson.internal", 80); d.Allowed || err == nil {
+			t.Errorf("%q: %+v, %v", allow, d, err)
+		}
+	}
+}

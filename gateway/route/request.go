@@ -1,0 +1,104 @@
+package route
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/gateway/policy"
+)
+
+// carriers are the headers by which clients authenticate. None of a client's own gets out.
+var carriers = []string{
+	"authorization", "proxy-authorization", "cookie", "x-api-key", "api-key", "x-goog-api-key", "x-auth-token", "private-token", "job-token", "x-amz-security-token",
+}
+
+// carrierKeys are the parameters of queries by which clients authenticate.
+var carrierKeys = []string{"key", "api_key", "access_token", "token"}
+
+// check refuses what the route does not pass on.
+func check(r *http.Request, name policy.Name, route *policy.Routed) error {
+	const op = "route.request"
+	host := r.Host
+	if h, port, found := strings.Cut(host, ":"); found && port == "80" {
+		host = h
+	}
+	if said, err := policy.ParseWireName(host); err != nil || said != name {
+		return sbxerr.WithRemedy(sbxerr.EgressMismatch, op, errors.New("the connection was made to "+string(name)+", but the request names another host"),
+			"send the request to http://"+string(name)+"/")
+	}
+	if err := route.Passes(r.Method, r.URL.EscapedPath()); err != nil {
+		return sbxerr.WithRemedy(sbxerr.EgressRoute, op, err, "")
+	}
+	if _, err := query(r.URL.RawQuery, ""); err != nil {
+		return sbxerr.Wrap(sbxerr.EgressRoute, op, err)
+	}
+	return nil
+}
+
+// upgrades reports whether r asks for a WebSocket. All other upgrades would be tunnels past
+// the rules of the route.
+func upgrades(r *http.Request) bool {
+	return r.Method == http.MethodGet && strings.EqualFold(r.Header.Get("Upgrade"), "websocket") && len(r.Header.Values("Upgrade")) == 1
+}
+
+// plain takes from a request that it asks for another protocol.
+func plain(h http.Header) {
+	h.Del("Upgrade")
+	h.Del("Http2-Settings")
+}
+
+// rewrite makes of the client's request the one that the upstream gets.
+func (l *lane) rewrite(p *httputil.ProxyRequest) {
+	base, in, out := l.route.Base, p.In.URL, p.Out
+	out.URL.Scheme, out.URL.Host, out.Host = base.Scheme, base.Host, base.Host
+	out.URL.Path, out.URL.RawPath = base.Path+in.Path, base.EscapedPath()+in.EscapedPath()
+	own := ""
+	if l.placed.parameter != "" {
+		own = l.route.Parameter
+	}
+	out.URL.RawQuery, _ = query(in.RawQuery, own) // check had no error of it
+	if own != "" {
+		out.URL.RawQuery = strings.TrimPrefix(out.URL.RawQuery+"&", "&") + url.QueryEscape(own) + "=" + l.placed.parameter
+	}
+	for name := range out.Header {
+		plainName := strings.ToLower(strings.ReplaceAll(name, "_", "-"))
+		if slices.Contains(carriers, plainName) || l.placed.header != "" && strings.EqualFold(plainName, strings.ReplaceAll(l.placed.header, "_", "-")) {
+			delete(out.Header, name)
+		}
+	}
+	if _, said := out.Header["User-Agent"]; !said {
+		out.Header.Set("User-Agent", "") // else there is one of Go
+	}
+	out.Header.Set("Accept-Encoding", "gzip") // all that can be looked through
+	out.Header.Del("Range")                   // by parts of an echo, the credential could be read
+	out.Header.Del("Sec-Websocket-Extensions")
+	if l.placed.header != "" {
+		out.Header[l.placed.header] = []string{l.placed.text}
+	}
+}
+
+// query takes the parameters that authenticate out of a raw query, own among them. The others
+// stay as they are, to the byte.
+func query(raw, own string) (string, error) {
+	if raw == "" {
+		return "", nil
+	}
+	var kept []string
+	for part := range strings.SplitSeq(raw, "&") {
+		key, _, _ := strings.Cut(part, "=")
+		decoded, err := url.QueryUnescape(key)
+		if err != nil {
+			return "", errors.New("the name of a parameter of the query has a percent sign without two hexadecimal digits")
+		}
+		if slices.Contains(carrierKeys, strings.ToLower(decoded)) || own != "" && strings.EqualFold(decoded, own) {
+			continue
+		}
+		kept = append(kept, part)
+	}
+	return strings.Join(kept, "&"), nil
+}

@@ -1,0 +1,150 @@
+package route
+
+import (
+	"context"
+	"crypto/x509"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/caisson-run/caisson/gateway/policy"
+	"github.com/caisson-run/caisson/gateway/ratelog"
+	"github.com/caisson-run/caisson/gateway/secret"
+	"github.com/caisson-run/caisson/gateway/usage"
+)
+
+// The bounds of a client's connection.
+const (
+	headTime = 10 * time.Second // for the head of a request
+	idleTime = time.Minute      // between two requests
+	headSize = 32 << 10         // bytes
+)
+
+// Limits bound the requests of a sandbox, each of which has a record. The zero Limits let none
+// pass.
+type Limits struct {
+	PerSecond int // sustained
+	Burst     int // at once
+}
+
+// DefaultLimits are more than programs with one model each need.
+var DefaultLimits = Limits{PerSecond: 1000, Burst: 2000}
+
+// Config is the routes of one sandbox.
+type Config struct {
+	Sandbox string // for records
+	// Route returns the route that a name leads to now.
+	Route func(policy.Name) (*policy.Routed, bool)
+	// Dial connects to the upstream of a route. Errors have a code.
+	Dial    func(context.Context, policy.Name) (net.Conn, error)
+	Secrets *secret.Store
+	Limits  Limits
+	Roots   func() *x509.CertPool // of upstreams without roots of their own; nil trusts nobody
+	Record  func(usage.Use)       // is told of each request when it is over; it must not block
+}
+
+// Server serves the routes of one sandbox.
+type Server struct {
+	config Config
+	queue  *queue
+	http   *http.Server
+	rate   *rate.Limiter
+	spare  ratelog.Log[usage.Use] // past rate
+
+	mu     sync.Mutex
+	lanes  map[policy.Name]*lane
+	closed bool
+}
+
+// New makes a Server, which serves until Close.
+func New(c Config) *Server {
+	s := &Server{config: c, rate: rate.NewLimiter(rate.Limit(c.Limits.PerSecond), c.Limits.Burst), queue: &queue{ready: make(chan net.Conn), end: make(chan struct{})}, lanes: map[policy.Name]*lane{}}
+	s.spare.Record = func(u usage.Use, skipped uint64) {
+		u.Skipped = skipped
+		c.Record(u)
+	}
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	s.http = &http.Server{
+		Handler: s, ReadHeaderTimeout: headTime, IdleTimeout: idleTime, MaxHeaderBytes: headSize, ErrorLog: silent,
+		DisableGeneralOptionsHandler: true, Protocols: protocols,
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, nameKey{}, c.(*named).name)
+		},
+	}
+	go func() { _ = s.http.Serve(s.queue) }() // ends with the queue
+	return s
+}
+
+// silent takes what package net/http would log: what it says of a request is no word of ours.
+var silent = log.New(io.Discard, "", 0)
+
+// nameKey is the key of the name that the connection of a request was made to.
+type nameKey struct{}
+
+// Serve takes over c, which a client made to the name of a route.
+func (s *Server) Serve(c net.Conn, name policy.Name) {
+	select {
+	case s.queue.ready <- &named{c, name}:
+	case <-s.queue.end:
+		_ = c.Close()
+	}
+}
+
+// Close ends all requests and connections.
+func (s *Server) Close() {
+	_ = s.http.Close()
+	s.spare.Flush()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for name, l := range s.lanes {
+		delete(s.lanes, name)
+		l.retireLocked()
+	}
+}
+
+// named is a connection and the name that it was made to.
+type named struct {
+	net.Conn
+	name policy.Name
+}
+
+// CloseWrite says that nothing more comes.
+func (n *named) CloseWrite() error {
+	if c, ok := n.Conn.(interface{ CloseWrite() error }); ok {
+		return c.CloseWrite()
+	}
+	return nil
+}
+
+// queue is a listener of connections that were accepted elsewhere.
+type queue struct {
+	ready chan net.Conn
+	once  sync.Once
+	end   chan struct{}
+}
+
+// Accept returns the next connection.
+func (q *queue) Accept() (net.Conn, error) {
+	select {
+	case c := <-q.ready:
+		return c, nil
+	case <-q.end:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close ends Accept.
+func (q *queue) Close() error {
+	q.once.Do(func() { close(q.end) })
+	return nil
+}
+
+// Addr is of no use.
+func (q *queue) Addr() net.Addr { return &net.TCPAddr{} }

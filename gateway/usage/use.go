@@ -1,0 +1,26 @@
+// Package usage is what became of the requests that sandboxes made by routes.
+package usage
+
+import (
+	"time"
+
+	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/gateway/policy"
+)
+
+// Use is one request and what became of it.
+type Use struct {
+	Sandbox    string
+	Name       policy.Name // of the route, inside
+	Credential string      // name of the secret; empty is none
+	Method     string
+	Path       string      // decoded, without the query
+	Status     int         // that the client got; 0 if it went away before
+	Code       sbxerr.Code // of a request that was refused, failed or broke off
+	Reason     string
+	Sent       int64 // bytes of the body from the sandbox
+	Received   int64
+	Begun      time.Time
+	Duration   time.Duration
+	Skipped    uint64 // requests before this one that have no record
+}

@@ -1,0 +1,158 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/owndir"
+	"github.com/caisson-run/caisson/rootfs/mount"
+)
+
+// Size bounds a disk.
+type Size struct {
+	Bytes  int64
+	Inodes int64 // files and directories; 0 is one for each 16 KiB
+}
+
+// Bounds of a disk. Below the least size hardly more than the tables of ext4 fits.
+const (
+	MinBytes  = 16 << 20
+	MaxBytes  = 1 << 40
+	MinInodes = 256
+
+	blockSize     = 4096
+	bytesPerInode = 16 << 10 // as mke2fs(8) has it
+)
+
+// Filled returns s with a number of inodes.
+func (s Size) Filled() Size {
+	if s.Inodes == 0 {
+		s.Inodes = max(MinInodes, s.Bytes/bytesPerInode)
+	}
+	return s
+}
+
+// Check refuses a size that no file system of this kind can have.
+func (s Size) Check() error {
+	const op = "disk.check"
+	switch {
+	case s.Bytes < MinBytes || s.Bytes > MaxBytes:
+		return sbxerr.New(sbxerr.Limits, op, "a disk of %d bytes: give %d (16M) to %d (1T), such as 2G", s.Bytes, MinBytes, MaxBytes)
+	case s.Inodes != 0 && (s.Inodes < MinInodes || s.Inodes > s.Bytes/blockSize):
+		return sbxerr.New(sbxerr.Limits, op, "a disk of %d bytes with %d inodes: give %d to %d, one for each block of %d bytes", s.Bytes, s.Inodes, MinInodes, s.Bytes/blockSize, blockSize)
+	}
+	return nil
+}
+
+// Attach makes a disk in a new file, and mounts it at point, an existing directory of the
+// daemon's. Only root can enter its root directory. On an error nothing stays.
+//
+// The kernel takes the loop device away with the last mount of the disk, however the daemon
+// ends.
+func (m *Maker) Attach(file, point string, size Size) (err error) {
+	defer func() {
+		if err != nil {
+			err = sbxerr.Wrap(sbxerr.Disk, "disk.attach", errors.Join(err, Detach(file, point)))
+		}
+	}()
+	image, err := m.create(file, size.Filled())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, image.Close()) }()
+	device, err := attachLoop(image)
+	if err != nil {
+		return err
+	}
+	return errors.Join(mountAt(device.Name(), point), device.Close())
+}
+
+// mountAt mounts the device. The table of inodes stays as it is until it is used: the kernel
+// would fill it behind the sandbox's back.
+func mountAt(device, point string) error {
+	fs, err := unix.Fsopen("ext4", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return fmt.Errorf("open ext4: %w", err)
+	}
+	err = configure(fs, device)
+	if err == nil {
+		err = attach(fs, point)
+	}
+	return errors.Join(err, unix.Close(fs))
+}
+
+func configure(fs int, device string) error {
+	for _, o := range [][2]string{{"source", device}, {"barrier", "0"}, {"errors", "remount-ro"}} {
+		if err := unix.FsconfigSetString(fs, o[0], o[1]); err != nil {
+			return fmt.Errorf("set %s: %w", o[0], err)
+		}
+	}
+	if err := unix.FsconfigSetFlag(fs, "noinit_itable"); err != nil {
+		return fmt.Errorf("set noinit_itable: %w", err)
+	}
+	if err := unix.FsconfigCreate(fs); err != nil {
+		return fmt.Errorf("mount %q: %w", device, err)
+	}
+	return nil
+}
+
+func attach(fs int, point string) error {
+	tree, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
+	if err != nil {
+		return err
+	}
+	err = unix.Fchmodat(tree, ".", 0o700, 0)
+	if err == nil {
+		err = unix.MoveMount(tree, "", unix.AT_FDCWD, point, unix.MOVE_MOUNT_F_EMPTY_PATH)
+	}
+	return errors.Join(err, unix.Close(tree))
+}
+
+// Detach takes the disk off point, and removes point and file. Absent is success. The file's
+// room is free when the last process that uses the disk has ended.
+func Detach(file, point string) error {
+	return errors.Join(mount.RemovePoint(point), sbxerr.Wrap(sbxerr.Disk, "disk.detach", owndir.Unlink(file)))
+}
+
+// Use says how full a disk is.
+type Use struct {
+	Bytes, UsedBytes   int64
+	Inodes, UsedInodes int64
+}
+
+// slack is how much may be free on a full disk: the kernel keeps some blocks for its own tables.
+const slack = 32 * blockSize
+
+// Full reports whether no room for a file, or no inode, is left.
+func (u Use) Full() bool { return u.Bytes-u.UsedBytes < slack || u.UsedInodes >= u.Inodes }
+
+// UseOf tells of the disk that is mounted at point.
+func UseOf(point string) (Use, error) {
+	var st unix.Statfs_t
+	dir, err := os.OpenFile(point, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return Use{}, sbxerr.Wrap(sbxerr.Disk, "disk.use", err)
+	}
+	err = errors.Join(unix.Fstatfs(int(dir.Fd()), &st), dir.Close())
+	if err == nil && st.Type != unix.EXT4_SUPER_MAGIC {
+		err = fmt.Errorf("no disk is mounted at %q", point)
+	}
+	total, free := int64(st.Blocks), int64(st.Bavail)
+	return Use{
+		Bytes: total * st.Bsize, UsedBytes: (total - free) * st.Bsize,
+		Inodes: int64(st.Files), UsedInodes: int64(st.Files - st.Ffree),
+	}, sbxerr.Wrap(sbxerr.Disk, "disk.use", err)
+}
+
+// Room returns how many bytes the disk that dir lies on has to give, besides a reserve.
+func Room(dir string, reserve int64) (int64, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return 0, sbxerr.Wrap(sbxerr.StateDir, "disk.room", fmt.Errorf("statfs %q: %w", dir, err))
+	}
+	return max(0, int64(st.Bavail)*st.Bsize-reserve), nil
+}

@@ -1,3 +1,0 @@
-// Package uncharged counts locks of files, which the kernel keeps for processes and charges
-// to no cgroup.
-package uncharged

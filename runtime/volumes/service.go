@@ -1,0 +1,228 @@
+package volumes
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/rootfs/mount"
+	"github.com/caisson-run/caisson/runtime/events"
+	"github.com/caisson-run/caisson/runtime/failpoint"
+	"github.com/caisson-run/caisson/runtime/peer"
+)
+
+// Fleet has the sandboxes that use volumes.
+type Fleet interface {
+	// Busy counts a call until done is called.
+	Busy() (done func())
+	// Grant is what the caller in ctx may do.
+	Grant(ctx context.Context) (peer.Grant, error)
+	// UsersOf names the sandboxes that use a volume, as far as g may know of them. A sandbox
+	// that is being removed is in going instead, by what is closed when it is gone.
+	UsersOf(g peer.Grant, k Key) (users []string, going []<-chan struct{})
+}
+
+// Service manages volumes for callers.
+type Service struct {
+	store  *Store
+	fleet  Fleet
+	events *events.Bus
+}
+
+// NewService returns the Service of the volumes in a store.
+func NewService(store *Store, fleet Fleet, bus *events.Bus) *Service {
+	return &Service{store, fleet, bus}
+}
+
+// Info is a volume and the names of the sandboxes that use it.
+type Info struct {
+	Volume
+	UsedBy []string
+}
+
+// Create makes a volume of the caller's. One that is there stays as it is.
+func (s *Service) Create(ctx context.Context, name string) (Info, error) {
+	defer s.fleet.Busy()()
+	g, err := s.grant(ctx)
+	if err == nil {
+		err = CheckName(name)
+	}
+	if err != nil {
+		return Info{}, err
+	}
+	k := Key{Owner: g.Caller().UID, Name: name}
+	created, err := s.store.Create(k, g.Caller().GID, g.Volumes())
+	if created {
+		err = errors.Join(err, s.confirm(ctx, events.VolumeCreated, k))
+	}
+	if err != nil {
+		return Info{}, err
+	}
+	return s.info(g, k)
+}
+
+// List returns the volumes of the caller. Root sees all.
+func (s *Service) List(ctx context.Context) ([]Info, error) {
+	defer s.fleet.Busy()()
+	g, err := s.grant(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.visible(g, func(v Volume) bool { return g.Sees(v.Owner, "") })
+}
+
+// Inspect returns one volume. Root may name that of another user UID+NAME.
+func (s *Service) Inspect(ctx context.Context, ref string) (Info, error) {
+	defer s.fleet.Busy()()
+	g, k, err := s.find(ctx, ref)
+	if err != nil {
+		return Info{}, err
+	}
+	return s.info(g, k)
+}
+
+// Remove removes a volume that no sandbox uses, with all files in it.
+func (s *Service) Remove(ctx context.Context, ref string) error {
+	defer s.fleet.Busy()()
+	g, k, err := s.find(ctx, ref)
+	if err != nil {
+		return err
+	}
+	return s.remove(ctx, g, k)
+}
+
+// Prune removes the caller's volumes that no sandbox uses. With dryRun it only
+// returns them.
+func (s *Service) Prune(ctx context.Context, dryRun bool) ([]Info, error) {
+	defer s.fleet.Busy()()
+	g, err := s.grant(ctx)
+	if err != nil {
+		return nil, err
+	}
+	own, err := s.visible(g, func(v Volume) bool { return v.Owner == g.Caller().UID })
+	if err != nil {
+		return nil, err
+	}
+	unused := slices.DeleteFunc(own, func(v Info) bool { return len(v.UsedBy) > 0 })
+	if dryRun {
+		return unused, nil
+	}
+	var pruned []Info
+	for _, v := range unused {
+		switch err := s.remove(ctx, g, v.Key); {
+		case err == nil:
+			pruned = append(pruned, v)
+		case !errors.Is(err, sbxerr.VolumeInUse) && !errors.Is(err, sbxerr.VolumeNotFound): // meanwhile
+			return pruned, err
+		}
+	}
+	return pruned, nil
+}
+
+// remove waits for sandboxes that are being removed.
+func (s *Service) remove(ctx context.Context, g peer.Grant, k Key) error {
+	purge, err := s.take(ctx, g, k)
+	if err != nil {
+		return err
+	}
+	err = errors.Join(s.confirm(ctx, events.VolumeRemoved, k), failpoint.At("volume/taken"))
+	return cmp.Or(purge(), err)
+}
+
+// take takes a volume out of the store as soon as no sandbox uses it.
+func (s *Service) take(ctx context.Context, g peer.Grant, k Key) (purge func() error, err error) {
+	for {
+		var going []<-chan struct{}
+		purge, err = s.store.Remove(k, func() error {
+			var users []string
+			if users, going = s.fleet.UsersOf(g, k); len(users) > 0 {
+				return sbxerr.New(sbxerr.VolumeInUse, "volumes.find", "volume %q is used by %s", k.Name, strings.Join(users, ", "))
+			}
+			if len(going) > 0 {
+				return errGoing
+			}
+			return nil
+		})
+		if !errors.Is(err, errGoing) {
+			return purge, err
+		}
+		for _, gone := range going {
+			select {
+			case <-gone:
+			case <-ctx.Done():
+				return nil, sbxerr.Wrap(sbxerr.Canceled, "volumes.remove", context.Cause(ctx))
+			}
+		}
+	}
+}
+
+var errGoing = errors.New("a sandbox that uses it is being removed")
+
+// Open opens a volume of the caller's for a sandbox, and makes it where there is none.
+func (s *Service) Open(ctx context.Context, g peer.Grant, name string) (*mount.Workspace, error) {
+	k := Key{Owner: g.Caller().UID, Name: name}
+	dir, gid, created, err := s.store.Open(k, g.Caller().GID, g.Volumes())
+	if err != nil {
+		return nil, err
+	}
+	if created {
+		if err := s.confirm(ctx, events.VolumeCreated, k); err != nil {
+			return nil, errors.Join(err, dir.Close())
+		}
+	}
+	return mount.Opened(dir, mount.Identity{UID: k.Owner, GID: gid})
+}
+
+func (s *Service) grant(ctx context.Context) (peer.Grant, error) {
+	g, err := s.fleet.Grant(ctx)
+	if err == nil {
+		err = g.CheckVolumes()
+	}
+	return g, err
+}
+
+// find finds out which volume ref means. Those of others are to a user as if they were
+// not there.
+func (s *Service) find(ctx context.Context, ref string) (peer.Grant, Key, error) {
+	g, err := s.grant(ctx)
+	if err != nil {
+		return g, Key{}, err
+	}
+	k, err := ParseKey(ref, g.Caller().UID)
+	if err == nil && !g.Sees(k.Owner, "") {
+		err = sbxerr.New(sbxerr.VolumeNotFound, "volumes.find", "no volume %q", k.Name)
+	}
+	return g, k, err
+}
+
+func (s *Service) info(g peer.Grant, k Key) (Info, error) {
+	v, err := s.store.Get(k)
+	users, _ := s.fleet.UsersOf(g, k)
+	return Info{v, users}, err
+}
+
+func (s *Service) visible(g peer.Grant, visible func(Volume) bool) ([]Info, error) {
+	all, err := s.store.List()
+	if err != nil {
+		return nil, err
+	}
+	list := []Info{}
+	for _, v := range all {
+		if visible(v) {
+			users, _ := s.fleet.UsersOf(g, v.Key)
+			list = append(list, Info{v, users})
+		}
+	}
+	return list, nil
+}
+
+// confirm tells of a volume, which belongs to a user.
+func (s *Service) confirm(ctx context.Context, t events.Type, k Key) error {
+	return s.events.Confirm(ctx, events.Event{Type: t, Scope: events.Scope{Owner: k.Owner}, Data: events.Data{Volume: k.Name}})
+}
+
+// Sweep removes what changes left that were killed half way.
+func (s *Service) Sweep() error { return s.store.Sweep() }
