@@ -25,6 +25,7 @@ type retry struct {
 	until   time.Time // zero while connected
 	began   time.Time // the last attempt
 	pausing time.Duration
+	outages int // how often the daemon went away
 }
 
 func (c *Client) retry() *retry { return &retry{window: c.reconnect} }
@@ -41,6 +42,7 @@ func (r *retry) again(ctx context.Context, err error) bool {
 	now := time.Now()
 	if r.until.IsZero() || now.Sub(r.began) > served { // the daemon went away anew
 		r.until, r.pausing = now.Add(r.window), firstPause
+		r.outages++
 	}
 	if now.After(r.until) {
 		return false

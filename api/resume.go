@@ -17,6 +17,7 @@ type streaming[Req, Res any] func(context.Context, *connect.Request[Req]) (*conn
 // the call again, with what req then is. broke is called first where a stream had begun:
 // answers between the two may be missing.
 func resumed[Req, Res any](ctx context.Context, r *retry, call streaming[Req, Res], req *Req, broke func() error, yield func(*Res) error) error {
+	told := 0 // of so many outages
 	for {
 		begun := time.Now()
 		var refused error
@@ -34,7 +35,9 @@ func resumed[Req, Res any](ctx context.Context, r *retry, call streaming[Req, Re
 		if !r.again(ctx, err) {
 			return err
 		}
-		if errors.Is(err, sbxerr.APIBroken) || errors.Is(err, sbxerr.Canceled) {
+		// An attempt that met the daemon's end, or one that had not begun, breaks too.
+		if told != r.outages && (errors.Is(err, sbxerr.APIBroken) || errors.Is(err, sbxerr.Canceled)) {
+			told = r.outages
 			if err := broke(); err != nil {
 				return err
 			}
