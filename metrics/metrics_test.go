@@ -20,6 +20,7 @@ import (
 	"github.com/caisson-run/caisson/metrics"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/events"
+	"github.com/caisson-run/caisson/runtime/pool"
 )
 
 // used returns metrics that have seen one event of each type.
@@ -39,7 +40,7 @@ func used(state metrics.State) *metrics.Metrics {
 var busy = metrics.State{
 	Counts: runtime.Counts{
 		Sandboxes: map[runtime.State]int{runtime.StateRunning: 2}, Pooled: 4, Orphaned: 1, Skipped: 1, Execs: 3, Queued: 5,
-		Pools: []runtime.PoolStats{{Profile: "strict", Image: "base", Ready: 4, Target: 8, Hits: 6, Misses: 2, Failures: 1}},
+		Pools: []pool.Stats{{Profile: "strict", Image: "base", Ready: 4, Target: 8, Hits: 6, Misses: 2, Failures: 1}},
 	},
 	AuditWritten: 10, AuditFailed: 1, AuditLag: map[string]uint64{"journald /run/j": 7},
 }

@@ -227,9 +227,9 @@ func TestChildPlannedBeforeAnUpdate(t *testing.T) {
 		f.want(t, name, "a.example", "b.example")
 	}
 	late("made")
-	pool := f.pooled(t, 1)
+	f.pooled(t, 1)
 	late("pooled")
-	if st := pool.stats(); st.Hits != 1 {
+	if st := f.pool(); st.Hits != 1 {
 		t.Errorf("the pool: %+v", st)
 	}
 

@@ -9,6 +9,7 @@ import (
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime/failpoint"
 	"github.com/caisson-run/caisson/runtime/plan"
+	"github.com/caisson-run/caisson/runtime/pool"
 )
 
 // obtain returns a sandbox for p, live unless the command is to come that it is for: a
@@ -35,8 +36,8 @@ func (m *Manager) obtain(ctx context.Context, p *plan.Sandbox, turn *place, prep
 
 // take is obtain without a word of it.
 func (m *Manager) take(ctx context.Context, p *plan.Sandbox, prepare func(*record)) (*sandbox, error) {
-	for _, pool := range m.poolsFor(p) {
-		s, was, err := m.claim(pool, p)
+	for _, from := range m.pools.For(p) {
+		s, was, err := m.claim(from, p)
 		if err != nil {
 			return nil, err
 		}
@@ -44,7 +45,7 @@ func (m *Manager) take(ctx context.Context, p *plan.Sandbox, prepare func(*recor
 			continue
 		}
 		err = m.assign(ctx, s, was, p, prepare)
-		pool.used(err == nil)
+		from.Used(err == nil)
 		if err == nil {
 			return s, nil
 		}
@@ -55,18 +56,18 @@ func (m *Manager) take(ctx context.Context, p *plan.Sandbox, prepare func(*recor
 		p.Become(newID()) // that one is still being removed under its own
 	}
 	s, err := m.make(ctx, p, prepare)
-	if sbxerr.Of(err) == sbxerr.Busy && m.giveBack(ctx) { // what nobody asked for is not to be in the way
+	if sbxerr.Of(err) == sbxerr.Busy && m.pools.GiveBack(ctx) { // what nobody asked for is not to be in the way
 		p.Become(newID())
 		return m.make(ctx, p, prepare)
 	}
 	return s, err
 }
 
-// claim makes a ready sandbox of pool known under the names of p, and returns what
+// claim makes a ready sandbox of a pool known under the names of p, and returns what
 // its record was. It takes none where a name is taken or a quota is used up. Until
 // assign returns s.changing is held: who looks at it sees all of the change, or
 // nothing.
-func (m *Manager) claim(pool *pool, p *plan.Sandbox) (s *sandbox, was record, err error) {
+func (m *Manager) claim(from *pool.Pool, p *plan.Sandbox) (s *sandbox, was record, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.openLocked(); err != nil {
@@ -79,7 +80,8 @@ func (m *Manager) claim(pool *pool, p *plan.Sandbox) (s *sandbox, was record, er
 	if err := m.admitGrantedLocked(p.Grant, r); err != nil {
 		return nil, record{}, err
 	}
-	if s = pool.take(kindOf(p)); s == nil {
+	taken, _ := from.Take(p).(ready)
+	if s = taken.sandbox; s == nil {
 		return nil, record{}, nil
 	}
 	s.changing.Lock() // nobody has it for long: what is in a pool is not seen
@@ -106,7 +108,7 @@ func (m *Manager) assign(ctx context.Context, s *sandbox, was record, p *plan.Sa
 	m.unpublish(ctx, s)                 // its ports are for the one that is made instead
 	s.update(func() { s.record = was }) // so is its name
 	m.keepRecord(s)
-	s.end(errSpoiled)
+	s.end(pool.ErrSpoiled)
 	return err
 }
 

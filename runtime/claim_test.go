@@ -3,6 +3,7 @@ package runtime
 import (
 	"bytes"
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -11,23 +12,24 @@ import (
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/api/sbxerr/errtest"
-	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/plan"
+	"github.com/caisson-run/caisson/runtime/pool"
 )
 
-// pooled gives f a pool with n ready sandboxes.
-func (f *fixture) pooled(t *testing.T, n int) *pool {
+// pooled gives f a pool with n ready sandboxes, which is not filled again. It returns the
+// oldest one.
+func (f *fixture) pooled(t *testing.T, n int) *sandbox {
 	t.Helper()
-	p := &pool{cfg: PoolConfig{Size: n}}
-	f.inspectPool(callerContext(t), p)
-	for range n {
-		if err := f.fillOne(peer.NewContext(t.Context(), peer.System), p); err != nil {
-			t.Fatal(err)
-		}
-	}
-	f.Manager.pools = []*pool{p}
-	return p
+	f.Manager.pools = pool.New([]pool.Config{{Size: n}}, 0, poolFleet{f.Manager}, nil, f.log)
+	f.Manager.pools.Start(t.Context())
+	eventually(t, "the pool is full", func() bool { return f.pool().Ready == n })
+	f.Manager.pools.Stop()
+	all := f.all()
+	return all[slices.IndexFunc(all, func(s *sandbox) bool { return s.kept().Pooled })]
 }
+
+// pool counts the sandboxes of the only pool.
+func (f *fixture) pool() pool.Stats { return f.pools.Stats()[0] }
 
 // A name that is taken is told at once, whatever makes the request a repeatable
 // one, and costs no ready sandbox.
@@ -39,8 +41,7 @@ func TestTakenNamesEndARepeatableCreate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := f.pooled(t, 1)
-	waiting := p.ready[0]
+	waiting := f.pooled(t, 1)
 	for name, tt := range map[string]struct {
 		r     plan.CreateRequest
 		words string
@@ -61,7 +62,7 @@ func TestTakenNamesEndARepeatableCreate(t *testing.T) {
 			t.Errorf("it tells of a sandbox that the caller does not see: %v", err)
 		}
 	}
-	if st := p.stats(); st.Ready != 1 || st.Misses != 0 || st.Hits != 0 || waiting.endCause() != nil {
+	if st := f.pool(); st.Ready != 1 || st.Misses != 0 || st.Hits != 0 || waiting.endCause() != nil {
 		t.Errorf("the pool: %+v, %v", st, waiting.endCause())
 	}
 }
@@ -70,7 +71,7 @@ func TestTakenNamesEndARepeatableCreate(t *testing.T) {
 func TestEqualRequestsShareAReadySandbox(t *testing.T) {
 	f := newFixture(t)
 	ctx := callerContext(t)
-	p := f.pooled(t, 3)
+	f.pooled(t, 3)
 	for _, r := range []plan.CreateRequest{{Name: "s", Ensure: true}, {Key: "k"}} {
 		made := make(chan Info, 8)
 		for range cap(made) {
@@ -89,7 +90,7 @@ func TestEqualRequestsShareAReadySandbox(t *testing.T) {
 			}
 		}
 	}
-	if st := p.stats(); st.Ready != 1 || st.Hits != 2 {
+	if st := f.pool(); st.Ready != 1 || st.Hits != 2 {
 		t.Errorf("the pool: %+v", st)
 	}
 }
@@ -128,7 +129,7 @@ func TestBecomeChangesNoRecord(t *testing.T) {
 // The environment of a run names the sandbox that it is in.
 func TestRunInAReadySandboxKnowsItsName(t *testing.T) {
 	f := newFixture(t)
-	ready := f.pooled(t, 1).ready[0].id
+	ready := f.pooled(t, 1).id
 	var out bytes.Buffer
 	if _, err := f.Run(callerContext(t), request("env", "exit:0"), IO{Stdout: &out}); err != nil {
 		t.Fatal(err)
@@ -141,16 +142,15 @@ func TestRunInAReadySandboxKnowsItsName(t *testing.T) {
 // A ready sandbox that cannot be made what was asked for has served nobody.
 func TestSpoiltSandboxIsNoHit(t *testing.T) {
 	f := newFixture(t)
-	p := f.pooled(t, 2)
-	spoilt := p.ready[0]
+	spoilt := f.pooled(t, 2)
 	// its cgroup is without the file of the limit that is to change
 	info := f.session(t, plan.CreateRequest{Name: "s", Limits: &caissonv1.Limits{MemoryBytes: new(int64(64 << 20))}})
-	if st := p.stats(); info.ID == spoilt.id || st.Hits != 0 || st.Misses != 1 {
+	if st := f.pool(); info.ID == spoilt.id || st.Hits != 0 || st.Misses != 1 {
 		t.Errorf("made %s, the pool %+v", info.ID, st)
 	}
 	within(t, "the end of the spoilt one", spoilt.gone)
-	if info := f.session(t, plan.CreateRequest{}); p.stats().Hits != 1 {
-		t.Errorf("made %s, the pool %+v", info.ID, p.stats())
+	if info := f.session(t, plan.CreateRequest{}); f.pool().Hits != 1 {
+		t.Errorf("made %s, the pool %+v", info.ID, f.pool())
 	}
 }
 
@@ -163,7 +163,7 @@ func TestRemovedWhileItIsClaimed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, was, err := f.claim(f.pools[0], p)
+	s, was, err := f.claim(f.pools.For(p)[0], p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,11 +179,25 @@ func TestRemovedWhileItIsClaimed(t *testing.T) {
 // A daemon that stops gives no ready sandbox away: it would end a moment later.
 func TestNothingIsClaimedOnceClosed(t *testing.T) {
 	f := newFixture(t)
-	p := f.pooled(t, 1)
+	f.pooled(t, 1)
 	f.refuse()
 	_, err := f.Create(callerContext(t), plan.CreateRequest{})
 	errtest.Want(t, err, sbxerr.State, "the daemon is stopping")
-	if st := p.stats(); st.Ready != 1 || st.Hits != 0 {
+	if st := f.pool(); st.Ready != 1 || st.Hits != 0 {
 		t.Errorf("the pool: %+v", st)
+	}
+}
+
+// A ready sandbox whose PID 1 was killed is nobody's: nothing of it is kept.
+func TestPooledSandboxThatEnds(t *testing.T) {
+	f := newFixture(t)
+	dead := f.pooled(t, 1)
+	if err := dead.process.kill(); err != nil {
+		t.Fatal(err)
+	}
+	within(t, "the end of what is of no more use", dead.gone)
+	f.wantNothingLeft(t)
+	if info := f.session(t, plan.CreateRequest{}); info.ID == dead.id || f.pool().Hits != 0 {
+		t.Errorf("it was handed out as %s: %+v", info.ID, f.pool())
 	}
 }

@@ -56,7 +56,8 @@ func (m *Manager) isClosed() bool {
 // drain ends or leaves every sandbox and lets none come.
 func (m *Manager) drain(ctx context.Context) error {
 	m.refuse()
-	stockErr := m.stopPools()
+	m.pools.Stop() // what waits there ends like all others
+	stockErr := m.stock.Close()
 	for _, s := range m.all() {
 		m.dismiss(ctx, s)
 	}

@@ -21,7 +21,7 @@ func coldAndPooled(t *testing.T, test func(*testing.T, *fixture)) {
 		f := newFixture(t)
 		f.pooled(t, 1)
 		test(t, f)
-		if st := f.pools[0].stats(); st.Hits != 1 {
+		if st := f.pool(); st.Hits != 1 {
 			t.Errorf("the pool served nobody: %+v", st)
 		}
 	})
@@ -134,7 +134,7 @@ func TestClaimedSandboxTakesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, was, err := f.claim(f.pools[0], p)
+	s, was, err := f.claim(f.pools.For(p)[0], p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +169,7 @@ func TestClaimedSandboxThatEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, was, err := f.claim(f.pools[0], p)
+	s, was, err := f.claim(f.pools.For(p)[0], p)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,3 @@ func (h *host) removeDisk(_ context.Context, id string) error {
 	}
 	return removeFiles(h.paths.diskDir(id))
 }
-
-// hidden reports whether a mount of the request hides the workspace that a sandbox made ahead
-// would have on its disk.
-func hidden(k kind, p *plan.Sandbox) bool { return p.Limits.DiskBytes != 0 && !k.ownWorkspace }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/runtime/pool"
 )
 
 // ExecState is where a command stands.
@@ -65,27 +66,12 @@ type UpdateRequest struct {
 // Rules is a list of egress rules that may be empty on purpose.
 type Rules struct{ Rules []string }
 
-// PoolStats is one pool of ready sandboxes.
-type PoolStats struct {
-	Profile  string
-	Image    string
-	Ready    int // sandboxes that wait
-	Filling  int // sandboxes that are being made
-	Size     int // how many it keeps ready
-	Target   int // how many at the moment: more than Size after misses
-	Max      int // how many at most
-	Hits     int64
-	Misses   int64
-	Failures int64         // sandboxes that could not be made or did not pass their checks
-	Refill   time.Duration // median time to make one
-}
-
 // HostInfo is what the daemon counts.
 type HostInfo struct {
 	Sandboxes map[State]int
 	Execs     int // that run
 	Queued    int // requests that wait for their turn to make a sandbox
-	Pools     []PoolStats
+	Pools     []pool.Stats
 	Networks  []NetworkStats // of the live sandboxes that the gateway serves, oldest first
 }
 

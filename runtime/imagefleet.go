@@ -12,6 +12,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/imageservice"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/plan"
+	"github.com/caisson-run/caisson/runtime/pool"
 )
 
 // Images returns the service of the images.
@@ -105,7 +106,7 @@ func (m *Manager) usersOf(g peer.Grant, uses func(record) bool) (users []string,
 		case state == StateRemoving || state == StateStopping:
 			going = append(going, s.gone)
 		case r.Pooled:
-			s.end(errOutdated)
+			s.end(pool.ErrOutdated)
 			going = append(going, s.gone)
 		case s.identity().seenBy(g):
 			users = append(users, r.Name)

@@ -26,6 +26,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/output"
 	"github.com/caisson-run/caisson/runtime/pid1"
 	"github.com/caisson-run/caisson/runtime/plan"
+	"github.com/caisson-run/caisson/runtime/pool"
 	"github.com/caisson-run/caisson/runtime/traffic"
 	"github.com/caisson-run/caisson/runtime/usage"
 	"github.com/caisson-run/caisson/runtime/volumes"
@@ -62,7 +63,7 @@ type Options struct {
 	DiskBytes    int64         // of the disk of a sandbox with a writable root that names none
 	DiskReserve  int64         // bytes below Root that are left to the host when a disk is made
 	PerShim      int           // sandboxes that share a shim
-	Pools        []PoolConfig
+	Pools        []pool.Config
 	Warm         int // ready sandboxes for what was lately asked for, beside Pools
 	Network      plan.NetworkRules
 	Egress       Egress       // nil: no network mode but none
@@ -93,16 +94,13 @@ const maxOwners = 256
 type Manager struct {
 	host
 
-	stages      []stage // what each sandbox is made of
-	making      *gate   // bounds the sandboxes that are being made
-	running     *gate   // bounds the sandboxes that run
-	shims       *shims
-	memory      *memwatch.Watch // of the kernel's memory; nil before StartMemoryWatch
-	pools       []*pool         // that are configured
-	adaptive    adaptivePools
-	stock       stock
-	fillers     sync.WaitGroup
-	stopFilling context.CancelFunc
+	stages  []stage // what each sandbox is made of
+	making  *gate   // bounds the sandboxes that are being made
+	running *gate   // bounds the sandboxes that run
+	shims   *shims
+	memory  *memwatch.Watch // of the kernel's memory; nil before StartMemoryWatch
+	pools   *pool.Service
+	stock   *pool.Stock // of network namespaces
 
 	mu        sync.Mutex
 	sandboxes map[string]*sandbox // by ID
@@ -193,7 +191,6 @@ func assemble(engine Engine, store images.Store, log *slog.Logger, o Options) *M
 		lastUse:   time.Now(),
 		making:    newGate(o.MaxCreating, o.Queue),
 		running:   newGate(o.MaxRunning, o.Queue),
-		pools:     newPools(o.Pools),
 		shims:     newShims(o.PerShim),
 	}
 	m.images = imageservice.NewService(store, imageFleet{m}, imageservice.Options{
@@ -203,8 +200,8 @@ func assemble(engine Engine, store images.Store, log *slog.Logger, o Options) *M
 	m.leaving, m.handOver = context.WithCancel(context.Background())
 	m.keep.Store(o.KeepOnExit)
 	m.stages = m.allStages()
-	m.adaptive.max = o.Warm
-	m.initStock()
+	m.pools = pool.New(o.Pools, o.Warm, poolFleet{m}, o.Events, log)
+	m.stock = pool.NewStock(o.Pools, m.needsRules, m.making.busy, log)
 	o.Traffic.Observe(m.tried)
 	return m
 }

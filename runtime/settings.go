@@ -2,7 +2,6 @@ package runtime
 
 import (
 	"context"
-	"slices"
 
 	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/imageservice"
@@ -38,9 +37,7 @@ func (h *host) settings() *Settings {
 // they were made with.
 func (m *Manager) Apply(s Settings) {
 	m.applied.Store(&s)
-	for _, p := range slices.Concat(m.pools, m.adaptive.list()) {
-		p.refill() // it looks whether its sandboxes are still of the right kind
-	}
+	m.pools.Look()
 }
 
 // ReloadConfig reads the configuration again, for root alone.

@@ -228,7 +228,7 @@ func (m *Manager) createNetns(ctx context.Context, s *sandbox) error {
 	if redirect == nil {
 		return netns.Create(path)
 	}
-	taken, err := m.stock.take(path)
+	taken, err := m.stock.Take(path)
 	if err == nil && !taken {
 		err = netns.Create(path)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/runtime/pool"
 )
 
 // Inspect returns all that is known of the sandbox that ref names.
@@ -88,7 +89,7 @@ type Counts struct {
 	Execs     int           // that run
 	Queued    int           // requests that wait for their turn to make a sandbox
 	Throttled time.Duration // that limits of CPU held sandboxes back since the start, summed over CPUs
-	Pools     []PoolStats
+	Pools     []pool.Stats
 }
 
 // Counts returns how the daemon does.
@@ -103,7 +104,7 @@ func (m *Manager) Counts() Counts {
 		c.Sandboxes[info.State]++
 		c.Execs += info.Execs
 	}
-	c.Pools = m.poolStats()
+	c.Pools = m.pools.Stats()
 	return c
 }
 
@@ -117,7 +118,7 @@ func waiting(gates ...*gate) (n int) {
 
 // HostInfo returns what the daemon counts of what the caller may see.
 func (m *Manager) HostInfo(ctx context.Context) (HostInfo, error) {
-	st := HostInfo{Sandboxes: map[State]int{}, Pools: []PoolStats{}}
+	st := HostInfo{Sandboxes: map[State]int{}, Pools: []pool.Stats{}}
 	visible, err := m.visible(ctx)
 	if err != nil {
 		return HostInfo{}, err
@@ -133,6 +134,6 @@ func (m *Manager) HostInfo(ctx context.Context) (HostInfo, error) {
 		return st, err
 	}
 	st.Queued = waiting(m.making, m.running)
-	st.Pools = m.poolStats()
+	st.Pools = m.pools.Stats()
 	return st, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/runtime/plan"
+	"github.com/caisson-run/caisson/runtime/pool"
 )
 
 // This file translates the runtime's types into messages. All of it is plain
@@ -114,7 +115,7 @@ func networkStatsPB(n runtime.NetworkStats) *caissonv1.NetworkStats {
 	return &caissonv1.NetworkStats{SandboxId: n.SandboxID, Name: n.Name, Network: n.Network, Egress: egressPB(&n.Egress)}
 }
 
-func poolPB(p runtime.PoolStats) *caissonv1.PoolStats {
+func poolPB(p pool.Stats) *caissonv1.PoolStats {
 	return &caissonv1.PoolStats{
 		Profile: p.Profile, Image: p.Image, Ready: int32(p.Ready), Filling: int32(p.Filling), Size: int32(p.Size),
 		Hits: p.Hits, Misses: p.Misses, Failures: p.Failures, Refill: durationpb.New(p.Refill),

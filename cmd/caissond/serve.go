@@ -30,6 +30,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/events"
 	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/runtime/pool"
 	"github.com/caisson-run/caisson/server"
 	"github.com/caisson-run/caisson/tracing"
 )
@@ -322,10 +323,10 @@ func (d *daemon) managerOptions(ctx context.Context, c config.Config, ids idbloc
 	}, nil
 }
 
-func pools(list []config.Pool) []runtime.PoolConfig {
-	var out []runtime.PoolConfig
+func pools(list []config.Pool) []pool.Config {
+	var out []pool.Config
 	for _, p := range list {
-		out = append(out, runtime.PoolConfig{Profile: p.Profile, Image: p.Image, Size: int(p.Size), Max: int(p.Max)})
+		out = append(out, pool.Config{Profile: p.Profile, Image: p.Image, Size: int(p.Size), Max: int(p.Max)})
 	}
 	return out
 }

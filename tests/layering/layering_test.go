@@ -58,6 +58,7 @@ var rules = []struct {
 	{"runtime/registry", []string{"api/sbxerr", "gateway/policy", "owndir", "rootfs/image"}},
 	{"runtime/pid1", []string{"api/sbxerr", "initproto"}},
 	{"runtime/plan", append([]string{"api/caisson/v1", "api/sbxerr", "api/settings", "finding", "runtime/idblock", "runtime/images", "runtime/peer", "runtime/pid1", "runtime/ports", "runtime/volumes"}, leaves...)},
+	{"runtime/pool", []string{"api/caisson/v1", "api/sbxerr", "api/settings", "cgroups", "netns", "runtime/events", "runtime/failpoint", "runtime/peer", "runtime/plan"}},
 	{"runtime/ports", []string{"api/sbxerr"}},
 	{"runtime/posture", []string{"api/sbxerr", "kernelfile", "seccomp"}},
 	{"runtime/ctrd/shimcall", []string{}},
