@@ -244,7 +244,7 @@ func TestPauseFreezes(t *testing.T) {
 func TestLongPause(t *testing.T) {
 	t.Parallel()
 	box(t, daemon, "long")
-	c := beside(t, daemon, "exec", "--json", "--timeout", "1s", "long", "--", "sleep", "1000")
+	c := beside(t, daemon, "exec", "--json", "--timeout", "6s", "long", "--", "sleep", "1000")
 	await(t, "the command", func() bool { return len(ps(t, daemon, "long")) == 1 })
 	var many []file // they are not undone at once
 	for i := range 1000 {
