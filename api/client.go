@@ -46,6 +46,7 @@ type Client struct {
 	execs     func() caissonv1connect.ExecServiceClient
 	images    func() caissonv1connect.ImageServiceClient
 	volumes   func() caissonv1connect.VolumeServiceClient
+	snapshots func() caissonv1connect.SnapshotServiceClient
 	system    func() caissonv1connect.SystemServiceClient
 	network   func() caissonv1connect.NetworkServiceClient
 	files     func() caissonv1connect.FileServiceClient
@@ -85,6 +86,7 @@ func New(o Options) *Client {
 		execs:     lazily(caissonv1connect.NewExecServiceClient, httpClient, options),
 		images:    lazily(caissonv1connect.NewImageServiceClient, httpClient, options),
 		volumes:   lazily(caissonv1connect.NewVolumeServiceClient, httpClient, options),
+		snapshots: lazily(caissonv1connect.NewSnapshotServiceClient, httpClient, options),
 		system:    lazily(caissonv1connect.NewSystemServiceClient, httpClient, options),
 		network:   lazily(caissonv1connect.NewNetworkServiceClient, httpClient, options),
 		files:     lazily(caissonv1connect.NewFileServiceClient, httpClient, options),

@@ -228,7 +228,8 @@ func (r *recovery) reopen(ctx context.Context, s *sandbox) error {
 	if err := r.adoptStages(ctx, s, false); err != nil {
 		return err
 	}
-	if have.Paused {
+	if have.Paused || have.Halted {
+		s.update(func() { s.record.Halted = false })
 		return r.withGroup(s, func(g freezer) error { return g.Thaw(ctx) })
 	}
 	return nil

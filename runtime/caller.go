@@ -164,17 +164,24 @@ func (m *Manager) planFor(ctx context.Context, r plan.CreateRequest) (*plan.Sand
 	if err != nil {
 		return nil, err
 	}
+	asked := r
+	from, err := m.snapshots.Origin(g, r.From)
+	if err != nil {
+		return nil, err
+	}
+	if from != nil {
+		r = r.On(from.Request)
+	}
 	if err := checkDirs(g, r); err != nil {
 		return nil, err
 	}
 	if err := g.CheckWays(peer.Ways{Links: len(r.Links) > 0, Resolvers: len(r.DNS) > 0, ECH: r.AllowECH}); err != nil {
 		return nil, err
 	}
-	asked := r
 	r = r.Granted(g)
 	links, linkErr := m.resolveLinks(ctx, g, r.Links)
 	pl := m.planner(ctx)
-	pl.Links, pl.MaxTmpfs = links, g.MaxTmpfs()
+	pl.Links, pl.MaxTmpfs, pl.From = links, g.MaxTmpfs(), from
 	if pl.Parent, err = m.parentOf(g); err != nil {
 		return nil, err
 	}

@@ -2,13 +2,17 @@ package runtime
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/api/units"
 	"github.com/caisson-run/caisson/owndir"
 	"github.com/caisson-run/caisson/rootfs/disk"
+	"github.com/caisson-run/caisson/rootfs/mount"
+	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/runtime/plan"
 )
 
@@ -22,9 +26,13 @@ func (h *host) checkDisk(bytes int64) error {
 	if err != nil || bytes <= room {
 		return err
 	}
+	return noRoom("a disk", bytes, room, h.paths.root)
+}
+
+func noRoom(what string, bytes, room int64, root string) error {
 	return sbxerr.WithRemedy(sbxerr.Disk, "runtime.disk",
-		fmt.Errorf("a disk of %s is larger than the %s that are free below %q without sandboxes.disk_reserve", units.FormatSize(bytes), units.FormatSize(room), h.paths.root),
-		"ask for a smaller disk (--disk), or remove images that nothing uses")
+		fmt.Errorf("%s of %s is larger than the %s that are free below %q without sandboxes.disk_reserve", what, units.FormatSize(bytes), units.FormatSize(room), root),
+		"ask for a smaller disk (--disk), or remove images and snapshots that nothing uses")
 }
 
 // createDisk attaches the disk of s, if it has one, with the directory that is its workspace.
@@ -38,14 +46,37 @@ func (h *host) createDisk(_ context.Context, s *sandbox) error {
 			return err
 		}
 	}
-	if err := h.disks.Attach(h.paths.diskImage(s.id), h.paths.disk(s.id), size); err != nil {
+	if err := h.attachDisk(s, size); err != nil {
 		return err
 	}
 	workspace := filepath.Join(h.paths.disk(s.id), plan.DiskWorkspace)
+	if s.plan.From != nil {
+		if _, err := os.Lstat(workspace); err == nil {
+			return nil
+		}
+	}
 	if err := makeDir(workspace, 0o755); err != nil {
 		return err
 	}
 	return sbxerr.Wrap(sbxerr.Disk, "runtime.disk", owndir.Give(workspace, 0o755, int(s.block.Base+s.plan.User.UID), int(s.block.Base+s.plan.User.GID)))
+}
+
+// attachDisk attaches an empty disk, or a copy of that of a snapshot, whose ids it shows as
+// those of s.
+func (h *host) attachDisk(s *sandbox, size disk.Size) error {
+	from := s.plan.From
+	if from == nil {
+		return h.disks.Attach(h.paths.diskImage(s.id), h.paths.disk(s.id), size)
+	}
+	ids := []mount.IDMap{
+		{Disk: 0, Host: 0, Size: 1}, // overlayfs's own
+		{Disk: from.IDBase, Host: s.block.Base, Size: idblock.Size},
+	}
+	ns, err := h.owners.Get(ids, ids)
+	if err != nil {
+		return err
+	}
+	return errors.Join(disk.AttachCopy(from.File, h.paths.diskImage(s.id), h.paths.disk(s.id), ns), ns.Close())
 }
 
 func (h *host) removeDisk(_ context.Context, id string) error {

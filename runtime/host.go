@@ -16,6 +16,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/output"
 	"github.com/caisson-run/caisson/runtime/pid1"
 	"github.com/caisson-run/caisson/runtime/ports"
+	"github.com/caisson-run/caisson/runtime/snapshots"
 	"github.com/caisson-run/caisson/runtime/usage"
 	"github.com/caisson-run/caisson/runtime/volumes"
 )
@@ -39,6 +40,7 @@ type host struct {
 	owners    *mount.UserNSCache // maps owners of workspaces
 	published ports.Table
 	volumes   *volumes.Service
+	snapshots *snapshots.Service
 	spare     *output.Room // of output that the disk takes nothing of
 	throttled atomic.Int64 // nanoseconds that limits of CPU held sandboxes back
 	usages    usage.Store

@@ -45,7 +45,17 @@ func (f imageFleet) Configured() []string {
 
 // UsersOf implements imageservice.Fleet.
 func (f imageFleet) UsersOf(g peer.Grant, img images.Stored) (users []string, going []<-chan struct{}) {
-	return f.usersOf(g, func(r record) bool { return r.Image == img.Key() && r.ImageDigest == img.Digest })
+	users, going = f.usersOf(g, func(r record) bool { return r.Image == img.Key() && r.ImageDigest == img.Digest })
+	for _, s := range f.snapshots.NeedingImages() {
+		if s.Image == img.Key() && s.ImageDigest == img.Digest && g.Sees(s.Owner, "") {
+			name := s.Name
+			if s.Owner != g.Caller().UID {
+				name = s.Key.String()
+			}
+			users = append(users, "snapshot "+name)
+		}
+	}
+	return users, going
 }
 
 // Needed implements imageservice.Fleet. A sandbox that has exited needs its output alone, and
@@ -59,6 +69,9 @@ func (f imageFleet) Needed() (keys, chains []string) {
 		if !s.retired() {
 			chains = append(chains, r.ChainID)
 		}
+	}
+	for _, s := range f.snapshots.NeedingImages() {
+		keys, chains = append(keys, s.Image), append(chains, s.ChainID)
 	}
 	return keys, chains
 }

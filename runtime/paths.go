@@ -36,6 +36,7 @@ func (p paths) uses() string      { return filepath.Join(p.root, "uses") }
 func (p paths) usages() string    { return filepath.Join(p.root, "usage") }
 func (p paths) volumes() string   { return filepath.Join(p.root, "volumes") }
 func (p paths) disks() string     { return filepath.Join(p.root, "disks") }
+func (p paths) snapshots() string { return filepath.Join(p.root, "snapshots") }
 
 // view is for the time in which the daemon opens an image for itself.
 func (p paths) view() string { return filepath.Join(p.state, "view") }

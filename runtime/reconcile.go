@@ -81,6 +81,9 @@ func (m *Manager) cleanup(ctx context.Context, dryRun bool) (found []Leftover, f
 		m.log.Warn("remove what killed imports and builds left", "err", e)
 		errs = append(errs, e)
 	}
+	if e := m.snapshots.Sweep(); e != nil {
+		m.log.Warn("remove what killed changes of snapshots left", "err", e)
+	}
 	if e := m.volumes.Sweep(); e != nil {
 		m.log.Warn("remove what killed changes of volumes left", "err", e)
 		errs = append(errs, e)

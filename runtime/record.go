@@ -31,46 +31,49 @@ const childRecordVersion = 7
 // daemon to go on with it. It lies on tmpfs: it dies with the boot, like the
 // sandbox.
 type record struct {
-	Version     int                    `json:"version"`
-	Boot        string                 `json:"boot"`
-	ID          string                 `json:"id"`
-	Name        string                 `json:"name"`
-	Image       string                 `json:"image"`
-	ImageDigest string                 `json:"image_digest"`
-	ChainID     string                 `json:"chain_id"`
-	Verified    string                 `json:"verified,omitempty"` // the rule that the image was verified by
-	Layers      []layerMark            `json:"layers"`             // the topmost first
-	Profile     string                 `json:"profile"`
-	Preset      *plan.Profile          `json:"preset,omitempty"` // its values when the sandbox was made; nil from an older daemon
-	Network     netns.Mode             `json:"network"`
-	Asked       plan.NetworkRequest    `json:"asked"`
-	Policy      policy.Spec            `json:"policy"`  // of egress; zero in the modes none and bridge
-	Ports       []Port                 `json:"ports"`   // of the host, as they were opened first
-	Exposed     []uint16               `json:"exposed"` // to which links may lead
-	User        plan.User              `json:"user"`
-	Env         []string               `json:"env"` // of every command
-	Cwd         string                 `json:"cwd"` // where a command names none
-	CreatedAt   time.Time              `json:"created_at"`
-	Labels      map[string]string      `json:"labels"`
-	Session     string                 `json:"session"`
-	Task        string                 `json:"task"`
-	Workspace   *plan.WorkspaceRequest `json:"workspace"`
-	Mounts      []plan.MountRequest    `json:"mounts,omitempty"` // beside the workspace
-	Limits      plan.Limits            `json:"limits"`
-	Changing    *plan.Limits           `json:"changing"` // what they are being changed to
-	HostIDBase  uint32                 `json:"host_id_base"`
-	OwnerUID    uint32                 `json:"owner_uid"`
-	OwnerGID    uint32                 `json:"owner_gid"`
-	OwnerGroups []uint32               `json:"owner_groups"`
-	OwnerSystem bool                   `json:"owner_system"`           // it is the daemon's own
-	Nested      *peer.Usage            `json:"nested"`                 // what its descendants may have; nil is no socket
-	NestedEnter bool                   `json:"nested_enter"`           // it may enter its children
-	NestedDepth int                    `json:"nested_depth,omitempty"` // generations below it; 0 is 1, of an older daemon
-	Held        *mount.Identity        `json:"held,omitempty"`         // ids on disk of a workspace held for its children; nil is none
-	Parent      string                 `json:"parent"`
-	Ancestors   []string               `json:"ancestors,omitempty"` // above its parent, the nearest first
-	Key         string                 `json:"key"`                 // of idempotency
-	Settings    plan.CreateRequest     `json:"settings"`            // as it was asked for
+	Version      int                    `json:"version"`
+	Boot         string                 `json:"boot"`
+	ID           string                 `json:"id"`
+	Name         string                 `json:"name"`
+	Image        string                 `json:"image"`
+	ImageDigest  string                 `json:"image_digest"`
+	ChainID      string                 `json:"chain_id"`
+	Verified     string                 `json:"verified,omitempty"` // the rule that the image was verified by
+	Layers       []layerMark            `json:"layers"`             // the topmost first
+	Profile      string                 `json:"profile"`
+	Preset       *plan.Profile          `json:"preset,omitempty"` // its values when the sandbox was made; nil from an older daemon
+	Network      netns.Mode             `json:"network"`
+	Asked        plan.NetworkRequest    `json:"asked"`
+	Policy       policy.Spec            `json:"policy"`  // of egress; zero in the modes none and bridge
+	Ports        []Port                 `json:"ports"`   // of the host, as they were opened first
+	Exposed      []uint16               `json:"exposed"` // to which links may lead
+	User         plan.User              `json:"user"`
+	Env          []string               `json:"env"` // of every command
+	Cwd          string                 `json:"cwd"` // where a command names none
+	CreatedAt    time.Time              `json:"created_at"`
+	Labels       map[string]string      `json:"labels"`
+	Session      string                 `json:"session"`
+	Task         string                 `json:"task"`
+	Workspace    *plan.WorkspaceRequest `json:"workspace"`
+	Mounts       []plan.MountRequest    `json:"mounts,omitempty"` // beside the workspace
+	Limits       plan.Limits            `json:"limits"`
+	Changing     *plan.Limits           `json:"changing"` // what they are being changed to
+	HostIDBase   uint32                 `json:"host_id_base"`
+	DiskIDBase   uint32                 `json:"disk_id_base,omitempty"`  // of the ids on its disk; 0 is HostIDBase
+	WritableRoot bool                   `json:"writable_root,omitempty"` // what is written to the root is on the disk
+	OwnerUID     uint32                 `json:"owner_uid"`
+	OwnerGID     uint32                 `json:"owner_gid"`
+	OwnerGroups  []uint32               `json:"owner_groups"`
+	OwnerSystem  bool                   `json:"owner_system"`           // it is the daemon's own
+	Nested       *peer.Usage            `json:"nested"`                 // what its descendants may have; nil is no socket
+	NestedEnter  bool                   `json:"nested_enter"`           // it may enter its children
+	NestedDepth  int                    `json:"nested_depth,omitempty"` // generations below it; 0 is 1, of an older daemon
+	Held         *mount.Identity        `json:"held,omitempty"`         // ids on disk of a workspace held for its children; nil is none
+	Parent       string                 `json:"parent"`
+	Ancestors    []string               `json:"ancestors,omitempty"` // above its parent, the nearest first
+	Key          string                 `json:"key"`                 // of idempotency
+	Settings     plan.CreateRequest     `json:"settings"`            // as it was asked for
+	Began        *plan.CreateRequest    `json:"began,omitempty"`     // what it took from a snapshot
 
 	Born        moment        `json:"born,omitempty"` // when its TTL began; 0 where an older daemon made it
 	Expires     moment        `json:"expires"`        // by its TTL
@@ -85,8 +88,9 @@ type record struct {
 	Pooled   bool     `json:"pooled"`   // it waits for its request
 	Ready    bool     `json:"ready"`    // it is all that was asked for
 	Paused   bool     `json:"paused"`
-	StopBy   moment   `json:"stop_by"`  // when the stop that is under way ends it; 0 is none
-	Removing bool     `json:"removing"` // it does not stay when it has ended
+	Halted   bool     `json:"halted,omitempty"` // it stands still while its disk is copied
+	StopBy   moment   `json:"stop_by"`          // when the stop that is under way ends it; 0 is none
+	Removing bool     `json:"removing"`         // it does not stay when it has ended
 
 	PID      int    `json:"pid"`       // of PID 1, on the host
 	PIDBegan uint64 `json:"pid_began"` // in ticks since the boot
@@ -193,7 +197,10 @@ func newRecord(p *plan.Sandbox, boot string, created time.Time) record {
 		Version: recordVersion, Boot: boot, ID: p.ID, Name: p.Name, Image: p.Image.Key(), ImageDigest: p.Image.Digest, ChainID: p.Image.ChainID, Verified: p.Image.Verified,
 		Profile: p.ProfileName, Preset: &p.Profile, Network: p.Network, Asked: p.Asked(), Policy: p.Policy, Exposed: p.Exposed, User: p.User, Env: p.Env, Cwd: p.Cwd, CreatedAt: created,
 		Labels: maps.Clone(r.Labels), Session: r.Session, Task: r.Task, Workspace: r.Workspace, Mounts: p.MountRequests, Limits: p.Limits,
-		Key: r.Key, Settings: p.Settings,
+		Key: r.Key, Settings: p.Settings, WritableRoot: p.WritableRoot,
+	}
+	if p.From != nil {
+		rec.DiskIDBase, rec.Began = p.From.IDBase, &p.From.Request
 	}
 	plan.Override(&rec.IdleTimeout, r.IdleTimeout)
 	if r.Nested != nil {

@@ -53,7 +53,7 @@ func (m *Manager) Recover(ctx context.Context) (known int, err error) {
 	}
 	r := &recovery{Manager: m, atOnce: make(slots, adoptAtOnce)}
 	records := r.readRecords(ids)
-	if err := m.checkHost(records); err != nil {
+	if err := checkHost(records, m.stock); err != nil {
 		return 0, err
 	}
 	r.await(ctx, r.knowAll(ctx, records))

@@ -169,7 +169,7 @@ func (h *host) createRootfs(ctx context.Context, s *sandbox) error {
 	}
 	if s.plan.WritableRoot {
 		root.Disk = h.paths.disk(id)
-		if err := mount.PrepareUpper(root.Disk, s.block.Base, s.plan.RootDirs); err != nil {
+		if err := prepareUpper(root.Disk, s); err != nil {
 			return err
 		}
 	}
@@ -183,6 +183,13 @@ func (h *host) createRootfs(ctx context.Context, s *sandbox) error {
 		}
 	}
 	return root.Attach()
+}
+
+func prepareUpper(disk string, s *sandbox) error {
+	if s.plan.From != nil {
+		return mount.ContinueUpper(disk)
+	}
+	return mount.PrepareUpper(disk, s.block.Base, s.plan.RootDirs)
 }
 
 // upperInodes bounds the files that a build step can make.

@@ -28,6 +28,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/runtime/imageservice"
 	"github.com/caisson-run/caisson/runtime/plan"
+	"github.com/caisson-run/caisson/runtime/snapshots"
 	"github.com/caisson-run/caisson/runtime/volumes"
 	"github.com/caisson-run/caisson/server/rest"
 )
@@ -103,6 +104,15 @@ type Volumes interface {
 	Prune(ctx context.Context, dryRun bool) ([]volumes.Info, error)
 }
 
+// Snapshots manages disks of sandboxes as they were once.
+type Snapshots interface {
+	Create(ctx context.Context, ref, name string) (snapshots.Info, error)
+	Fork(ctx context.Context, ref string, count int) ([]snapshots.Fork, error)
+	List(ctx context.Context) ([]snapshots.Info, error)
+	Inspect(ctx context.Context, ref string) (snapshots.Info, error)
+	Remove(ctx context.Context, ref string) error
+}
+
 // Network answers what sandboxes may reach, and what they tried to.
 type Network interface {
 	CheckPolicy(ctx context.Context, q runtime.PolicyQuery, target string, addresses []netip.Addr) (runtime.PolicyVerdict, error)
@@ -148,6 +158,7 @@ type Deps struct {
 	Execs     Execs
 	Images    Images
 	Volumes   Volumes
+	Snapshots Snapshots
 	System    System
 	Network   Network
 	Files     Files
@@ -183,20 +194,22 @@ func New(d Deps) http.Handler {
 		connect.WithInterceptors(decodes{}),
 	)
 	services := map[string]any{
-		caissonv1connect.SandboxServiceName: sandboxes{d.Sandboxes},
-		caissonv1connect.ExecServiceName:    execs{d.Execs},
-		caissonv1connect.ImageServiceName:   imageService{d.Images},
-		caissonv1connect.VolumeServiceName:  volumeService{d.Volumes},
-		caissonv1connect.SystemServiceName:  system{d.System},
-		caissonv1connect.NetworkServiceName: network{d.Network},
-		caissonv1connect.FileServiceName:    fileService{d.Files},
-		caissonv1connect.EventServiceName:   eventService{d.Events},
+		caissonv1connect.SandboxServiceName:  sandboxes{d.Sandboxes},
+		caissonv1connect.ExecServiceName:     execs{d.Execs},
+		caissonv1connect.ImageServiceName:    imageService{d.Images},
+		caissonv1connect.VolumeServiceName:   volumeService{d.Volumes},
+		caissonv1connect.SnapshotServiceName: snapshotService{d.Snapshots, d.Sandboxes},
+		caissonv1connect.SystemServiceName:   system{d.System},
+		caissonv1connect.NetworkServiceName:  network{d.Network},
+		caissonv1connect.FileServiceName:     fileService{d.Files},
+		caissonv1connect.EventServiceName:    eventService{d.Events},
 	}
 	mux := http.NewServeMux()
 	mux.Handle(caissonv1connect.NewSandboxServiceHandler(sandboxes{d.Sandboxes}, options))
 	mux.Handle(caissonv1connect.NewExecServiceHandler(execs{d.Execs}, options))
 	mux.Handle(caissonv1connect.NewImageServiceHandler(imageService{d.Images}, options))
 	mux.Handle(caissonv1connect.NewVolumeServiceHandler(volumeService{d.Volumes}, options))
+	mux.Handle(caissonv1connect.NewSnapshotServiceHandler(snapshotService{d.Snapshots, d.Sandboxes}, options))
 	mux.Handle(caissonv1connect.NewSystemServiceHandler(system{d.System}, options))
 	mux.Handle(caissonv1connect.NewNetworkServiceHandler(network{d.Network}, options))
 	mux.Handle(caissonv1connect.NewFileServiceHandler(fileService{d.Files}, options))

@@ -64,6 +64,10 @@ const (
 	ImageProcess   Code = "SBX-233" // the process that reads an image or a Dockerfile ended
 	Disk           Code = "SBX-234" // a disk for a sandbox could not be made
 
+	SnapshotNotFound Code = "SBX-235" // no such snapshot
+	SnapshotImage    Code = "SBX-236" // the image of a snapshot is another now
+	SnapshotDisk     Code = "SBX-237" // the sandbox has no disk of which to make a snapshot
+
 	Seccomp        Code = "SBX-301" // the filter is invalid or cannot be enforced here
 	SeccompProfile Code = "SBX-302" // no such seccomp profile
 	SeccompMemory  Code = "SBX-303" // the host has no memory left for compiled filters

@@ -63,6 +63,9 @@ var table = []Description{
 	{VolumeNotFound, "no such volume", ClassInput, 404, false, "list volumes: caisson volume ls; create makes one, and so does the first sandbox that mounts it"},
 	{VolumeInUse, "a sandbox uses the volume", ClassInput, 409, true, "remove the sandboxes that the message names first"},
 	{ImageProcess, "the process that reads an image or a Dockerfile ended", ClassHost, 503, true, "try again; nothing of the work was kept"},
+	{SnapshotNotFound, "no such snapshot", ClassInput, 404, false, "list snapshots: caisson snapshot ls"},
+	{SnapshotImage, "the image of the snapshot is another now", ClassInput, 409, false, "tag the image that the message names under that name again, or make a snapshot of a sandbox of the new one"},
+	{SnapshotDisk, "the sandbox has no disk to make a snapshot of", ClassInput, 409, false, "create the sandbox with --rootfs rw, or with --disk for a /workspace of its own"},
 	{Disk, "a disk for a sandbox could not be made", ClassHost, 503, false, "caisson doctor says what the host lacks: e2fsprogs, loop devices or room below root"},
 
 	{Seccomp, "the seccomp filter cannot be enforced", ClassHost, 503, false, "use the runc of this installation; caisson doctor names the missing feature"},

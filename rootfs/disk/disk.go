@@ -53,13 +53,23 @@ func (s Size) Check() error {
 //
 // The kernel takes the loop device away with the last mount of the disk, however the daemon
 // ends.
-func (m *Maker) Attach(file, point string, size Size) (err error) {
+func (m *Maker) Attach(file, point string, size Size) error {
+	return attachMade(file, point, nil, func() (*os.File, error) { return m.create(file, size.Filled()) })
+}
+
+// AttachCopy is Attach of a copy of the file saved, which Save wrote. The mount shows its ids
+// as ids maps them.
+func AttachCopy(saved, file, point string, ids *mount.UserNS) error {
+	return attachMade(file, point, ids, func() (*os.File, error) { return copyFile(saved, file) })
+}
+
+func attachMade(file, point string, ids *mount.UserNS, create func() (*os.File, error)) (err error) {
 	defer func() {
 		if err != nil {
 			err = sbxerr.Wrap(sbxerr.Disk, "disk.attach", errors.Join(err, Detach(file, point)))
 		}
 	}()
-	image, err := m.create(file, size.Filled())
+	image, err := create()
 	if err != nil {
 		return err
 	}
@@ -68,19 +78,19 @@ func (m *Maker) Attach(file, point string, size Size) (err error) {
 	if err != nil {
 		return err
 	}
-	return errors.Join(mountAt(device.Name(), point), device.Close())
+	return errors.Join(mountAt(device.Name(), point, ids), device.Close())
 }
 
 // mountAt mounts the device. The table of inodes stays as it is until it is used: the kernel
 // would fill it behind the sandbox's back.
-func mountAt(device, point string) error {
+func mountAt(device, point string, ids *mount.UserNS) error {
 	fs, err := unix.Fsopen("ext4", unix.FSOPEN_CLOEXEC)
 	if err != nil {
 		return fmt.Errorf("open ext4: %w", err)
 	}
 	err = configure(fs, device)
 	if err == nil {
-		err = attach(fs, point)
+		err = attach(fs, point, ids)
 	}
 	return errors.Join(err, unix.Close(fs))
 }
@@ -100,12 +110,15 @@ func configure(fs int, device string) error {
 	return nil
 }
 
-func attach(fs int, point string) error {
+func attach(fs int, point string, ids *mount.UserNS) error {
 	tree, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
 	if err != nil {
 		return err
 	}
 	err = unix.Fchmodat(tree, ".", 0o700, 0)
+	if err == nil && ids != nil {
+		err = ids.MapMount(tree)
+	}
 	if err == nil {
 		err = unix.MoveMount(tree, "", unix.AT_FDCWD, point, unix.MOVE_MOUNT_F_EMPTY_PATH)
 	}

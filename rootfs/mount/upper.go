@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/owndir"
 )
 
 // The directories of a file system of AttachUpper (overlayfs.rst).
@@ -83,6 +84,16 @@ func PrepareUpper(point string, owner uint32, dirs []Dir) error {
 			}
 		}
 		err = errors.Join(err, disk.Close())
+	}
+	return sbxerr.Wrap(sbxerr.Mount, "mount.upper", err)
+}
+
+// ContinueUpper prepares the upper layer on the disk at point, which an earlier sandbox has
+// filled, for another overlay. What overlayfs keeps beside the layer is of that mount alone.
+func ContinueUpper(point string) error {
+	err := owndir.RemoveTree(filepath.Join(point, workName))
+	if err == nil {
+		err = os.Mkdir(filepath.Join(point, workName), 0o755)
 	}
 	return sbxerr.Wrap(sbxerr.Mount, "mount.upper", err)
 }

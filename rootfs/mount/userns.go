@@ -181,3 +181,12 @@ func sysMaps(maps []IDMap) []syscall.SysProcIDMap {
 	}
 	return out
 }
+
+// MapMount has a mount that is not attached yet show its ids as u maps them.
+func (u *UserNS) MapMount(fd int) error {
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(u.file.Fd())}
+	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &attr); err != nil {
+		return sbxerr.Wrap(sbxerr.IDMap, "mount.map", fmt.Errorf("map ids of a mount: %w", err))
+	}
+	return nil
+}

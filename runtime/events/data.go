@@ -29,6 +29,7 @@ type Data struct {
 	Workspace    string  `json:"workspace,omitempty"`      // directory of the host
 	Mounts       []Mount `json:"mounts,omitempty"`         // beside the workspace
 	Volume       string  `json:"volume,omitempty"`         // name
+	Snapshot     string  `json:"snapshot,omitempty"`       // name
 
 	MemoryBytes int64   `json:"memory_bytes,omitempty"` // limits
 	MilliCPU    int64   `json:"milli_cpu,omitempty"`

@@ -47,8 +47,12 @@ const (
 	ImageRemoved  Type = "image.removed"
 	VolumeCreated Type = "volume.created"
 	VolumeRemoved Type = "volume.removed"
-	PoolFailed    Type = "pool.failed" // a ready sandbox could not be made
-	CallRefused   Type = "call.refused"
+
+	SnapshotCreated Type = "snapshot.created"
+	SnapshotRemoved Type = "snapshot.removed"
+
+	PoolFailed  Type = "pool.failed" // a ready sandbox could not be made
+	CallRefused Type = "call.refused"
 
 	// Lost stands for events that a reader did not get, because it was too slow. It is
 	// no event of the host and has no ID.
@@ -61,7 +65,7 @@ func Types() []Type {
 		DaemonStarted, DaemonStopped, ConfigChanged, AuditRecovered, AuditBroken, EngineUp, EngineDown,
 		SandboxCreated, SandboxAdopted, SandboxUpdated, SandboxPaused, SandboxResumed, SandboxCleaned, SandboxEnded, SandboxRemoved,
 		ExecStarted, ExecFailed, ExecSignaled, ExecEnded,
-		LimitHit, LimitCleared, AlertRaised, AlertCleared, NetworkTried, FileRead, FileWritten, FileChanged, ImageImported, ImageRemoved, VolumeCreated, VolumeRemoved, PoolFailed, CallRefused,
+		LimitHit, LimitCleared, AlertRaised, AlertCleared, NetworkTried, FileRead, FileWritten, FileChanged, ImageImported, ImageRemoved, VolumeCreated, VolumeRemoved, SnapshotCreated, SnapshotRemoved, PoolFailed, CallRefused,
 	}
 }
 
@@ -99,6 +103,8 @@ func (e *Event) Subject() string {
 		return path.Join("images", d.Image)
 	case d.Volume != "":
 		return path.Join("volumes", d.Volume)
+	case d.Snapshot != "":
+		return path.Join("snapshots", d.Snapshot)
 	}
 	return ""
 }

@@ -180,6 +180,28 @@ func (g Grant) CheckImages() error {
 	return g.refusal()
 }
 
+// MaxSnapshots is how many snapshots a user may have whom an entry of peers bounds.
+const MaxSnapshots = 64
+
+// CheckSnapshots refuses callers that may not keep snapshots. Who may have volumes may.
+func (g Grant) CheckSnapshots() error {
+	if g.rank == nested {
+		return g.refusal(errors.New("there are no snapshots inside of a sandbox"))
+	}
+	if !g.rule.Volumes {
+		return g.refusal(errors.New("snapshots are not granted: volumes would grant them"))
+	}
+	return g.refusal()
+}
+
+// Snapshots returns how many snapshots the caller may have; 0 is any number.
+func (g Grant) Snapshots() int {
+	if g.Unbounded() {
+		return 0
+	}
+	return MaxSnapshots
+}
+
 // MaxVolumes is how many volumes a user may have whom an entry of peers bounds.
 const MaxVolumes = 256
 

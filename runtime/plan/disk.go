@@ -44,6 +44,11 @@ func (p *Sandbox) planDisk(pl Planner, r CreateRequest) error {
 	if p.WritableRoot {
 		p.Limits.DiskBytes = cmp.Or(p.Limits.DiskBytes, pl.DiskBytes)
 	}
+	if pl.From != nil {
+		if err := p.originSize(pl.From, r.Limits); err != nil {
+			return err
+		}
+	}
 	size := p.Limits.Disk()
 	switch {
 	case size.Bytes == 0 && r.Limits.GetDiskInodes() != 0:
@@ -63,7 +68,7 @@ func (p *Sandbox) planDisk(pl Planner, r CreateRequest) error {
 
 // hasDisk reports whether r gets a disk.
 func (p *Sandbox) hasDisk(r CreateRequest) bool {
-	return !r.Build && (p.Profile.Limits.DiskBytes != 0 || r.Limits.GetDiskBytes() != 0 || p.writesRoot(r))
+	return !r.Build && (r.From != "" || p.Profile.Limits.DiskBytes != 0 || r.Limits.GetDiskBytes() != 0 || p.writesRoot(r))
 }
 
 // writesRoot reports whether r gets a root that can be written.

@@ -36,6 +36,7 @@ type CreateRequest struct {
 	Name           string   // unique among live sandboxes; empty is the ID
 	Hostname       string   `json:",omitempty"` // empty is the ID
 	Rootfs         string   `json:",omitempty"` // "ro" or "rw"; empty is the profile's
+	From           string   `json:",omitempty"` // a snapshot whose disk it begins with, and whose settings where it names none
 	Image          string   // empty is the profile's
 	Language       string   // of the work; Planner.Languages has its image where nothing else names one
 	LanguageReason string   // how the caller knows the language

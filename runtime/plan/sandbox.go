@@ -67,6 +67,7 @@ type Sandbox struct {
 	Mounts []Mount    // the workspace and the others, a mount after the one that it lies in
 	Grant  peer.Grant // of the caller
 
+	From         *Origin     // the snapshot that it begins with; nil is none
 	WritableRoot bool        // what is written to it goes to the disk
 	RootDirs     []mount.Dir // that are made in a writable root
 	// OwnWorkspace says that WorkspacePath is a directory of the sandbox's disk.
@@ -81,6 +82,7 @@ type Planner struct {
 	ID         string // of the sandbox
 	Profiles   map[string]Profile
 	Workspaces mount.Allowed
+	From       *Origin        // the snapshot that the request names, which it is on; nil is none
 	Parent     *ParentNetwork // of the sandbox from inside of which the request comes, with paths of it; nil: from outside
 	Network    NetworkRules
 	Links      map[string]policy.Link                  // that the request names
@@ -110,7 +112,11 @@ func (pl Planner) Sandbox(r CreateRequest) (*Sandbox, error) {
 	if profileErr == nil { // which has the defaults of these
 		errs = append(errs, p.planNetwork(pl, r), p.planLimits(pl, r), p.planImage(pl, r))
 	}
-	if err := errors.Join(errs...); err != nil {
+	err := errors.Join(errs...)
+	if err == nil {
+		err = p.planOrigin(pl)
+	}
+	if err != nil {
 		return nil, sbxerr.Wrap(CodeOf(err), op, err)
 	}
 	return p, nil

@@ -13,9 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -24,38 +22,17 @@ import (
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/owndir"
+	"github.com/caisson-run/caisson/runtime/owned"
 )
 
 // Key names a volume on the host.
-type Key struct {
-	Owner uint32 // uid of the user to whom it belongs
-	Name  string
-}
-
-// String is the form UID+NAME.
-func (k Key) String() string { return fmt.Sprintf("%d+%s", k.Owner, k.Name) }
+type Key = owned.Key
 
 // ParseKey reads NAME, which is a volume of self, or UID+NAME.
-func ParseKey(ref string, self uint32) (Key, error) {
-	k := Key{Owner: self, Name: ref}
-	if number, name, found := strings.Cut(ref, "+"); found {
-		uid, err := strconv.ParseUint(number, 10, 32)
-		if k = (Key{uint32(uid), name}); err != nil || k.String() != ref {
-			return Key{}, CheckName(ref)
-		}
-	}
-	return k, CheckName(k.Name)
-}
-
-var nameForm = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}$`)
+func ParseKey(ref string, self uint32) (Key, error) { return owned.ParseKey("volume", ref, self) }
 
 // CheckName refuses what cannot name a volume.
-func CheckName(name string) error {
-	if nameForm.MatchString(name) {
-		return nil
-	}
-	return sbxerr.New(sbxerr.Config, "volumes.name", "volume %q: give 1 to 128 letters, digits, and _ . - after the first", sbxerr.Clip(name))
-}
+func CheckName(name string) error { return owned.CheckName("volume", name) }
 
 // Volume is one volume.
 type Volume struct {

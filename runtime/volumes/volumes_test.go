@@ -52,7 +52,7 @@ func holds(t *testing.T, dir string) (list []string) {
 }
 
 func TestParseKey(t *testing.T) {
-	for ref, want := range map[string]Key{"a": {7, "a"}, "0+a": {0, "a"}, "1000+a.b-c_d": {1000, "a.b-c_d"}, "7": {7, "7"}} {
+	for ref, want := range map[string]Key{"a": {Owner: 7, Name: "a"}, "0+a": {Name: "a"}, "1000+a.b-c_d": {Owner: 1000, Name: "a.b-c_d"}, "7": {Owner: 7, Name: "7"}} {
 		if got, err := ParseKey(ref, 7); err != nil || got != want {
 			t.Errorf("%q: %v, %v", ref, got, err)
 		}
@@ -67,7 +67,7 @@ func TestParseKey(t *testing.T) {
 // TestVolume is the life of a volume: what is written stays until it is removed.
 func TestVolume(t *testing.T) {
 	s, dir := newStore(t)
-	k := Key{own, "cache"}
+	k := Key{Owner: own, Name: "cache"}
 	if _, err := s.Get(k); !errors.Is(err, sbxerr.VolumeNotFound) {
 		t.Errorf("before: %v", err)
 	}
@@ -105,7 +105,7 @@ func TestVolume(t *testing.T) {
 	if err := errors.Join(purge(), s.Sweep()); err != nil || !slices.Equal(holds(t, dir), []string{k.String()}) {
 		t.Errorf("%v, %v", holds(t, dir), err)
 	}
-	if _, err := s.Remove(Key{own, "none"}, free); !errors.Is(err, sbxerr.VolumeNotFound) {
+	if _, err := s.Remove(Key{Owner: own, Name: "none"}, free); !errors.Is(err, sbxerr.VolumeNotFound) {
 		t.Errorf("absent: %v", err)
 	}
 }
@@ -117,12 +117,12 @@ func TestVolumesOfOneOwnerAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 3 {
-		_, err := s.Create(Key{own, fmt.Sprint("v", i)}, uint32(os.Getgid()), 2)
+		_, err := s.Create(Key{Owner: own, Name: fmt.Sprint("v", i)}, uint32(os.Getgid()), 2)
 		if errors.Is(err, sbxerr.Busy) != (i == 2) {
 			t.Errorf("%d: %v", i, err)
 		}
 	}
-	if _, err := s.Create(Key{own, "v1"}, 0, 2); err != nil {
+	if _, err := s.Create(Key{Owner: own, Name: "v1"}, 0, 2); err != nil {
 		t.Errorf("one that is there: %v", err)
 	}
 }
@@ -138,7 +138,7 @@ func TestSweep(t *testing.T) {
 	if got := names(t, s); !slices.Equal(got, []string{"5+kept"}) {
 		t.Errorf("listed %v", got)
 	}
-	purge, err := s.Remove(Key{5, "kept"}, free) // .removed-1 is taken
+	purge, err := s.Remove(Key{Owner: 5, Name: "kept"}, free) // .removed-1 is taken
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func TestSweep(t *testing.T) {
 // TestAtOnce: many open and remove one volume, and each that opens it has it.
 func TestAtOnce(t *testing.T) {
 	s, dir := newStore(t)
-	k := Key{own, "v"}
+	k := Key{Owner: own, Name: "v"}
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {

@@ -19,6 +19,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/runtime/imageservice"
 	"github.com/caisson-run/caisson/runtime/plan"
+	"github.com/caisson-run/caisson/runtime/snapshots"
 	"github.com/caisson-run/caisson/runtime/volumes"
 	"github.com/caisson-run/caisson/server"
 )
@@ -72,6 +73,7 @@ type Fake struct {
 	Images       []images.Image
 	ImageDetails map[string]*images.Detail
 	Volumes      []volumes.Info
+	Snapshots    []snapshots.Info
 	Version      runtime.Versions
 	Supports     []runtime.Capability
 	Counts       runtime.HostInfo
@@ -110,7 +112,7 @@ func Start(t testing.TB, f *Fake, socket string) (stop func()) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	deps := server.Deps{Sandboxes: f, Execs: f, Images: imageFake{f}, Volumes: volumeFake{f}, System: f, Network: f, Events: f}
+	deps := server.Deps{Sandboxes: f, Execs: f, Images: imageFake{f}, Volumes: volumeFake{f}, Snapshots: snapshotFake{f}, System: f, Network: f, Events: f}
 	go func() { ended <- server.Serve(ctx, l, server.New(deps), grace) }()
 	return sync.OnceFunc(func() {
 		cancel()

@@ -350,7 +350,10 @@ type SandboxSpec struct {
 	Dns []string `protobuf:"bytes,25,rep,name=dns,proto3" json:"dns,omitempty"`
 	// "ro", or "rw": the root can be written, and the sandbox's disk holds what is written. If
 	// no limit sizes the disk, sandboxes.disk of the configuration does. Empty is the profile's.
-	Rootfs        string `protobuf:"bytes,26,opt,name=rootfs,proto3" json:"rootfs,omitempty"`
+	Rootfs string `protobuf:"bytes,26,opt,name=rootfs,proto3" json:"rootfs,omitempty"`
+	// Name of a snapshot. The sandbox begins with a copy of its disk, and has its image, profile,
+	// user, env, network policy, limits and labels where the request names none.
+	From          string `protobuf:"bytes,27,opt,name=from,proto3" json:"from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -563,6 +566,13 @@ func (x *SandboxSpec) GetDns() []string {
 func (x *SandboxSpec) GetRootfs() string {
 	if x != nil {
 		return x.Rootfs
+	}
+	return ""
+}
+
+func (x *SandboxSpec) GetFrom() string {
+	if x != nil {
+		return x.From
 	}
 	return ""
 }
@@ -3289,7 +3299,7 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\tread_only\x18\x04 \x01(\bR\breadOnly\x12\"\n" +
 	"\n" +
 	"size_bytes\x18\x05 \x01(\x03H\x00R\tsizeBytes\x88\x01\x01B\r\n" +
-	"\v_size_bytes\"\xce\a\n" +
+	"\v_size_bytes\"\xe2\a\n" +
 	"\vSandboxSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05image\x18\x02 \x01(\tR\x05image\x12\x18\n" +
@@ -3317,7 +3327,8 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\x06mounts\x18\x17 \x03(\v2\x11.caisson.v1.MountR\x06mounts\x12\x1a\n" +
 	"\bhostname\x18\x18 \x01(\tR\bhostname\x12\x10\n" +
 	"\x03dns\x18\x19 \x03(\tR\x03dns\x12\x16\n" +
-	"\x06rootfs\x18\x1a \x01(\tR\x06rootfs\x1a6\n" +
+	"\x06rootfs\x18\x1a \x01(\tR\x06rootfs\x12\x12\n" +
+	"\x04from\x18\x1b \x01(\tR\x04from\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +

@@ -109,6 +109,9 @@ class SandboxOptions(TypedDict, total=False):
     """"ro", or "rw": the root can be written, and the sandbox's disk holds what is written. If
     no limit sizes the disk, sandboxes.disk of the configuration does. Empty is the
     profile's."""
+    from: Optional[str]
+    """Name of a snapshot. The sandbox begins with a copy of its disk, and has its image,
+    profile, user, env, network policy, limits and labels where the request names none."""
 
 
 class CreateOptions(SandboxOptions, total=False):
@@ -322,6 +325,7 @@ SANDBOX: Table = {
     "hostname": ("hostname", "text"),
     "dns": ("dns", "texts"),
     "rootfs": ("rootfs", "text"),
+    "from": ("from", "text"),
 }
 
 CREATE: Table = {
@@ -361,6 +365,7 @@ CREATE: Table = {
     "hostname": ("hostname", "text"),
     "dns": ("dns", "texts"),
     "rootfs": ("rootfs", "text"),
+    "from": ("from", "text"),
     "ensure": ("ensure", "flag"),
     "replace": ("replace", "flag"),
 }
@@ -430,6 +435,7 @@ ALONE: Table = {
     "hostname": ("sandbox.hostname", "text"),
     "dns": ("sandbox.dns", "texts"),
     "rootfs": ("sandbox.rootfs", "text"),
+    "from": ("sandbox.from", "text"),
     "workdir": ("exec.workdir", "text"),
     "timeout": ("exec.timeout", "time"),
     "output_limit": ("exec.output_limit_bytes", "size"),
@@ -537,4 +543,4 @@ LISTS = {"allow", "deny", "publish", "expose", "links", "mounts", "dns", "states
 
 SWITCHES = {"nested", "allow_ech", "ensure", "replace", "stdin", "learn", "learn_private", "keep", "no_cache", "needs_only"}
 
-OTHERS = {"sandboxes", "memory", "cpus", "name", "image", "profile", "user", "env", "network", "workspace", "pids", "open_files", "tmpfs", "cpu_shares", "shm_size", "io_read_bps", "io_write_bps", "disk", "disk_inodes", "labels", "session", "task", "ttl", "idle_timeout", "language", "language_reason", "hostname", "rootfs", "workdir", "timeout", "output_limit", "rlimits", "inputs", "tty", "older_than", "args", "target", "secrets"}
+OTHERS = {"sandboxes", "memory", "cpus", "name", "image", "profile", "user", "env", "network", "workspace", "pids", "open_files", "tmpfs", "cpu_shares", "shm_size", "io_read_bps", "io_write_bps", "disk", "disk_inodes", "labels", "session", "task", "ttl", "idle_timeout", "language", "language_reason", "hostname", "rootfs", "from", "workdir", "timeout", "output_limit", "rlimits", "inputs", "tty", "older_than", "args", "target", "secrets"}

@@ -341,6 +341,24 @@ class ImageProcess(CaissonError):
     code = "SBX-233"
 
 
+class SnapshotNotFound(CaissonError):
+    """SBX-235: no such snapshot."""
+
+    code = "SBX-235"
+
+
+class SnapshotImage(CaissonError):
+    """SBX-236: the image of the snapshot is another now."""
+
+    code = "SBX-236"
+
+
+class SnapshotDisk(CaissonError):
+    """SBX-237: the sandbox has no disk to make a snapshot of."""
+
+    code = "SBX-237"
+
+
 class Disk(CaissonError):
     """SBX-234: a disk for a sandbox could not be made."""
 

@@ -96,6 +96,9 @@ export interface SandboxOptions {
   /** "ro", or "rw": the root can be written, and the sandbox's disk holds what is written. If
    * no limit sizes the disk, sandboxes.disk of the configuration does. Empty is the profile's. */
   rootfs?: string
+  /** Name of a snapshot. The sandbox begins with a copy of its disk, and has its image,
+   * profile, user, env, network policy, limits and labels where the request names none. */
+  from?: string
 }
 
 /** How a sandbox is made. */
@@ -301,6 +304,7 @@ export const sandboxTable = {
   hostname: ['hostname', 'text'],
   dns: ['dns', 'texts'],
   rootfs: ['rootfs', 'text'],
+  from: ['from', 'text'],
 } as const satisfies Table & Record<keyof SandboxOptions, unknown>
 
 export const createTable = {
@@ -340,6 +344,7 @@ export const createTable = {
   hostname: ['hostname', 'text'],
   dns: ['dns', 'texts'],
   rootfs: ['rootfs', 'text'],
+  from: ['from', 'text'],
   ensure: ['ensure', 'flag'],
   replace: ['replace', 'flag'],
 } as const satisfies Table & Record<keyof CreateOptions, unknown>
@@ -409,6 +414,7 @@ export const aloneTable = {
   hostname: ['sandbox.hostname', 'text'],
   dns: ['sandbox.dns', 'texts'],
   rootfs: ['sandbox.rootfs', 'text'],
+  from: ['sandbox.from', 'text'],
   workdir: ['exec.workdir', 'text'],
   timeout: ['exec.timeout', 'time'],
   outputLimit: ['exec.output_limit_bytes', 'size'],
@@ -515,4 +521,4 @@ export const lists: readonly string[] = ['allow', 'deny', 'publish', 'expose', '
 
 export const switches: readonly string[] = ['nested', 'allowEch', 'ensure', 'replace', 'stdin', 'learn', 'learnPrivate', 'keep', 'noCache', 'needsOnly']
 
-export const others: readonly string[] = ['sandboxes', 'memory', 'cpus', 'name', 'image', 'profile', 'user', 'env', 'network', 'workspace', 'pids', 'openFiles', 'tmpfs', 'cpuShares', 'shmSize', 'ioReadBps', 'ioWriteBps', 'disk', 'diskInodes', 'labels', 'session', 'task', 'ttl', 'idleTimeout', 'language', 'languageReason', 'hostname', 'rootfs', 'workdir', 'timeout', 'outputLimit', 'rlimits', 'inputs', 'tty', 'olderThan', 'args', 'target', 'secrets']
+export const others: readonly string[] = ['sandboxes', 'memory', 'cpus', 'name', 'image', 'profile', 'user', 'env', 'network', 'workspace', 'pids', 'openFiles', 'tmpfs', 'cpuShares', 'shmSize', 'ioReadBps', 'ioWriteBps', 'disk', 'diskInodes', 'labels', 'session', 'task', 'ttl', 'idleTimeout', 'language', 'languageReason', 'hostname', 'rootfs', 'from', 'workdir', 'timeout', 'outputLimit', 'rlimits', 'inputs', 'tty', 'olderThan', 'args', 'target', 'secrets']

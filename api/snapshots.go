@@ -1,0 +1,34 @@
+package api
+
+import (
+	"context"
+
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+)
+
+// CreateSnapshot makes a snapshot of the disk of a sandbox, whose processes stand still
+// meanwhile.
+func (c *Client) CreateSnapshot(ctx context.Context, req *caissonv1.CreateSnapshotRequest) (*caissonv1.Snapshot, error) {
+	return call(ctx, c.snapshots().CreateSnapshot, req)
+}
+
+// ListSnapshots returns the caller's snapshots, and to root those of all users.
+func (c *Client) ListSnapshots(ctx context.Context, req *caissonv1.ListSnapshotsRequest) (*caissonv1.ListSnapshotsResponse, error) {
+	return call(ctx, c.snapshots().ListSnapshots, req)
+}
+
+// InspectSnapshot returns one snapshot.
+func (c *Client) InspectSnapshot(ctx context.Context, req *caissonv1.InspectSnapshotRequest) (*caissonv1.Snapshot, error) {
+	return call(ctx, c.snapshots().InspectSnapshot, req)
+}
+
+// RemoveSnapshot removes a snapshot.
+func (c *Client) RemoveSnapshot(ctx context.Context, req *caissonv1.RemoveSnapshotRequest) (*caissonv1.RemoveSnapshotResponse, error) {
+	return call(ctx, c.snapshots().RemoveSnapshot, req)
+}
+
+// Fork makes new sandboxes with the files and settings of one. Each of them succeeds or fails
+// alone.
+func (c *Client) Fork(ctx context.Context, req *caissonv1.ForkRequest) (*caissonv1.ForkResponse, error) {
+	return call(ctx, c.snapshots().Fork, req)
+}

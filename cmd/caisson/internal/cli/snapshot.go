@@ -1,0 +1,191 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caisson-run/caisson/api"
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/api/sbxerr"
+)
+
+func (a *App) snapshotCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "snapshot",
+		Short: "Keep disks of sandboxes to begin others with",
+		Args:  cobra.ArbitraryArgs, // unknownCommand has seen them
+		RunE:  ShowHelp,
+	}
+	cmd.AddCommand(a.snapshotCreateCommand(), a.snapshotLsCommand(), a.snapshotInspectCommand(), a.snapshotRmCommand())
+	return cmd
+}
+
+func (a *App) snapshotCreateCommand() *cobra.Command {
+	req := &caissonv1.CreateSnapshotRequest{}
+	cmd := &cobra.Command{
+		Use:   "create SANDBOX",
+		Short: "Keep the disk of a sandbox as it is now",
+		Long: "Keep the disk of a running or paused sandbox as it is now, and print the name of the\nsnapshot. The sandbox has a disk with --rootfs rw or --disk. Its processes stand still\n" +
+			"meanwhile. /tmp and mounts of the host are not part of it.",
+		Example:           "  caisson create --name agent --rootfs rw\n  caisson snapshot create agent --name installed\n  caisson create --from installed",
+		Args:              Exactly("SANDBOX"),
+		ValidArgsFunction: a.CompleteSandboxes,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req.Ref = args[0]
+			p := Parser{flags: cmd.Flags()}
+			p.NotEmpty("name")
+			if err := p.End(req); err != nil {
+				return err
+			}
+			return ask(cmd.Context(), a, (*api.Client).CreateSnapshot, req, func(s *caissonv1.Snapshot) error {
+				if a.output == formatJSON {
+					return a.PrintJSON(snapshotViewOf(s))
+				}
+				return a.PrintLine("%s", printable(s.Name))
+			})
+		},
+	}
+	cmd.Flags().StringVar(&req.Name, "name", "", "`NAME` of the snapshot (default: one that is made up)")
+	a.outputFlags(cmd)
+	return cmd
+}
+
+func (a *App) snapshotLsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "ls",
+		Aliases: []string{"list"},
+		Short:   "List snapshots",
+		Example: "  caisson snapshot ls",
+		Args:    Exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return ask(cmd.Context(), a, (*api.Client).ListSnapshots, &caissonv1.ListSnapshotsRequest{}, func(r *caissonv1.ListSnapshotsResponse) error {
+				return printList(a, r.Snapshots, snapshotViewOf, []string{"NAME", "OWNER", "CREATED", "SANDBOX", "IMAGE", "ROOTFS", "USED"}, a.snapshotRow)
+			})
+		},
+	}
+	a.outputFlags(cmd)
+	return cmd
+}
+
+func (a *App) snapshotRow(s *caissonv1.Snapshot) []string {
+	created := a.ageCell(s.CreatedAt)
+	if a.wide {
+		created = timeCell(s.CreatedAt)
+	}
+	return []string{s.Name, decimal(int64(s.Owner)), created, s.SandboxName, s.Image, s.Rootfs, sizeCell(s.UsedBytes)}
+}
+
+func (a *App) snapshotInspectCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:               "inspect SNAPSHOT",
+		Short:             "Show details of a snapshot as JSON",
+		Example:           "  caisson snapshot inspect installed",
+		Args:              Exactly("SNAPSHOT"),
+		ValidArgsFunction: a.completeSnapshots,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return ask(cmd.Context(), a, (*api.Client).InspectSnapshot, &caissonv1.InspectSnapshotRequest{Name: args[0]}, func(s *caissonv1.Snapshot) error {
+				return a.PrintJSON(snapshotViewOf(s))
+			})
+		},
+	}
+	a.jsonOnly(cmd)
+	return cmd
+}
+
+func (a *App) snapshotRmCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:               "rm SNAPSHOT...",
+		Aliases:           []string{"remove"},
+		Short:             "Remove snapshots",
+		Long:              "Remove snapshots. Sandboxes that began with one keep what they have.",
+		Example:           "  caisson snapshot rm installed",
+		Args:              atLeastOne("SNAPSHOT"),
+		ValidArgsFunction: a.completeSnapshots,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.With(cmd.Context(), func(client *api.Client) error {
+				return a.removeEach(args, func(name string) (string, error) {
+					_, err := client.RemoveSnapshot(cmd.Context(), &caissonv1.RemoveSnapshotRequest{Name: name})
+					return name, err
+				})
+			})
+		},
+	}
+	a.outputFlags(cmd)
+	return cmd
+}
+
+func (a *App) forkCommand() *cobra.Command {
+	var count uint32
+	req := &caissonv1.ForkRequest{Count: &count}
+	cmd := &cobra.Command{
+		Use:   "fork SANDBOX",
+		Short: "Create sandboxes that begin with the files of another",
+		Long: "Create sandboxes with the files and the settings of a running or paused one, and print\ntheir IDs. The sandbox has a disk with --rootfs rw or --disk. Names, ports, links and\n" +
+			"mounts of the host do not come along.",
+		Example:           "  caisson fork -n 3 agent",
+		Args:              Exactly("SANDBOX"),
+		ValidArgsFunction: a.CompleteSandboxes,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req.Ref = args[0]
+			return ask(cmd.Context(), a, (*api.Client).Fork, req, func(r *caissonv1.ForkResponse) error { return a.printForks(args[0], r.Forks) })
+		},
+	}
+	cmd.Flags().Uint32VarP(&count, "count", "n", 1, "create `N` sandboxes, at most 64")
+	a.outputFlags(cmd)
+	return cmd
+}
+
+func (a *App) printForks(ref string, forks []*caissonv1.Forked) error {
+	made := []sandboxView{}
+	var errs []error
+	for i, f := range forks {
+		if f.Sandbox == nil {
+			errs = append(errs, fmt.Errorf("fork %d of %s: %w", i+1, ref, sbxerr.New(sbxerr.Code(f.Code), "caisson.fork", "%s", f.Message)))
+			continue
+		}
+		a.warn(f.Sandbox.Warnings)
+		made = append(made, sandboxViewOf(f.Sandbox))
+	}
+	var told error
+	switch {
+	case a.output == formatJSON && len(errs) == 0:
+		told = a.PrintJSON(made)
+	case a.output != formatJSON:
+		for _, s := range made {
+			if told == nil {
+				told = a.PrintLine("%s", s.ID)
+			}
+		}
+	}
+	return failedEach(errs, told, partView{Changed: made}, len(made))
+}
+
+type snapshotView struct {
+	Name        string     `json:"name"`
+	Owner       uint32     `json:"owner"`
+	CreatedAt   *time.Time `json:"created_at"`
+	SandboxID   string     `json:"sandbox_id"`
+	SandboxName string     `json:"sandbox_name"`
+	Image       string     `json:"image"`
+	ImageDigest string     `json:"image_digest"`
+	Rootfs      string     `json:"rootfs"`
+	DiskBytes   int64      `json:"disk_bytes"`
+	UsedBytes   int64      `json:"used_bytes"`
+}
+
+func snapshotViewOf(s *caissonv1.Snapshot) snapshotView {
+	return snapshotView{
+		s.GetName(), s.GetOwner(), timeOf(s.GetCreatedAt()), s.GetSandboxId(), s.GetSandboxName(), s.GetImage(), s.GetImageDigest(), s.GetRootfs(), s.GetDiskBytes(), s.GetUsedBytes(),
+	}
+}
+
+// completeSnapshots offers the names of snapshots.
+func (a *App) completeSnapshots(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return a.complete(cmd, func(ctx context.Context, c *api.Client) ([]string, error) {
+		r, err := c.ListSnapshots(ctx, &caissonv1.ListSnapshotsRequest{})
+		return each(r.GetSnapshots(), (*caissonv1.Snapshot).GetName), err
+	})
+}

@@ -1,0 +1,85 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/owndir"
+)
+
+// Save writes the disk in file, which is mounted at point, to a new file. What is not used
+// takes no room there. Nothing may write to the disk meanwhile: its sandbox is frozen. On an
+// error nothing stays.
+func Save(file, point, to string) error {
+	err := syncFS(point)
+	if err == nil {
+		var saved *os.File
+		if saved, err = copyFile(file, to); err == nil {
+			err = errors.Join(saved.Sync(), saved.Close())
+		}
+	}
+	if err != nil {
+		err = errors.Join(err, owndir.Unlink(to))
+	}
+	return sbxerr.Wrap(sbxerr.Disk, "disk.save", err)
+}
+
+// syncFS writes what the kernel holds of the file system at point.
+func syncFS(point string) error {
+	dir, err := os.Open(point)
+	if err != nil {
+		return err
+	}
+	return errors.Join(unix.Syncfs(int(dir.Fd())), dir.Close())
+}
+
+// copyFile copies a sparse file with its holes. A file system that can shares the blocks
+// (copy_file_range(2)).
+func copyFile(from, to string) (_ *os.File, err error) {
+	in, err := os.OpenFile(from, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, in.Close()) }()
+	st, err := in.Stat()
+	if err != nil {
+		return nil, err
+	}
+	out, err := os.OpenFile(to, os.O_RDWR|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err = out.Truncate(st.Size()); err == nil {
+		err = copyData(out, in)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("copy %q: %w", from, err), out.Close())
+	}
+	return out, nil
+}
+
+func copyData(out, in *os.File) error {
+	for end := int64(0); ; {
+		begin, err := unix.Seek(int(in.Fd()), end, unix.SEEK_DATA)
+		if errors.Is(err, unix.ENXIO) { // holes alone
+			return nil
+		}
+		if err == nil {
+			end, err = unix.Seek(int(in.Fd()), begin, unix.SEEK_HOLE)
+		}
+		for at := begin; err == nil && at < end; {
+			var n int
+			to := at
+			if n, err = unix.CopyFileRange(int(in.Fd()), &at, int(out.Fd()), &to, int(end-at), 0); n == 0 && err == nil {
+				err = errors.New("it became shorter")
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+}

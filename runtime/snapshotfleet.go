@@ -1,0 +1,123 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/rootfs/disk"
+	"github.com/caisson-run/caisson/runtime/failpoint"
+	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/runtime/plan"
+	"github.com/caisson-run/caisson/runtime/snapshots"
+)
+
+// Snapshots returns the service of the snapshots.
+func (m *Manager) Snapshots() *snapshots.Service { return m.snapshots }
+
+// snapshotFleet shows the fleet to the service of snapshots.
+type snapshotFleet struct{ *Manager }
+
+// Grant implements snapshots.Fleet.
+func (f snapshotFleet) Grant(ctx context.Context) (peer.Grant, error) { return f.grant(ctx) }
+
+// Save implements snapshots.Fleet.
+func (f snapshotFleet) Save(ctx context.Context, ref, file string) (plan.Snapshot, error) {
+	s, err := f.findToEnter(ctx, ref)
+	if err != nil {
+		return plan.Snapshot{}, err
+	}
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	r := s.kept()
+	if r.Limits.DiskBytes == 0 {
+		return plan.Snapshot{}, sbxerr.New(sbxerr.SnapshotDisk, "runtime.snapshot", "sandbox %q has no disk", r.Name)
+	}
+	use, err := f.roomFor(s)
+	if err != nil {
+		return plan.Snapshot{}, s.orEnded(err)
+	}
+	snapshot := snapshotOf(r, time.Now().Round(0), use)
+	ctx, stop := s.untilEnding(ctx)
+	defer stop()
+	save := func() error { return disk.Save(f.paths.diskImage(s.id), f.paths.disk(s.id), file) }
+	switch state := s.info().State; state {
+	case StatePaused:
+		err = save()
+	case StateRunning:
+		err = f.whileFrozen(ctx, s, save)
+	default:
+		return plan.Snapshot{}, notNow("runtime.snapshot", r.Name, state)
+	}
+	return snapshot, s.orEnded(err)
+}
+
+// Begin implements snapshots.Fleet.
+func (f snapshotFleet) Begin(ctx context.Context, r plan.CreateRequest) (string, error) {
+	info, err := f.Create(ctx, r)
+	return info.ID, err
+}
+
+// End implements snapshots.Fleet.
+func (f snapshotFleet) End(ctx context.Context, id string) error {
+	_, err := f.Remove(ctx, id, true)
+	return err
+}
+
+// roomFor refuses a copy of the disk of s that would leave the host too little.
+func (h *host) roomFor(s *sandbox) (disk.Use, error) {
+	use, err := disk.UseOf(h.paths.disk(s.id))
+	if err != nil {
+		return use, err
+	}
+	room, err := disk.Room(h.paths.root, h.opts.DiskReserve)
+	if err == nil && use.UsedBytes > room {
+		err = noRoom("a snapshot", use.UsedBytes, room, h.paths.root)
+	}
+	return use, err
+}
+
+// whileFrozen calls work while all processes of s stand still. If this daemon is killed
+// meanwhile, the next one lets them go on.
+func (h *host) whileFrozen(ctx context.Context, s *sandbox, work func() error) error {
+	group, err := h.group(s.id)
+	if err != nil {
+		return err
+	}
+	s.init.SetFrozen(true)
+	defer s.init.SetFrozen(false)
+	s.update(func() { s.record.Halted = true })
+	h.keepRecord(s)
+	err = errors.Join(group.Freeze(ctx), failpoint.At("snapshot/frozen"))
+	if err == nil {
+		err = errors.Join(work(), failpoint.At("snapshot/saved"))
+	}
+	err = errors.Join(err, thaw(context.WithoutCancel(ctx), group))
+	s.update(func() { s.record.Halted = false })
+	h.keepRecord(s)
+	return err
+}
+
+// snapshotOf is what a snapshot keeps of a sandbox beside its disk: what it was asked for, with
+// the network policy that it has now.
+func snapshotOf(r record, at time.Time, use disk.Use) plan.Snapshot {
+	kept := r.Settings.Kept()
+	if r.Began != nil {
+		kept = kept.On(*r.Began)
+	}
+	kept.Network, kept.Allow, kept.Deny = r.Asked.Mode, r.Asked.Allow, r.Asked.Deny
+	kept.DNS, kept.AllowECH, kept.Labels = r.Asked.DNS, r.Asked.AllowECH, r.Labels
+	return plan.Snapshot{
+		CreatedAt: at, SandboxID: r.ID, SandboxName: r.Name, Image: r.Image, ImageDigest: r.ImageDigest, ChainID: r.ChainID,
+		WritableRoot: r.WritableRoot, Size: r.Limits.Disk(), UsedBytes: use.UsedBytes, IDBase: r.diskBase(), Request: kept,
+	}
+}
+
+// diskBase is the first id of the block whose ids are on the disk of a sandbox.
+func (r record) diskBase() uint32 {
+	if r.DiskIDBase != 0 {
+		return r.DiskIDBase
+	}
+	return r.HostIDBase
+}

@@ -1,0 +1,168 @@
+package snapshots
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/runtime/events"
+	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/runtime/plan"
+)
+
+// Fleet has the sandboxes of which snapshots are made.
+type Fleet interface {
+	// Busy counts a call until done is called.
+	Busy() (done func())
+	// Grant is what the caller in ctx may do.
+	Grant(ctx context.Context) (peer.Grant, error)
+	// Save writes the disk of a sandbox to a new file, and returns what a snapshot keeps.
+	Save(ctx context.Context, ref, file string) (plan.Snapshot, error)
+	// Begin makes a sandbox and returns its ID; End removes it.
+	Begin(ctx context.Context, r plan.CreateRequest) (id string, err error)
+	End(ctx context.Context, id string) error
+}
+
+// Service manages snapshots for callers.
+type Service struct {
+	store  *Store
+	fleet  Fleet
+	events *events.Bus
+}
+
+// NewService returns the Service of the snapshots in a store.
+func NewService(store *Store, fleet Fleet, bus *events.Bus) *Service {
+	return &Service{store, fleet, bus}
+}
+
+// Create makes a snapshot of a sandbox, of a name that is made up where none is given. The
+// processes of the sandbox stand still meanwhile.
+func (s *Service) Create(ctx context.Context, ref, name string) (Info, error) {
+	defer s.fleet.Busy()()
+	if name == "" {
+		name = strings.ToLower(rand.Text())
+	}
+	g, err := s.grant(ctx)
+	if err == nil {
+		err = CheckName(name)
+	}
+	k := Key{Owner: g.Caller().UID, Name: name}
+	if err == nil {
+		err = s.admit(g, k)
+	}
+	if err != nil {
+		return Info{}, err
+	}
+	info, err := s.store.Create(k, func(file string) (plan.Snapshot, error) { return s.fleet.Save(ctx, ref, file) })
+	if err != nil {
+		return Info{}, err
+	}
+	return info, s.confirm(ctx, events.SnapshotCreated, k)
+}
+
+// admit bounds how many snapshots a user has.
+func (s *Service) admit(g peer.Grant, k Key) error {
+	most := g.Snapshots()
+	if most == 0 {
+		return nil
+	}
+	all, err := s.store.List()
+	if err != nil {
+		return err
+	}
+	if n := len(slices.DeleteFunc(all, func(i Info) bool { return i.Owner != k.Owner })); n >= most {
+		return sbxerr.WithRemedy(sbxerr.Busy, "snapshots.create", fmt.Errorf("uid %d has %d snapshots, and may have %d", k.Owner, n, most),
+			"remove snapshots first: caisson snapshot rm")
+	}
+	return nil
+}
+
+// List returns the snapshots of the caller. Root sees all.
+func (s *Service) List(ctx context.Context) ([]Info, error) {
+	defer s.fleet.Busy()()
+	g, err := s.grant(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.store.List()
+	return slices.DeleteFunc(all, func(i Info) bool { return !g.Sees(i.Owner, "") }), err
+}
+
+// Inspect returns one snapshot. Root may name that of another user UID+NAME.
+func (s *Service) Inspect(ctx context.Context, ref string) (Info, error) {
+	defer s.fleet.Busy()()
+	g, err := s.grant(ctx)
+	if err != nil {
+		return Info{}, err
+	}
+	return s.find(g, ref)
+}
+
+// Remove removes a snapshot. Sandboxes that began with it keep what they have.
+func (s *Service) Remove(ctx context.Context, ref string) error {
+	defer s.fleet.Busy()()
+	info, err := s.Inspect(ctx, ref)
+	if err != nil {
+		return err
+	}
+	if err := s.store.Remove(info.Key); err != nil {
+		return err
+	}
+	return s.confirm(ctx, events.SnapshotRemoved, info.Key)
+}
+
+// Origin returns the snapshot that a request of the holder of g begins with; nil where ref is
+// empty.
+func (s *Service) Origin(g peer.Grant, ref string) (*plan.Origin, error) {
+	if ref == "" {
+		return nil, nil
+	}
+	if err := g.CheckSnapshots(); err != nil {
+		return nil, err
+	}
+	info, err := s.find(g, ref)
+	if err != nil {
+		return nil, err
+	}
+	return &plan.Origin{Snapshot: info.Snapshot, Name: ref, File: s.store.File(info.Key)}, nil
+}
+
+// NeedingImages are the snapshots that are of use only with their image.
+func (s *Service) NeedingImages() []Info {
+	all, _ := s.store.List() // a store that cannot be read makes no sandbox either
+	return slices.DeleteFunc(all, func(i Info) bool { return !i.WritableRoot })
+}
+
+// Sweep removes what changes left that were killed half way.
+func (s *Service) Sweep() error { return s.store.Sweep() }
+
+func (s *Service) grant(ctx context.Context) (peer.Grant, error) {
+	g, err := s.fleet.Grant(ctx)
+	if err == nil {
+		err = g.CheckSnapshots()
+	}
+	return g, err
+}
+
+// find finds out which snapshot ref means. Those of others are to a user as if they were not
+// there.
+func (s *Service) find(g peer.Grant, ref string) (Info, error) {
+	k, err := ParseKey(ref, g.Caller().UID)
+	if err != nil {
+		return Info{}, err
+	}
+	info, err := s.store.Get(k)
+	if !g.Sees(k.Owner, "") || errors.Is(err, sbxerr.SnapshotNotFound) {
+		return Info{}, sbxerr.New(sbxerr.SnapshotNotFound, "snapshots.find", "no snapshot %q", k.Name)
+	}
+	return info, err
+}
+
+// confirm tells of a snapshot, which belongs to a user.
+func (s *Service) confirm(ctx context.Context, t events.Type, k Key) error {
+	return s.events.Confirm(ctx, events.Event{Type: t, Scope: events.Scope{Owner: k.Owner}, Data: events.Data{Snapshot: k.Name}})
+}

@@ -1,0 +1,43 @@
+package servertest
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/runtime/plan"
+	"github.com/caisson-run/caisson/runtime/snapshots"
+)
+
+// snapshotFake implements server.Snapshots.
+type snapshotFake struct{ *Fake }
+
+func (f snapshotFake) Create(_ context.Context, ref, name string) (snapshots.Info, error) {
+	name = cmp.Or(name, "made-up")
+	return snapshots.Info{Key: snapshots.Key{Name: name}, Snapshot: plan.Snapshot{SandboxName: ref}}, snapshots.CheckName(name)
+}
+
+func (f snapshotFake) List(context.Context) ([]snapshots.Info, error) { return f.Snapshots, nil }
+
+func (f snapshotFake) Inspect(_ context.Context, ref string) (snapshots.Info, error) {
+	i := slices.IndexFunc(f.Snapshots, func(s snapshots.Info) bool { return s.Name == ref })
+	if i < 0 {
+		return snapshots.Info{}, sbxerr.New(sbxerr.SnapshotNotFound, "fake.find", "no snapshot %q", ref)
+	}
+	return f.Snapshots[i], nil
+}
+
+func (f snapshotFake) Remove(ctx context.Context, ref string) error {
+	_, err := f.Inspect(ctx, ref)
+	return err
+}
+
+func (f snapshotFake) Fork(ctx context.Context, ref string, count int) ([]snapshots.Fork, error) {
+	forks := make([]snapshots.Fork, count)
+	for i := range forks {
+		info, err := f.Fake.Create(ctx, plan.CreateRequest{From: ref})
+		forks[i] = snapshots.Fork{ID: info.ID, Err: err}
+	}
+	return forks, nil
+}

@@ -1,0 +1,73 @@
+package server
+
+import (
+	"context"
+
+	"connectrpc.com/connect"
+
+	"github.com/caisson-run/caisson/api"
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/snapshots"
+)
+
+// snapshotService serves SnapshotService.
+type snapshotService struct {
+	store     Snapshots
+	sandboxes Sandboxes
+}
+
+func (s snapshotService) CreateSnapshot(ctx context.Context, r *connect.Request[caissonv1.CreateSnapshotRequest]) (*connect.Response[caissonv1.Snapshot], error) {
+	i, err := s.store.Create(ctx, r.Msg.Ref, r.Msg.Name)
+	return reply(snapshotPB(i), err)
+}
+
+func (s snapshotService) ListSnapshots(ctx context.Context, _ *connect.Request[caissonv1.ListSnapshotsRequest]) (*connect.Response[caissonv1.ListSnapshotsResponse], error) {
+	list, err := s.store.List(ctx)
+	return reply(&caissonv1.ListSnapshotsResponse{Snapshots: each(list, snapshotPB)}, err)
+}
+
+func (s snapshotService) InspectSnapshot(ctx context.Context, r *connect.Request[caissonv1.InspectSnapshotRequest]) (*connect.Response[caissonv1.Snapshot], error) {
+	i, err := s.store.Inspect(ctx, r.Msg.Name)
+	return reply(snapshotPB(i), err)
+}
+
+func (s snapshotService) RemoveSnapshot(ctx context.Context, r *connect.Request[caissonv1.RemoveSnapshotRequest]) (*connect.Response[caissonv1.RemoveSnapshotResponse], error) {
+	return reply(&caissonv1.RemoveSnapshotResponse{}, s.store.Remove(ctx, r.Msg.Name))
+}
+
+func (s snapshotService) Fork(ctx context.Context, r *connect.Request[caissonv1.ForkRequest]) (*connect.Response[caissonv1.ForkResponse], error) {
+	count := 1
+	if r.Msg.Count != nil {
+		count = int(*r.Msg.Count)
+	}
+	forks, err := s.store.Fork(ctx, r.Msg.Ref, count)
+	return reply(&caissonv1.ForkResponse{Forks: each(forks, func(f snapshots.Fork) *caissonv1.Forked { return s.forkedPB(ctx, f) })}, err)
+}
+
+func (s snapshotService) forkedPB(ctx context.Context, f snapshots.Fork) *caissonv1.Forked {
+	d := new(runtime.Detail)
+	if f.Err == nil {
+		d, f.Err = s.sandboxes.Inspect(ctx, f.ID)
+	}
+	if f.Err != nil {
+		e := api.Explain(f.Err)
+		message := e.Message
+		if e.Cause != "" {
+			message += ": " + e.Cause
+		}
+		return &caissonv1.Forked{Code: string(e.Code), Message: message}
+	}
+	return &caissonv1.Forked{Sandbox: sandboxPB(d.Info)}
+}
+
+func snapshotPB(i snapshots.Info) *caissonv1.Snapshot {
+	rootfs := "ro"
+	if i.WritableRoot {
+		rootfs = "rw"
+	}
+	return &caissonv1.Snapshot{
+		Name: i.Name, Owner: i.Owner, CreatedAt: timestamp(i.CreatedAt), SandboxId: i.SandboxID, SandboxName: i.SandboxName,
+		Image: i.Image, ImageDigest: i.ImageDigest, Rootfs: rootfs, DiskBytes: i.Size.Bytes, UsedBytes: i.UsedBytes,
+	}
+}

@@ -1,0 +1,143 @@
+package integration
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/caisson-run/caisson/tests/harness"
+	"github.com/caisson-run/caisson/tests/need"
+)
+
+const devProfile = "sandboxes: {disk: 64M}\nprofiles: {dev: {seccomp: compat, rootfs: rw, root_user: setup}}\npeers: [{uids: [54321], volumes: true, limits: {disk: 64M}, profiles: [dev]}]\n"
+
+// TestSnapshot: what was written to the root and to /workspace is in each sandbox from the
+// snapshot, with its owners, modes and removed files, also in one whose ids are others, after
+// the daemon was killed, and of a snapshot of such a sandbox. What comes after the snapshot is
+// in neither.
+func TestSnapshot(t *testing.T) {
+	need.Tools(t, "mkfs.ext4")
+	t.Parallel()
+	d := harness.StartWith(t, devProfile)
+	d.Run(t, "create", "--name", "a", "--profile", "dev", "--user", "root", "-e", "WHO=a", "-l", "team=blue", "--allow", "a.example")
+	const change = "mkdir /usr/new && echo installed >/usr/new/f && chown -R 1000:1000 /usr/new && chmod 750 /usr/new && rm /etc/group && mv /home /home2 && ln -s /usr/new/f /link && echo w >/workspace/w"
+	d.Run(t, "exec", "a", "--", "sh", "-c", change)
+	if got := d.Run(t, "snapshot", "create", "a", "--name", "one").Stdout; got != "one\n" {
+		t.Errorf("printed %q", got)
+	}
+	d.Run(t, "exec", "a", "--", "sh", "-c", "echo later >/usr/new/f; touch /later")
+	const look = "cat /link /workspace/w; stat -c '%u:%g %a' /usr/new /usr/new/f; ls -d /etc/group /home /later 2>/dev/null; ls -d /home2; echo $WHO; touch /usr/new/g && echo written"
+	const want = "installed\nw\n1000:1000 750\n1000:1000 644\n/home2\na\nwritten\n"
+	d.Run(t, "create", "--name", "b", "--from", "one")
+	if got := d.Run(t, "exec", "b", "--", "sh", "-c", look).Stdout; got != want {
+		t.Errorf("in a sandbox from it:\n%s\nwant:\n%s", got, want)
+	}
+	if got := d.Run(t, "exec", "a", "--", "sh", "-c", "cat /usr/new/f; ls /usr/new").Stdout; got != "later\nf\n" {
+		t.Errorf("in the first one afterwards: %q", got)
+	}
+	d.Kill(t)
+	d.Launch(t)
+	if got := d.Run(t, "exec", "b", "--", "ls", "/usr/new").Stdout; got != "f\ng\n" {
+		t.Errorf("after a restart: %q", got)
+	}
+	d.Run(t, "pause", "b")
+	d.Run(t, "snapshot", "create", "b", "--name", "two") // of a paused one
+	d.Run(t, "rm", "--force", "a", "b")
+	d.Run(t, "snapshot", "rm", "one")
+	if got := d.Run(t, "run", "--from", "two", "-e", "WHO=c", "--", "sh", "-c", look).Stdout; got != strings.Replace(want, "\na\n", "\nc\n", 1) {
+		t.Errorf("of the second generation:\n%s", got)
+	}
+	wantSettings(t, d)
+	if r := d.Try("snapshot", "ls"); !strings.Contains(r.Stdout, "two") || strings.Contains(r.Stdout, "one ") {
+		t.Errorf("listed:\n%s", r.Stdout)
+	}
+	d.Run(t, "snapshot", "rm", "two")
+	wantNoDisks(t, d)
+	if left, err := os.ReadDir(filepath.Join(d.Root, "snapshots")); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// wantSettings checks what a sandbox from the snapshot "two" has of the one that it is of.
+func wantSettings(t *testing.T, d *harness.Daemon) {
+	t.Helper()
+	d.Run(t, "create", "--name", "c", "--from", "two", "-l", "task=x")
+	var s []struct {
+		Profile, Network, Image string
+		Labels                  map[string]string
+	}
+	if err := json.Unmarshal([]byte(d.Run(t, "ls", "-o", "json").Stdout), &s); err != nil || len(s) != 1 {
+		t.Fatal(s, err)
+	}
+	if s := s[0]; s.Profile != "dev" || s.Network != "allow" || s.Labels["team"] != "blue" || s.Labels["task"] != "x" {
+		t.Errorf("a sandbox from it: %+v", s)
+	}
+	d.Run(t, "rm", "--force", "c")
+}
+
+// TestSnapshotRefused: what cannot be kept, found or begun with is refused, and leaves nothing.
+func TestSnapshotRefused(t *testing.T) {
+	need.Tools(t, "mkfs.ext4")
+	t.Parallel()
+	d := harness.StartWith(t, devProfile)
+	d.Run(t, "create", "--name", "none")
+	d.Run(t, "create", "--name", "a", "--profile", "dev")
+	d.Run(t, "snapshot", "create", "a", "--name", "one")
+	for code, tries := range map[string][][]string{
+		"SBX-101": {{"snapshot", "create", "-o", "json", "a", "--name", "a/b"}, {"create", "-o", "json", "--from", "one", "--rootfs", "ro"}, {"fork", "-o", "json", "-n", "65", "a"}, {"fork", "-o", "json", "-n", "0", "a"}},
+		"SBX-102": {{"create", "-o", "json", "--from", "one", "--disk", "32M"}, {"create", "-o", "json", "--from", "one", "--disk-inodes", "300"}},
+		"SBX-106": {{"snapshot", "create", "-o", "json", "a", "--name", "one"}},
+		"SBX-107": {{"snapshot", "create", "-o", "json", "nobody"}, {"fork", "-o", "json", "nobody"}},
+		"SBX-235": {{"snapshot", "rm", "-o", "json", "two"}, {"snapshot", "inspect", "-o", "json", "two"}, {"create", "-o", "json", "--from", "two"}},
+		"SBX-237": {{"snapshot", "create", "-o", "json", "none"}, {"fork", "-o", "json", "none"}},
+	} {
+		for _, args := range tries {
+			d.Refused(t, code, args...)
+		}
+	}
+	user := d.User(t, ann)
+	user.Refused(t, "SBX-235", "create", "-o", "json", "--from", "one")
+	user.Refused(t, "SBX-235", "snapshot", "rm", "-o", "json", "0+one")
+	user.Run(t, "create", "--name", "own", "--profile", "dev")
+	user.Run(t, "snapshot", "create", "own", "--name", "one")
+	if got := user.Run(t, "snapshot", "ls", "-o", "json").Stdout; strings.Count(got, `"name"`) != 1 {
+		t.Errorf("a user sees %s", got)
+	}
+	d.Run(t, "stop", "a")
+	d.Refused(t, "SBX-108", "snapshot", "create", "-o", "json", "a")
+	d.Run(t, "rm", "--force", "a", "none")
+	user.Run(t, "rm", "--force", "own")
+	if r := d.Try("image", "rm", "base"); r.Code == 0 || !strings.Contains(r.Stderr, `is needed by snapshot 54321+one, snapshot one`) && !strings.Contains(r.Stderr, `is needed by snapshot one, snapshot 54321+one`) {
+		t.Errorf("the image of snapshots: %d, %s", r.Code, r.Stderr)
+	}
+	d.Run(t, "snapshot", "rm", "one", "54321+one")
+	wantNoDisks(t, d)
+}
+
+// TestFork: forks have the files of one sandbox, and write apart from it and each other.
+func TestFork(t *testing.T) {
+	need.Tools(t, "mkfs.ext4")
+	t.Parallel()
+	d := harness.StartWith(t, devProfile)
+	d.Run(t, "create", "--name", "a", "--profile", "dev", "--user", "root")
+	d.Run(t, "exec", "a", "--", "sh", "-c", "echo base >/f; (while :; do echo x >>/busy; done) >/dev/null 2>&1 &")
+	ids := strings.Fields(d.Run(t, "fork", "-n", "4", "a").Stdout)
+	if len(ids) != 4 {
+		t.Fatalf("forks: %q", ids)
+	}
+	for _, id := range ids {
+		if got := d.Run(t, "exec", id, "--", "sh", "-c", "cat /f; echo "+id+" >>/f; cat /f").Stdout; got != "base\nbase\n"+id+"\n" {
+			t.Errorf("fork %s: %q", id, got)
+		}
+	}
+	if got := d.Run(t, "exec", "a", "--", "cat", "/f").Stdout; got != "base\n" {
+		t.Errorf("the first one: %q", got)
+	}
+	if got := d.Run(t, "snapshot", "ls", "-o", "json").Stdout; strings.TrimSpace(got) != "[]" {
+		t.Errorf("left: %s", got)
+	}
+	d.Run(t, append([]string{"rm", "--force", "a"}, ids...)...)
+	wantNoDisks(t, d)
+}
