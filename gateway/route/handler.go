@@ -47,10 +47,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r = r.WithContext(ctx)
-	if !upgrades(r) {
+	if !upgrades(r) || l.route.Git != nil {
 		plain(r.Header)
 	}
 	r.Body = &body{Reader: r.Body, Closer: r.Body, n: &out.sent}
+	if l.route.Git != nil && !l.passesGit(out, r) {
+		return
+	}
 	out.asked = true
 	s.proxy(l, out, use).ServeHTTP(out, r)
 }
