@@ -63,7 +63,11 @@ type Routed struct {
 	to    *Policy // allows the upstream and nothing else
 }
 
-const remedyRoute = "write for example {upstream: https://api.example.com/v1, credential: NAME}"
+// How routes are written.
+const (
+	remedyRoute    = "write for example {upstream: https://api.example.com/v1, credential: NAME}"
+	remedyGitRoute = "write for example {preset: git, upstream: https://git.example.com, credential: NAME, repositories: [acme/*]}"
+)
 
 // parseRoutes checks the routes of s as a whole.
 func parseRoutes(s Spec) (map[Name]*Routed, error) {
@@ -75,7 +79,11 @@ func parseRoutes(s Spec) (map[Name]*Routed, error) {
 	for _, label := range slices.Sorted(maps.Keys(s.Routes)) {
 		r, err := s.parseRoute(label)
 		if err != nil {
-			reasons.Add(sbxerr.WithRemedy(sbxerr.NetPolicy, "policy.route", fmt.Errorf("route %q: %w", sbxerr.Clip(label), err), remedyRoute))
+			remedy := remedyRoute
+			if s.Routes[label].Git != nil {
+				remedy = remedyGitRoute
+			}
+			reasons.Add(sbxerr.WithRemedy(sbxerr.NetPolicy, "policy.route", fmt.Errorf("route %q: %w", sbxerr.Clip(label), err), remedy))
 			continue
 		}
 		routes[RouteName(label)] = r
