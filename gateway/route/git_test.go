@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -156,7 +157,8 @@ func TestGit(t *testing.T) {
 		t.Error("a refused push arrived")
 	}
 	var refused int
-	for len(f.uses) > 0 {
+	var pushed []string
+	for refused < 8 {
 		if u := f.use(t); u.Code == sbxerr.EgressRoute {
 			refused++
 			if u.Status != 200 && u.Status != 403 || u.Reason == "" {
@@ -164,10 +166,12 @@ func TestGit(t *testing.T) {
 			}
 		} else if u.Code != "" {
 			t.Errorf("%+v", u)
+		} else if u.Reason != "" {
+			pushed = append(pushed, u.Reason)
 		}
 	}
-	if refused != 8 {
-		t.Errorf("%d records of refusals", refused)
+	if want := []string{"updates refs/heads/agent/one, refs/heads/agent/two/three", "updates refs/heads/agent/large"}; !slices.Equal(pushed, want) {
+		t.Errorf("the records have %q", pushed)
 	}
 	// The control: the same push passes where the route names no branches.
 	f.mu.Lock()
@@ -226,8 +230,11 @@ func TestGitHostile(t *testing.T) {
 	req, _ := http.NewRequest(http.MethodGet, "http://"+string(name)+"/acme/tools/info/refs?service=git-upload-pack", nil)
 	req.Header.Set("Connection", "Upgrade")
 	req.Header.Set("Upgrade", "websocket")
-	if res, _ := f.do(t, req); res.StatusCode != 200 || up.last(t).Header.Get("Upgrade") != "" {
-		t.Errorf("%d, %v", res.StatusCode, up.last(t).Header)
+	req.Header.Set("X-Original-Url", "/other/tools/info/refs")
+	req.Header.Set("Git-Protocol", "version=2")
+	res, _ := f.do(t, req)
+	if h := up.last(t).Header; res.StatusCode != 200 || h.Get("Upgrade")+h.Get("X-Original-Url") != "" || h.Get("Git-Protocol") != "version=2" || h.Get("Authorization") == "" {
+		t.Errorf("%d, %v", res.StatusCode, h)
 	}
 }
 

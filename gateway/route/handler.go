@@ -137,7 +137,7 @@ func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // record tells of the request, which is over.
 func (w *writer) record(tell func(usage.Use)) {
 	failed := recover() // http.ErrAbortHandler where an answer broke off
-	if failed != nil && w.use.Reason == "" {
+	if failed != nil && w.use.Code == "" {
 		w.use.Code, w.use.Reason = sbxerr.Canceled, "the answer broke off"
 	}
 	u := *w.use

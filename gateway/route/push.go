@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
@@ -15,6 +17,9 @@ import (
 // maxUnread is how many bytes of a refused push are read, since git looks at no answer before
 // it has sent all.
 const maxUnread = 256 << 20
+
+// gitHeaders are those that git sends. By others, servers may take a request for another one.
+var gitHeaders = []string{"Accept", "Accept-Language", "Cache-Control", "Content-Encoding", "Content-Length", "Content-Type", "Git-Protocol", "Pragma", "User-Agent"}
 
 const gitRemedy = "have the profile's route name the repository, branch or access"
 
@@ -27,6 +32,7 @@ func (l *lane) passesGit(w *writer, r *http.Request) bool {
 		w.refuse(sbxerr.WithRemedy(sbxerr.EgressRoute, op, err, gitRemedy))
 		return false
 	}
+	maps.DeleteFunc(r.Header, func(name string, _ []string) bool { return !slices.Contains(gitHeaders, name) })
 	if kind != git.Push {
 		return true
 	}
@@ -44,6 +50,9 @@ func (l *lane) passesGit(w *writer, r *http.Request) bool {
 		_, _ = io.CopyN(io.Discard, body, maxUnread) // the client may be gone
 		w.refusePush(updates, refused, err)
 		return false
+	}
+	if len(updates.List) > 0 {
+		w.use.Reason = "updates " + updates.String()
 	}
 	r.Body = struct {
 		io.Reader

@@ -141,6 +141,17 @@ func TestReadUpdates(t *testing.T) {
 	}
 }
 
+func TestUpdatesAreNamed(t *testing.T) {
+	u := Updates{List: []Update{{Ref: "a"}, {Ref: strings.Repeat("b", 200)}, {Ref: "c"}}}
+	if want := "a, " + strings.Repeat("b", 100) + "…, c"; u.String() != want {
+		t.Errorf("%q", u)
+	}
+	u.List = append(u.List, Update{}, Update{})
+	if !strings.HasSuffix(u.String(), ", c and 2 more") || (Updates{}).String() != "" {
+		t.Errorf("%q", u)
+	}
+}
+
 // What cannot be read is refused, however it goes on.
 func TestUnreadable(t *testing.T) {
 	line := one + " " + two + " refs/heads/main"

@@ -30,6 +30,20 @@ type Updates struct {
 	Head         []byte   // as it was read, to be sent on before the rest
 }
 
+// String names the refs, the first of them if they are many.
+func (u Updates) String() string {
+	const most = 3
+	var refs []string
+	for _, update := range u.List[:min(len(u.List), most)] {
+		refs = append(refs, clip(update.Ref))
+	}
+	text := strings.Join(refs, ", ")
+	if more := len(u.List) - len(refs); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
 // ReadUpdates reads the head of a push, and no byte past it. With an error, it returns what
 // it had read of it.
 func ReadUpdates(r io.Reader) (Updates, error) {
