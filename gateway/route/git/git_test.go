@@ -173,6 +173,10 @@ func TestUnreadable(t *testing.T) {
 		updating("shallow " + one):               "not the update of a ref",
 		pkt("shallow "+one+caps) + flush:         "not the update of a ref",
 		updating("ERR no"):                       "not the update of a ref",
+		pkt(line+"\n"+caps) + flush:              "control character",
+		updating(line + "\x1b[2J"):               "control character",
+		updating(line + "\u009b2J"):              "control character",
+		updating(line + "\xff"):                  "control character",
 		updating(one + " " + two):                "not the update of a ref",
 		updating(one + " " + two + " "):          "not the update of a ref",
 		updating(one[1:] + " " + two + " refs/heads/x"):                      "not the update of a ref",
@@ -302,8 +306,12 @@ func FuzzReadUpdates(f *testing.F) {
 		}
 		var refs []string
 		for _, line := range list {
-			if text, _, _ := bytes.Cut(line, []byte{0}); !bytes.HasPrefix(text, []byte("shallow ")) {
-				refs = append(refs, strings.TrimSuffix(strings.SplitN(string(text), " ", 3)[2], "\n"))
+			text, _, hasMore := bytes.Cut(line, []byte{0})
+			if !hasMore {
+				text = bytes.TrimSuffix(text, []byte("\n"))
+			}
+			if !bytes.HasPrefix(text, []byte("shallow ")) {
+				refs = append(refs, strings.SplitN(string(text), " ", 3)[2])
 			}
 		}
 		refused, err := s.Refuses(u)

@@ -8,6 +8,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // The bounds of what is read of a push.
@@ -112,6 +114,8 @@ func (u *Updates) add(line string) error {
 		return errors.New("a line of it is not the update of a ref")
 	case len(ref) > maxRef:
 		return fmt.Errorf("a ref is longer than %d bytes", maxRef)
+	case !utf8.ValidString(ref) || strings.ContainsFunc(ref, unicode.IsControl):
+		return errors.New("a ref is not UTF-8 or has a control character")
 	case len(u.List) == maxUpdates:
 		return fmt.Errorf("it updates more than %d refs", maxUpdates)
 	}

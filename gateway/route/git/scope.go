@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"path"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // The bounds of a Scope: the patterns of a list, and the bytes of each.
@@ -88,8 +90,8 @@ func checkName(name string) error {
 			return errors.New("has a segment that ends in a dot or .lock")
 		}
 	}
-	if strings.Contains(name, "..") || strings.Contains(name, "@{") || strings.ContainsAny(name, `\?*[]~^:`) ||
-		strings.ContainsFunc(name, func(c rune) bool { return c <= ' ' || c == 0x7f || c == '�' }) {
+	if !utf8.ValidString(name) || strings.Contains(name, "..") || strings.Contains(name, "@{") || strings.ContainsAny(name, `\?*[]~^:`) ||
+		strings.ContainsFunc(name, func(c rune) bool { return c == ' ' || unicode.IsControl(c) }) {
 		return errors.New(`has a space or control character, .., @{ or one of :\?*[]~^`)
 	}
 	return nil
