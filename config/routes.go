@@ -12,13 +12,18 @@ import (
 type Route struct {
 	Upstream   string   `yaml:"upstream" json:"upstream" jsonschema:"description=Base URL of the server that the route leads to,example=https://api.example.com/v1"`
 	Credential string   `yaml:"credential" json:"credential" jsonschema:"description=Name of the secret that is put into each request; empty is none"`
-	Preset     string   `yaml:"preset" json:"preset" jsonschema:"description=Kind of client that variables lead to the route\\, without a key of its own,enum=openai,enum=anthropic"`
+	Preset     string   `yaml:"preset" json:"preset" jsonschema:"description=Kind of client that variables lead to the route\\, without a key of its own,enum=openai,enum=anthropic,enum=git"`
 	Placement  string   `yaml:"placement" json:"placement" jsonschema:"description=How it is put there; absent is bearer\\, or as the preset has it,enum=bearer,enum=basic,enum=header,enum=query"`
 	Parameter  string   `yaml:"parameter" json:"parameter" jsonschema:"description=Of header and query: its name; of basic: the user,example=X-Api-Key"`
 	Methods    []string `yaml:"methods" json:"methods" jsonschema:"description=Methods that pass; absent are all"`
 	Paths      []string `yaml:"paths" json:"paths" jsonschema:"description=Paths below the upstream's that pass: * is a segment\\, ** at the end any number; absent are all,example=/v1/**"`
 	CA         string   `yaml:"ca" json:"ca" jsonschema:"description=File with the certificates that the upstream's must descend from; absent are those that the host trusts,example=file:/etc/caisson/corp-ca.pem"`
 	Private    bool     `yaml:"private" json:"private" jsonschema:"description=The upstream may have an address that is not public"`
+
+	// Of the preset git.
+	Repositories []string `yaml:"repositories" json:"repositories" jsonschema:"description=Of the preset git: repositories that pass\\, below the upstream,example=acme/*"`
+	Access       string   `yaml:"access" json:"access" jsonschema:"description=Of the preset git: read is fetches alone; absent is read,enum=read,enum=write"`
+	Branches     []string `yaml:"branches" json:"branches" jsonschema:"description=Of the preset git: branches that a push may update; absent are all,example=agent/**"`
 }
 
 // CAFile returns the path of the file with certificates, empty for none.

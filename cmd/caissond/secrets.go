@@ -96,10 +96,14 @@ func routesOf(from map[string]config.Route) (map[string]policy.Route, error) {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("routes.%s.ca: %w", label, err))
 		}
+		scope, err := gitScope(label, r)
+		if err != nil {
+			errs = append(errs, err)
+		}
 		placement, parameter := placed(r)
 		routes[label] = policy.Route{
 			Upstream: r.Upstream, Credential: r.Credential, Placement: policy.Placement(placement), Parameter: parameter,
-			Methods: r.Methods, Paths: r.Paths, CA: ca, Private: r.Private,
+			Methods: r.Methods, Paths: r.Paths, CA: ca, Private: r.Private, Git: scope,
 		}
 	}
 	return routes, errors.Join(errs...)

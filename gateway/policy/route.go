@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/gateway/route/git"
 )
 
 // RouteZone is the zone of the names of routes inside: NAME.caisson.internal.
@@ -44,6 +45,8 @@ type Route struct {
 	Paths      []string  `json:",omitempty"` // patterns below the base URL; empty are all
 	CA         string    `json:",omitempty"` // PEM certificates that the upstream's must descend from; empty are the host's
 	Private    bool      `json:",omitempty"` // the upstream may have an address that is not public
+
+	Git *git.Scope `json:",omitempty"` // nothing but git passes; it has no methods and paths
 }
 
 // Routed is a compiled Route. It is never changed, so it can be shared.
@@ -60,7 +63,11 @@ type Routed struct {
 	to    *Policy // allows the upstream and nothing else
 }
 
-const remedyRoute = "write for example {upstream: https://api.example.com/v1, credential: NAME}"
+// How routes are written.
+const (
+	remedyRoute    = "write for example {upstream: https://api.example.com/v1, credential: NAME}"
+	remedyGitRoute = "write for example {preset: git, upstream: https://git.example.com, credential: NAME, repositories: [acme/*]}"
+)
 
 // parseRoutes checks the routes of s as a whole.
 func parseRoutes(s Spec) (map[Name]*Routed, error) {
@@ -72,7 +79,11 @@ func parseRoutes(s Spec) (map[Name]*Routed, error) {
 	for _, label := range slices.Sorted(maps.Keys(s.Routes)) {
 		r, err := s.parseRoute(label)
 		if err != nil {
-			reasons.Add(sbxerr.WithRemedy(sbxerr.NetPolicy, "policy.route", fmt.Errorf("route %q: %w", sbxerr.Clip(label), err), remedyRoute))
+			remedy := remedyRoute
+			if s.Routes[label].Git != nil {
+				remedy = remedyGitRoute
+			}
+			reasons.Add(sbxerr.WithRemedy(sbxerr.NetPolicy, "policy.route", fmt.Errorf("route %q: %w", sbxerr.Clip(label), err), remedy))
 			continue
 		}
 		routes[RouteName(label)] = r
@@ -183,6 +194,9 @@ func token(s string) bool {
 }
 
 func (r *Routed) parseScope() error {
+	if r.Git != nil {
+		return r.checkGit()
+	}
 	if len(r.Methods) > maxRoutes || len(r.Paths) > maxRoutes {
 		return fmt.Errorf("it has more than %d methods or paths", maxRoutes)
 	}
@@ -199,6 +213,13 @@ func (r *Routed) parseScope() error {
 		r.paths = append(r.paths, p)
 	}
 	return nil
+}
+
+func (r *Routed) checkGit() error {
+	if len(r.Methods)+len(r.Paths) > 0 {
+		return errors.New("a route for git has repositories and access in place of methods and paths")
+	}
+	return r.Git.Check()
 }
 
 // Routed returns the route that a name leads to.
@@ -254,6 +275,9 @@ func (r *Routed) effect(name Name) string {
 	text := fmt.Sprintf("leads http://%s to %s", name, r.Upstream)
 	if r.Credential != "" {
 		text += fmt.Sprintf(" with the credential %q", r.Credential)
+	}
+	if r.Git != nil {
+		text += ", for " + r.Git.String()
 	}
 	return text
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/gateway/route/git"
 )
 
 func withRoute(r Route) Spec { return Spec{Mode: Allow, Routes: map[string]Route{"up": r}} }
@@ -54,28 +55,30 @@ func TestRoutesRefused(t *testing.T) {
 	good := Route{Upstream: "https://api.example.com", Credential: "key"}
 	change := func(f func(*Route)) Route { r := good; f(&r); return r }
 	for want, r := range map[string]Route{
-		"no URL with https or http":          change(func(r *Route) { r.Upstream = "api.example.com" }),
-		"more than a scheme":                 change(func(r *Route) { r.Upstream += "/?a=b" }),
-		"holds credentials":                  change(func(r *Route) { r.Upstream = "https://a:b@api.example.com" }),
-		"has a segment of one or two dots":   change(func(r *Route) { r.Upstream += "/a/../b" }),
-		"port":                               change(func(r *Route) { r.Upstream += ":0" }),
-		"underscore":                         change(func(r *Route) { r.Upstream = "https://a_b.example.com" }),
-		"public suffix":                      change(func(r *Route) { r.Upstream = "https://com" }),
-		`the placement "cookie" is none of`:  change(func(r *Route) { r.Placement = "cookie" }),
-		"bearer takes no name":               change(func(r *Route) { r.Parameter = "x" }),
-		"needs a user":                       change(func(r *Route) { r.Placement, r.Parameter = Basic, "a:b" }),
-		"needs the name of the header":       change(func(r *Route) { r.Placement = Header }),
-		"needs the name of the query":        change(func(r *Route) { r.Placement, r.Parameter = Query, "a b" }),
-		"cannot hold a credential":           change(func(r *Route) { r.Placement, r.Parameter = Header, "Host" }),
-		"names none":                         change(func(r *Route) { r.Credential, r.Placement = "", Bearer }),
-		`"get" is no method`:                 change(func(r *Route) { r.Methods = []string{"get"} }),
-		`"CONNECT" is no method`:             change(func(r *Route) { r.Methods = []string{"CONNECT"} }),
-		`the path "v1" does not begin`:       change(func(r *Route) { r.Paths = []string{"v1"} }),
-		`the path "/v*" has a * that is not`: change(func(r *Route) { r.Paths = []string{"/v*"} }),
-		`the path "/%41" holds a percent`:    change(func(r *Route) { r.Paths = []string{"/%41"} }),
-		`the path "/**/a" has ** before`:     change(func(r *Route) { r.Paths = []string{"/**/a"} }),
-		"its ca holds no certificate":        change(func(r *Route) { r.CA = "-----BEGIN CERTIFICATE-----\n" }),
-		"upstream: ":                         change(func(r *Route) { r.Upstream = "https://10.0.0.1" }),
+		"no URL with https or http":            change(func(r *Route) { r.Upstream = "api.example.com" }),
+		"more than a scheme":                   change(func(r *Route) { r.Upstream += "/?a=b" }),
+		"holds credentials":                    change(func(r *Route) { r.Upstream = "https://a:b@api.example.com" }),
+		"has a segment of one or two dots":     change(func(r *Route) { r.Upstream += "/a/../b" }),
+		"port":                                 change(func(r *Route) { r.Upstream += ":0" }),
+		"underscore":                           change(func(r *Route) { r.Upstream = "https://a_b.example.com" }),
+		"public suffix":                        change(func(r *Route) { r.Upstream = "https://com" }),
+		`the placement "cookie" is none of`:    change(func(r *Route) { r.Placement = "cookie" }),
+		"bearer takes no name":                 change(func(r *Route) { r.Parameter = "x" }),
+		"needs a user":                         change(func(r *Route) { r.Placement, r.Parameter = Basic, "a:b" }),
+		"needs the name of the header":         change(func(r *Route) { r.Placement = Header }),
+		"needs the name of the query":          change(func(r *Route) { r.Placement, r.Parameter = Query, "a b" }),
+		"cannot hold a credential":             change(func(r *Route) { r.Placement, r.Parameter = Header, "Host" }),
+		"names none":                           change(func(r *Route) { r.Credential, r.Placement = "", Bearer }),
+		`"get" is no method`:                   change(func(r *Route) { r.Methods = []string{"get"} }),
+		`"CONNECT" is no method`:               change(func(r *Route) { r.Methods = []string{"CONNECT"} }),
+		`the path "v1" does not begin`:         change(func(r *Route) { r.Paths = []string{"v1"} }),
+		`the path "/v*" has a * that is not`:   change(func(r *Route) { r.Paths = []string{"/v*"} }),
+		`the path "/%41" holds a percent`:      change(func(r *Route) { r.Paths = []string{"/%41"} }),
+		`the path "/**/a" has ** before`:       change(func(r *Route) { r.Paths = []string{"/**/a"} }),
+		"has repositories and access in place": change(func(r *Route) { r.Git, r.Paths = &git.Scope{Repositories: []string{"a/*"}}, []string{"/a"} }),
+		"repositories names none":              change(func(r *Route) { r.Git = &git.Scope{} }),
+		"its ca holds no certificate":          change(func(r *Route) { r.CA = "-----BEGIN CERTIFICATE-----\n" }),
+		"upstream: ":                           change(func(r *Route) { r.Upstream = "https://10.0.0.1" }),
 	} {
 		_, err := Compile(withRoute(r))
 		if sbxerr.Of(err) != sbxerr.NetPolicy || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `route "up"`) {

@@ -22,6 +22,9 @@ func (l *lane) answer(w *writer, res *http.Response) error {
 	if res.StatusCode == http.StatusSwitchingProtocols {
 		return l.tunnel(w, res)
 	}
+	if err := l.denied(res); err != nil {
+		return err
+	}
 	if err := decode(res); err != nil {
 		return err
 	}

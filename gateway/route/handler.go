@@ -47,10 +47,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r = r.WithContext(ctx)
-	if !upgrades(r) {
+	if !upgrades(r) || l.route.Git != nil {
 		plain(r.Header)
 	}
 	r.Body = &body{Reader: r.Body, Closer: r.Body, n: &out.sent}
+	if l.route.Git != nil && !l.passesGit(out, r) {
+		return
+	}
 	out.asked = true
 	s.proxy(l, out, use).ServeHTTP(out, r)
 }
@@ -134,7 +137,7 @@ func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // record tells of the request, which is over.
 func (w *writer) record(tell func(usage.Use)) {
 	failed := recover() // http.ErrAbortHandler where an answer broke off
-	if failed != nil && w.use.Reason == "" {
+	if failed != nil && w.use.Code == "" {
 		w.use.Code, w.use.Reason = sbxerr.Canceled, "the answer broke off"
 	}
 	u := *w.use

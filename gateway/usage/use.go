@@ -17,8 +17,8 @@ type Use struct {
 	Path       string      // decoded, without the query
 	Status     int         // that the client got; 0 if it went away before
 	Code       sbxerr.Code // of a request that was refused, failed or broke off
-	Reason     string
-	Sent       int64 // bytes of the body from the sandbox
+	Reason     string      // of one without Code: what it was for, if that is known
+	Sent       int64       // bytes of the body from the sandbox
 	Received   int64
 	Begun      time.Time
 	Duration   time.Duration

@@ -175,7 +175,7 @@ func TestRoute(t *testing.T) {
 			t.Errorf("the audit log has %q", audit)
 		}
 	})
-	searchCanary(t, d, s)
+	searchCanary(t, d, s, "models-key", "models.example")
 	t.Run("another value is used after a reload", func(t *testing.T) {
 		if err := os.WriteFile(key, []byte("another-key-0123456789\n"), 0o600); err != nil {
 			t.Fatal(err)
@@ -210,17 +210,18 @@ func requests(list []entry) (found []entry) {
 	return found
 }
 
-// searchCanary looks for the value of the secret everywhere but in the gateway.
-func searchCanary(t *testing.T, d *harness.Daemon, s sandbox) {
+// searchCanary looks for the value of the secret everywhere but in the gateway. The name of
+// the secret and that of its upstream are the controls.
+func searchCanary(t *testing.T, d *harness.Daemon, s sandbox, secret, upstream string) {
 	forms := [][]byte{[]byte(canary), []byte(base64.StdEncoding.EncodeToString([]byte(canary)))[:30]}
 	holds := func(b []byte) bool { return bytes.Contains(b, forms[0]) || bytes.Contains(b, forms[1]) }
 	t.Run("no process but the gateway holds the key", func(t *testing.T) {
 		gateway := gatewayOf(t, d)
 		// The controls: what each process holds is found in it.
-		if !memoryHolds(t, d.PID(), func(b []byte) bool { return bytes.Contains(b, []byte("models-key")) }) {
+		if !memoryHolds(t, d.PID(), func(b []byte) bool { return bytes.Contains(b, []byte(secret)) }) {
 			t.Error("the name of the secret is not found in the daemon")
 		}
-		if !memoryHolds(t, gateway, func(b []byte) bool { return bytes.Contains(b, []byte("models.example")) }) {
+		if !memoryHolds(t, gateway, func(b []byte) bool { return bytes.Contains(b, []byte(upstream)) }) {
 			t.Error("the upstream is not found in the gateway")
 		}
 		all := ofDaemon(t, d)
