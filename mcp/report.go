@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -85,6 +86,9 @@ func ending(c *command, notes []string) bashOutput {
 	}
 	if full := r.GetFullTmpfs(); len(full) > 0 {
 		out.Notes = append(out.Notes, "no space was left in "+strings.Join(full, ", "))
+	}
+	if slices.Contains(r.GetLimitsHit(), "disk") {
+		out.Notes = append(out.Notes, "the sandbox's disk was full")
 	}
 	if r.GetReadOnlyHint() {
 		out.Notes = append(out.Notes, "the root is read-only: /tmp, /home and a writable workspace take files")

@@ -10,12 +10,13 @@ import (
 	"github.com/caisson-run/caisson/runtime/failpoint"
 	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/runtime/pool"
+	"github.com/caisson-run/caisson/runtime/queue"
 )
 
 // obtain returns a sandbox for p, live unless the command is to come that it is for: a
 // ready one where there is one of its kind, else a new one. prepare sets what its record
 // holds beyond the plan. turn is its place among the sandboxes that run; nil waits for one.
-func (m *Manager) obtain(ctx context.Context, p *plan.Sandbox, turn *place, prepare func(*record)) (_ *sandbox, err error) {
+func (m *Manager) obtain(ctx context.Context, p *plan.Sandbox, turn *queue.Place, prepare func(*record)) (_ *sandbox, err error) {
 	if turn == nil {
 		if turn, err = m.awaitTurn(ctx, p); err != nil {
 			return nil, err
@@ -23,7 +24,7 @@ func (m *Manager) obtain(ctx context.Context, p *plan.Sandbox, turn *place, prep
 	}
 	s, err := m.take(ctx, p, prepare)
 	if err != nil {
-		turn.leave()
+		turn.Leave()
 		return nil, err
 	}
 	s.keepTurn(turn)

@@ -10,6 +10,7 @@ import (
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime/failpoint"
 	"github.com/caisson-run/caisson/runtime/plan"
+	"github.com/caisson-run/caisson/runtime/queue"
 )
 
 // make makes the planned sandbox, whose PID 1 then waits for commands, or fails
@@ -23,12 +24,12 @@ func (m *Manager) make(ctx context.Context, p *plan.Sandbox, prepare func(*recor
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	s.endBy(end)
-	place, err := m.making.enter(holderOf(p.Grant)) // first: what is refused here is not to count as a sandbox
+	place, err := m.making.Enter(queue.UserOf(p.Grant)) // first: what is refused here is not to count as a sandbox
 	if err != nil {
 		return nil, err
 	}
 	if err := m.admit(s); err != nil { // not yet deferred: a taken name must not destroy its holder
-		place.leave()
+		place.Leave()
 		return nil, err
 	}
 	defer func() {
@@ -38,8 +39,8 @@ func (m *Manager) make(ctx context.Context, p *plan.Sandbox, prepare func(*recor
 			close(s.made)
 		}
 	}()
-	defer place.leave()
-	if err := place.pass(ctx); err != nil {
+	defer place.Leave()
+	if err := place.Pass(ctx); err != nil {
 		return nil, err
 	}
 	if err := m.runStages(ctx, s); err != nil {

@@ -187,7 +187,7 @@ func (h *host) emitEnd(ctx context.Context, e *execution, result *Result) {
 		hit  bool
 	}{
 		{"memory", result.OOMKilled && !e.wasTold(limitMemory)}, {"pids", result.PIDsLimitHit && !e.wasTold(limitPIDs)}, {"time", result.TimedOut},
-		{"kernel_memory", result.Reason == ReasonKernelMemory}, {"output", result.Truncated}, {"tmpfs", len(result.FullTmpfs) > 0},
+		{"kernel_memory", result.Reason == ReasonKernelMemory}, {"output", result.Truncated}, {"tmpfs", len(result.FullTmpfs) > 0}, {"disk", result.FullDisk},
 		{"cpu", e.tellsThrottled()},
 	} {
 		if l.hit {

@@ -25,8 +25,9 @@ type ending struct {
 	Duration time.Duration `json:"duration"`
 	// Cause is what canceled the command alone; empty where its sandbox ended.
 	Cause Cause `json:"cause,omitempty"`
-	// FullTmpfs are those that were full when a command failed.
+	// FullTmpfs are those that were full when a command failed, and FullDisk says so of the disk.
 	FullTmpfs []string `json:"full_tmpfs,omitempty"`
+	FullDisk  bool     `json:"full_disk,omitempty"`
 	// Forced says that the command was to end, so that all that it started ends with it.
 	Forced bool `json:"forced,omitempty"`
 	// Used is the CPU of the sandbox when its main command had ended: its own end takes more.
@@ -47,7 +48,7 @@ func (h *host) watch(ctx context.Context, e *execution) {
 		end.Ended = e.endedWith(end)
 	}
 	if e.record.Ending == nil {
-		h.lookAtTmpfs(e.s, &end)
+		h.lookAtRoom(e.s, &end)
 	}
 	if e.s.isMain(e) && end.Used == (cgroups.CPUUse{}) {
 		end.Used = h.usedSoFar(e.s)

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/caisson-run/caisson/oci"
+	"github.com/caisson-run/caisson/rootfs/disk"
 	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/output"
 	"github.com/caisson-run/caisson/runtime/plan"
@@ -17,9 +18,9 @@ import (
 // hint.
 const hintBytes = 4 << 10
 
-// lookAtTmpfs notes which tmpfs of the sandbox are full at the end of a command that failed.
-// They are gone when PID 1 has ended.
-func (h *host) lookAtTmpfs(s *sandbox, end *ending) {
+// lookAtRoom notes which tmpfs of the sandbox are full at the end of a command that failed, and
+// whether its disk is. They are gone when PID 1 has ended.
+func (h *host) lookAtRoom(s *sandbox, end *ending) {
 	if code, _ := exitCode(*end); code == 0 || !end.Known {
 		return
 	}
@@ -27,6 +28,13 @@ func (h *host) lookAtTmpfs(s *sandbox, end *ending) {
 		if u.Full {
 			end.FullTmpfs = append(end.FullTmpfs, u.Point)
 		}
+	}
+	if s.kept().Limits.DiskBytes != 0 {
+		use, err := disk.UseOf(h.paths.disk(s.id))
+		if err != nil { // it has ended meanwhile
+			h.log.Debug("look at the disk of a sandbox", "sandbox", s.id, "err", err)
+		}
+		end.FullDisk = err == nil && use.Full()
 	}
 }
 
@@ -56,7 +64,7 @@ func limitsHit(r *Result) (hit []string) {
 		name string
 		hit  bool
 	}{
-		{"memory", r.OOMKilled}, {"pids", r.PIDsLimitHit}, {"cpu", r.ThrottledPeriods > 0}, {"tmpfs", len(r.FullTmpfs) > 0},
+		{"memory", r.OOMKilled}, {"pids", r.PIDsLimitHit}, {"cpu", r.ThrottledPeriods > 0}, {"tmpfs", len(r.FullTmpfs) > 0}, {"disk", r.FullDisk},
 	} {
 		if l.hit {
 			hit = append(hit, l.name)

@@ -27,6 +27,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/pid1"
 	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/runtime/pool"
+	"github.com/caisson-run/caisson/runtime/queue"
 	"github.com/caisson-run/caisson/runtime/snapshots"
 	"github.com/caisson-run/caisson/runtime/traffic"
 	"github.com/caisson-run/caisson/runtime/usage"
@@ -95,9 +96,9 @@ const maxOwners = 256
 type Manager struct {
 	host
 
-	stages  []stage // what each sandbox is made of
-	making  *gate   // bounds the sandboxes that are being made
-	running *gate   // bounds the sandboxes that run
+	stages  []stage      // what each sandbox is made of
+	making  *queue.Queue // bounds the sandboxes that are being made
+	running *queue.Queue // bounds the sandboxes that run
 	shims   *shims
 	memory  *memwatch.Watch // of the kernel's memory; nil before StartMemoryWatch
 	pools   *pool.Service
@@ -190,8 +191,8 @@ func assemble(engine Engine, store images.Store, log *slog.Logger, o Options) *M
 		sandboxes: map[string]*sandbox{},
 		first:     make(chan struct{}, 1),
 		lastUse:   time.Now(),
-		making:    newGate(o.MaxCreating, o.Queue),
-		running:   newGate(o.MaxRunning, o.Queue),
+		making:    queue.New(o.MaxCreating, o.Queue),
+		running:   queue.New(o.MaxRunning, o.Queue),
 		shims:     newShims(o.PerShim),
 	}
 	m.images = imageservice.NewService(store, imageFleet{m}, imageservice.Options{
@@ -203,7 +204,7 @@ func assemble(engine Engine, store images.Store, log *slog.Logger, o Options) *M
 	m.keep.Store(o.KeepOnExit)
 	m.stages = m.allStages()
 	m.pools = pool.New(o.Pools, o.Warm, poolFleet{m}, o.Events, log)
-	m.stock = pool.NewStock(o.Pools, m.needsRules, m.making.busy, log)
+	m.stock = pool.NewStock(o.Pools, m.needsRules, m.making.Busy, log)
 	o.Traffic.Observe(m.tried)
 	return m
 }

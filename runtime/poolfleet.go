@@ -48,7 +48,7 @@ func (f poolFleet) Room() (free, all int) {
 }
 
 // Waiting implements pool.Fleet.
-func (f poolFleet) Waiting() bool { return f.making.queued() > 0 }
+func (f poolFleet) Waiting() bool { return f.making.Waiting() > 0 }
 
 // ImageOf implements pool.Fleet.
 func (f poolFleet) ImageOf(profile string) string { return f.settings().Profiles[profile].Image }

@@ -52,7 +52,7 @@ func (m *Manager) replace(ctx context.Context, old *sandbox, p *plan.Sandbox) (*
 	turn := old.passTurnOn()
 	if err := m.removeNow(ctx, old); err != nil {
 		if turn != nil {
-			turn.leave()
+			turn.Leave()
 		}
 		return nil, err
 	}

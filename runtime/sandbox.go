@@ -21,6 +21,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/output"
 	"github.com/caisson-run/caisson/runtime/pid1"
 	"github.com/caisson-run/caisson/runtime/plan"
+	"github.com/caisson-run/caisson/runtime/queue"
 )
 
 // sandbox is one sandbox as this process holds it: its record, which outlives
@@ -44,7 +45,7 @@ type sandbox struct {
 	meter meter // of what it uses
 	tally tally // of the limits that it hit
 
-	turn atomic.Pointer[place] // among the sandboxes that run; nil where those have no bound
+	turn atomic.Pointer[queue.Place] // among the sandboxes that run; nil where those have no bound
 
 	changing  sync.Mutex // held while limits, the policy or the freezer change
 	following bool       // its policy follows its parent's; guarded by changing

@@ -11,6 +11,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/pool"
+	"github.com/caisson-run/caisson/runtime/queue"
 )
 
 // Inspect returns all that is known of the sandbox that ref names.
@@ -108,10 +109,10 @@ func (m *Manager) Counts() Counts {
 	return c
 }
 
-// waiting is how many requests wait for their turn at the gates.
-func waiting(gates ...*gate) (n int) {
-	for _, g := range gates {
-		n += g.queued()
+// waiting is how many requests wait for their turn in queues.
+func waiting(queues ...*queue.Queue) (n int) {
+	for _, g := range queues {
+		n += g.Waiting()
 	}
 	return n
 }

@@ -24,6 +24,7 @@ func TestDisk(t *testing.T) {
 	if r.Stdout != "/workspace\n" || strings.Count(r.Stderr, "No space left on device") != 2 {
 		t.Errorf("code %d, %q%q", r.Code, r.Stdout, r.Stderr)
 	}
+	wantFull(t, d)
 	d.Kill(t)
 	d.Launch(t)
 	if got := d.Run(t, "exec", "b", "--", "sh", "-c", "cat f; rm 0; touch new").Stdout; got != "kept\n" {
@@ -42,6 +43,25 @@ func TestDisk(t *testing.T) {
 	user.Refused(t, "SBX-805", "run", "-o", "json", "--disk", "65M", "--", "true")
 	d.Run(t, "rm", "--force", "b")
 	wantNoDisks(t, d)
+}
+
+// wantFull checks what is told of a command that failed since the disk is full, and that one
+// which fails for another reason is not told so.
+func wantFull(t *testing.T, d *harness.Daemon) {
+	t.Helper()
+	r := d.Try("exec", "b", "--", "touch", "more")
+	if r.Code != 1 || !strings.Contains(r.Stderr, "the sandbox's disk was full") {
+		t.Errorf("in a full disk: %d, %s", r.Code, r.Stderr)
+	}
+	if got := d.Try("exec", "--json", "b", "--", "touch", "more").Stdout; !strings.Contains(got, `"disk"`) {
+		t.Errorf("the result: %s", got)
+	}
+	if got := d.Run(t, "events", "--since", "1h", "--filter", "type=limit.hit", "-o", "json").Stdout; !strings.Contains(got, `"disk"`) {
+		t.Errorf("events: %s", got)
+	}
+	if r := d.Try("run", "--disk", "16M", "--", "false"); strings.Contains(r.Stderr, "full") {
+		t.Errorf("in an empty one: %s", r.Stderr)
+	}
 }
 
 // wantNoDisks looks for what disks leave on the host. Those of ready sandboxes go with the

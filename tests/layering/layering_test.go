@@ -56,6 +56,7 @@ var rules = []struct {
 	{"runtime/memwatch", []string{"api/sbxerr", "cgroups", "kernelfile", "rootfs"}},
 	{"runtime/output", []string{"api/sbxerr", "owndir"}},
 	{"runtime/peer", []string{"api/sbxerr", "api/settings"}},
+	{"runtime/queue", []string{"api/sbxerr", "runtime/peer"}},
 	{"runtime/registry", []string{"api/sbxerr", "gateway/policy", "owndir", "rootfs/image"}},
 	{"runtime/pid1", []string{"api/sbxerr", "initproto"}},
 	{"runtime/plan", append([]string{"api/caisson/v1", "api/sbxerr", "api/settings", "finding", "runtime/idblock", "runtime/images", "runtime/peer", "runtime/pid1", "runtime/ports", "runtime/volumes", "runtime/owned"}, leaves...)},

@@ -224,8 +224,8 @@ type EventData struct {
 	CpuMs           float64                `protobuf:"fixed64,30,opt,name=cpu_ms,json=cpuMs,proto3" json:"cpu_ms,omitempty"`
 	PeakMemoryBytes int64                  `protobuf:"varint,31,opt,name=peak_memory_bytes,json=peakMemoryBytes,proto3" json:"peak_memory_bytes,omitempty"`
 	DurationMs      float64                `protobuf:"fixed64,32,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
-	// That was hit: "memory", "pids", "cpu", "kernel_memory", "time", "output", "tmpfs"; of an
-	// alert also "refusals".
+	// That was hit: "memory", "pids", "cpu", "kernel_memory", "time", "output", "tmpfs",
+	// "disk"; of an alert also "refusals".
 	Limit              string   `protobuf:"bytes,33,opt,name=limit,proto3" json:"limit,omitempty"`
 	Kind               string   `protobuf:"bytes,34,opt,name=kind,proto3" json:"kind,omitempty"`       // of an attempt to connect, as in TrafficResponse
 	Verdict            string   `protobuf:"bytes,35,opt,name=verdict,proto3" json:"verdict,omitempty"` // likewise

@@ -1617,9 +1617,9 @@ type Result struct {
 	// Time that the CPU limit held the command back, summed over CPUs. Counted where
 	// peak_memory_bytes is; absent is none.
 	CpuThrottled *durationpb.Duration `protobuf:"bytes,30,opt,name=cpu_throttled,json=cpuThrottled,proto3" json:"cpu_throttled,omitempty"`
-	// Of "memory", "pids", "cpu" (it was throttled) and "tmpfs" (one was full when the command
-	// failed). Of a command of a session without limits of its own, "cpu" is not known, and
-	// "tmpfs" may be another command's.
+	// Of "memory", "pids", "cpu" (it was throttled), "tmpfs" and "disk" (one was full when the
+	// command failed). Of a command of a session without limits of its own, "cpu" is not known,
+	// and another command may have filled a tmpfs or the disk.
 	LimitsHit []string `protobuf:"bytes,31,rep,name=limits_hit,json=limitsHit,proto3" json:"limits_hit,omitempty"`
 	FullTmpfs []string `protobuf:"bytes,32,rep,name=full_tmpfs,json=fullTmpfs,proto3" json:"full_tmpfs,omitempty"` // where they are mounted inside
 	// A hint: the command failed, and the last 4 KiB of its standard error have the words

@@ -162,6 +162,8 @@ func noteOf(r *caissonv1.Result, h hints) string {
 		return "the sandbox reached its limit of processes while the command ran, with others: create it with more --pids"
 	case len(r.FullTmpfs) > 0:
 		return "when the command failed, no space was left in " + strings.Join(r.FullTmpfs, ", ") + ": create the sandbox with a larger --tmpfs, or write to a workspace"
+	case slices.Contains(r.LimitsHit, "disk"):
+		return "when the command failed, the sandbox's disk was full, of bytes or of files: create the sandbox with a larger --disk or more --disk-inodes"
 	case r.ReadOnlyHint:
 		return "the command perhaps wrote to the root, which is read-only: /tmp, /home and writable workspaces and mounts take files"
 	}
