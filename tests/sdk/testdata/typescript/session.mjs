@@ -122,7 +122,7 @@ async function background() {
   const events = []
   for await (const event of box.logs(shared.id)) events.push(event.type)
   assert(events.includes('stdout'))
-  const spoken = await box.start('echo one; sleep 0.1; echo two')
+  const spoken = await box.start('echo one; sleep 0.5; echo two')
   await spoken.wait()
   const timed = []
   for await (const event of box.logs(spoken.id, { timestamps: true })) timed.push(event)
@@ -131,7 +131,7 @@ async function background() {
   const later = []
   for await (const event of box.logs(spoken.id, { since: timed[1].time })) later.push(event.text)
   assert.deepEqual(later, ['two\n'])
-  for await (const event of box.logs(spoken.id, { until: new Date(Number(timed[0].time) + 50) })) later.push(event.text)
+  for await (const event of box.logs(spoken.id, { until: new Date((Number(timed[0].time) + Number(timed[1].time)) / 2) })) later.push(event.text)
   assert.deepEqual(later, ['two\n', 'one\n'])
   assert.throws(() => box.logs(spoken.id, { tail: 1 }), /there is no option "tail"/)
 }
