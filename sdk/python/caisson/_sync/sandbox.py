@@ -222,7 +222,8 @@ class Sandbox:
     def fork(self, count: int = 1) -> List[Union[Sandbox, CaissonError]]:
         """Makes sandboxes with the files and settings of this one, as create does from a snapshot.
 
-        Each succeeds or fails alone: in place of one that failed is its error.
+        Each succeeds or fails alone: in place of one that failed is its error, of
+        which the daemon tells code and message alone.
         """
         call = Request("POST", sandbox_path(self.id, "fork"), body={"count": count})
         answer = self._transport.call(call)
