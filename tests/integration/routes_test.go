@@ -19,6 +19,7 @@ import (
 
 	"github.com/caisson-run/caisson/api/openapi"
 	"github.com/caisson-run/caisson/tests/harness"
+	"github.com/caisson-run/caisson/tests/need"
 )
 
 var updateExamples = flag.Bool("update-examples", false, "record the examples of the page of routes again")
@@ -117,6 +118,13 @@ func scenario(layout, tree []byte, image string) []exchange {
 		{call: "VolumePruneVolumes", method: "POST", path: "/v1/volumes/prune", body: `{"dry_run":true}`},
 		{call: "VolumeRemoveVolume", method: "DELETE", path: "/v1/volumes/deps"},
 
+		{method: "POST", path: "/v1/sandboxes", body: `{"name":"setup","rootfs":"rw","limits":{"disk_bytes":"67108864"}}`},
+		{call: "SnapshotCreateSnapshot", method: "POST", path: "/v1/snapshots", body: `{"ref":"setup","name":"tools"}`},
+		{call: "SnapshotListSnapshots", path: "/v1/snapshots"},
+		{call: "SnapshotInspectSnapshot", path: "/v1/snapshots/tools"},
+		{call: "SnapshotRemoveSnapshot", method: "DELETE", path: "/v1/snapshots/tools"},
+		{call: "SnapshotFork", method: "POST", path: "/v1/sandboxes/setup/fork", body: `{"count":2}`},
+
 		{call: "EventWatch", path: "/v1/events?filter=type=sandbox.created"},
 		{call: "SystemReloadConfig", method: "POST", path: "/v1/config/reload"},
 	}
@@ -125,6 +133,7 @@ func scenario(layout, tree []byte, image string) []exchange {
 // TestRouteExamples: the page of routes shows a request and an answer of each call. Each
 // request succeeds at a daemon, and the answer has the fields that the page shows.
 func TestRouteExamples(t *testing.T) {
+	need.Tools(t, "mkfs.ext4")
 	s := newSource(t)
 	d := harness.StartWith(t, s.config())
 	layout := tarOf(t, ociLayout(t, "x"))

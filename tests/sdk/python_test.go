@@ -19,14 +19,14 @@ const (
 	sourceDir = "../../sdk/python"
 	// systemPython has the packages of Debian that build and install ours.
 	systemPython = "/usr/bin/python3"
-	pythonTime   = 2 * time.Minute
+	pythonTime   = 5 * time.Minute
 )
 
 // pythonPages are the pages with blocks of Python, and how many each has.
 var pythonPages = map[string]int{
 	"../../README.md": 1,
 	"../../docs/how-to/connect-an-orchestrator.md": 1,
-	"../../sdk/python/README.md":                   8,
+	"../../sdk/python/README.md":                   9,
 }
 
 // python is an environment with nothing but the package.
@@ -142,13 +142,14 @@ func only(t *testing.T, pattern string) string {
 
 // TestPython: the package, as its users install it, keeps what its README promises.
 func TestPython(t *testing.T) {
+	need.Tools(t, "mkfs.ext4") // for disks
 	p := installPython(t)
 	t.Run("typed", func(t *testing.T) {
 		site := only(t, filepath.Join(filepath.Dir(filepath.Dir(p.program)), "lib", "python*", "site-packages", "caisson"))
 		only(t, filepath.Join(site, "py.typed"))
 	})
 	t.Run("calls", func(t *testing.T) {
-		p.run(t, "-m", "unittest", "tests.daemon.session", "tests.daemon.files", "tests.daemon.tasks", "tests.daemon.images", "tests.daemon.volumes", "tests.daemon.settings")
+		p.run(t, "-m", "unittest", "tests.daemon.session", "tests.daemon.files", "tests.daemon.tasks", "tests.daemon.images", "tests.daemon.volumes", "tests.daemon.snapshots", "tests.daemon.settings")
 		daemon.AwaitNoSandbox(t)
 	})
 	t.Run("pages", func(t *testing.T) {

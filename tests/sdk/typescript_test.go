@@ -20,13 +20,13 @@ import (
 const (
 	typescriptDir  = "../../sdk/typescript"
 	typescriptName = "@caisson-run/caisson"
-	nodeTimeout    = 2 * time.Minute
+	nodeTimeout    = 5 * time.Minute
 )
 
 // TestTypeScript packs the package, installs it into an empty directory, and uses it there
 // as its users do.
 func TestTypeScript(t *testing.T) {
-	need.Tools(t, "node", "npm")
+	need.Tools(t, "node", "npm", "mkfs.ext4")
 	app := installTypeScript(t)
 	t.Run("units", func(t *testing.T) {
 		t.Parallel()

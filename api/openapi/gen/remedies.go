@@ -36,6 +36,8 @@ var calls = [][2]string{
 	{`caisson image build`, "Client.images.build()"},
 	{`caisson volume rm or prune`, "Client.volumes.remove() or prune()"},
 	{`caisson volume ls`, "Client.volumes.list()"},
+	{`caisson snapshot ls`, "Client.snapshots.list()"},
+	{`caisson snapshot rm(?: [^\s,;:()]+)?`, "Client.snapshots.remove()"},
 	{`caisson doctor(?: --json)?`, "Client.doctor()"},
 	{`caisson cleanup`, "Client.cleanup()"},
 	{`caisson help shows the usage`, "the README of the SDK shows the calls"},
@@ -44,7 +46,7 @@ var calls = [][2]string{
 // flags are those of the command line that an option has another name for.
 var flags = [][2]string{
 	{"link", "links"}, {"volume", "mounts"}, {"secret", "secrets"}, {"path", "paths"}, {"package", "packages"},
-	{"max-bytes", "max_bytes"},
+	{"max-bytes", "max_bytes"}, {"from", "from"},
 }
 
 // writeRemedies writes what replaces the command line's words in remedies.
@@ -59,7 +61,7 @@ func writeRemedies(w io.Writer, groups []group, language string) {
 		}
 		fmt.Fprint(w, "]\n\"\"\"The commands of remedies, and what is called instead.\"\"\"\n\nFLAGS = {\n")
 		for _, f := range flags {
-			fmt.Fprintf(w, "    %q: %q,\n", f[0], f[1])
+			fmt.Fprintf(w, "    %q: %q,\n", f[0], pythonName(f[1]))
 		}
 		fmt.Fprintf(w, "}\n\"\"\"Flags that an option has another name for.\"\"\"\n\nLISTS = {%s}\n\nSWITCHES = {%s}\n\nOTHERS = {%s}\n", lists, switches, others)
 		return
@@ -86,7 +88,7 @@ func names(groups []group, python bool, forms ...string) string {
 			}
 			quoted := "'" + name + "'"
 			if python {
-				quoted = fmt.Sprintf("%q", name)
+				quoted = fmt.Sprintf("%q", pythonName(name))
 			}
 			if slices.Contains(forms, o.form) && !slices.Contains(list, quoted) {
 				list = append(list, quoted)

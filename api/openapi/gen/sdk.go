@@ -53,7 +53,7 @@ func writePython(w *bufio.Writer, groups []group) {
 	for _, g := range groups {
 		fmt.Fprintf(w, "\n\nclass %s(%s, total=False):\n    \"\"\"%s\"\"\"\n\n", g.name, cmp.Or(g.extends, "TypedDict"), g.doc)
 		for _, o := range g.options {
-			fmt.Fprintf(w, "    %s: Optional[%s]\n", o.name, forms[o.form].python)
+			fmt.Fprintf(w, "    %s: Optional[%s]\n", pythonName(o.name), forms[o.form].python)
 			if o.doc != "" {
 				lines := wrap(o.doc, width-10)
 				fmt.Fprintf(w, "    \"\"\"%s\"\"\"\n", strings.Join(lines, "\n    "))
@@ -64,10 +64,18 @@ func writePython(w *bufio.Writer, groups []group) {
 	for _, g := range groups {
 		fmt.Fprintf(w, "\n%s: Table = {\n", strings.ToUpper(strings.TrimSuffix(g.name, "Options")))
 		for _, o := range g.all() {
-			fmt.Fprintf(w, "    %q: (%q, %q),\n", o.name, o.path, o.form)
+			fmt.Fprintf(w, "    %q: (%q, %q),\n", pythonName(o.name), o.path, o.form)
 		}
 		fmt.Fprintln(w, "}")
 	}
+}
+
+// pythonName is the name of an option in Python, where some are words of the language.
+func pythonName(name string) string {
+	if name == "from" {
+		return "from_"
+	}
+	return name
 }
 
 func writeTypeScript(w *bufio.Writer, groups []group) {
@@ -101,6 +109,7 @@ const optionsHead = `# Options of the SDKs
 The options of [Python](../../sdk/python/README.md) and
 [TypeScript](../../sdk/typescript/README.md), made from the API as are the types of both.
 TypeScript writes them in camelCase: ` + "`idle_timeout`" + ` is ` + "`idleTimeout`" + `.
+In Python ` + "`from`" + ` is ` + "`from_`" + `, as from is a word of the language.
 An option that there is not, and a value that cannot be read, are refused by their name.
 
 | Form | Value |

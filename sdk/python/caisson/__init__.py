@@ -35,7 +35,7 @@ from .codes import (
 )
 from .errors import CaissonError, CommandFailed
 from .host import HostEvent
-from .types import Event, Exited, FileEvent, FileInfo, Input, Mount, Output, ProcessInfo, Result, SandboxInfo, Started, Volume
+from .types import Event, Exited, FileEvent, FileInfo, Input, Mount, Output, ProcessInfo, Result, SandboxInfo, Snapshot, Started, Volume
 
 __version__ = "0.1.0"
 
@@ -79,6 +79,7 @@ __all__ = [
     "Sandbox",
     "SandboxInfo",
     "Size",
+    "Snapshot",
     "StartOptions",
     "Started",
     "State",

@@ -109,7 +109,7 @@ class SandboxOptions(TypedDict, total=False):
     """"ro", or "rw": the root can be written, and the sandbox's disk holds what is written. If
     no limit sizes the disk, sandboxes.disk of the configuration does. Empty is the
     profile's."""
-    from: Optional[str]
+    from_: Optional[str]
     """Name of a snapshot. The sandbox begins with a copy of its disk, and has its image,
     profile, user, env, network policy, limits and labels where the request names none."""
 
@@ -325,7 +325,7 @@ SANDBOX: Table = {
     "hostname": ("hostname", "text"),
     "dns": ("dns", "texts"),
     "rootfs": ("rootfs", "text"),
-    "from": ("from", "text"),
+    "from_": ("from", "text"),
 }
 
 CREATE: Table = {
@@ -365,7 +365,7 @@ CREATE: Table = {
     "hostname": ("hostname", "text"),
     "dns": ("dns", "texts"),
     "rootfs": ("rootfs", "text"),
-    "from": ("from", "text"),
+    "from_": ("from", "text"),
     "ensure": ("ensure", "flag"),
     "replace": ("replace", "flag"),
 }
@@ -435,7 +435,7 @@ ALONE: Table = {
     "hostname": ("sandbox.hostname", "text"),
     "dns": ("sandbox.dns", "texts"),
     "rootfs": ("sandbox.rootfs", "text"),
-    "from": ("sandbox.from", "text"),
+    "from_": ("sandbox.from", "text"),
     "workdir": ("exec.workdir", "text"),
     "timeout": ("exec.timeout", "time"),
     "output_limit": ("exec.output_limit_bytes", "size"),
@@ -523,6 +523,8 @@ CALLS = [
     (r"caisson image build", "Client.images.build()"),
     (r"caisson volume rm or prune", "Client.volumes.remove() or prune()"),
     (r"caisson volume ls", "Client.volumes.list()"),
+    (r"caisson snapshot ls", "Client.snapshots.list()"),
+    (r"caisson snapshot rm(?: [^\s,;:()]+)?", "Client.snapshots.remove()"),
     (r"caisson doctor(?: --json)?", "Client.doctor()"),
     (r"caisson cleanup", "Client.cleanup()"),
     (r"caisson help shows the usage", "the README of the SDK shows the calls"),
@@ -536,6 +538,7 @@ FLAGS = {
     "path": "paths",
     "package": "packages",
     "max-bytes": "max_bytes",
+    "from": "from_",
 }
 """Flags that an option has another name for."""
 
@@ -543,4 +546,4 @@ LISTS = {"allow", "deny", "publish", "expose", "links", "mounts", "dns", "states
 
 SWITCHES = {"nested", "allow_ech", "ensure", "replace", "stdin", "learn", "learn_private", "keep", "no_cache", "needs_only"}
 
-OTHERS = {"sandboxes", "memory", "cpus", "name", "image", "profile", "user", "env", "network", "workspace", "pids", "open_files", "tmpfs", "cpu_shares", "shm_size", "io_read_bps", "io_write_bps", "disk", "disk_inodes", "labels", "session", "task", "ttl", "idle_timeout", "language", "language_reason", "hostname", "rootfs", "from", "workdir", "timeout", "output_limit", "rlimits", "inputs", "tty", "older_than", "args", "target", "secrets"}
+OTHERS = {"sandboxes", "memory", "cpus", "name", "image", "profile", "user", "env", "network", "workspace", "pids", "open_files", "tmpfs", "cpu_shares", "shm_size", "io_read_bps", "io_write_bps", "disk", "disk_inodes", "labels", "session", "task", "ttl", "idle_timeout", "language", "language_reason", "hostname", "rootfs", "from_", "workdir", "timeout", "output_limit", "rlimits", "inputs", "tty", "older_than", "args", "target", "secrets"}

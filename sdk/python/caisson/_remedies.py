@@ -10,7 +10,7 @@ from ._options import CALLS, FLAGS, LISTS, OTHERS, SWITCHES
 _CALLS = [(re.compile(command), call) for command, call in CALLS]
 _FLAG = re.compile(r"(?<![\w-])--([a-z][a-z-]*)(?:[ =](\"[^\"]*\"|[^\s;()]*[^\s;(),.:]))?")
 _PLACE = re.compile(r"[A-Z][A-Z_]*")  # a word that stands for a value
-_VALUE = re.compile(r"\".*\"|.*[.:*/\d].*|allow|open|none|bridge|base")
+_VALUE = re.compile(r"\".*\"|.*[.:*/\d].*|allow|open|none|bridge|base|rw")
 _BESIDE = "\x00 "
 
 

@@ -470,6 +470,27 @@ class Volume:
 
 
 @dataclass(frozen=True)
+class Snapshot:
+    """The disk of a sandbox as it was once.
+
+    rootfs is "rw" if it has what was written to the root, "ro" if it has /workspace alone.
+    """
+
+    name: str = ""
+    owner: int = 0
+    created_at: Optional[datetime] = None
+    sandbox_id: str = ""
+    sandbox_name: str = ""
+    image: str = ""
+    image_digest: str = ""
+    rootfs: str = ""
+    disk_bytes: int = 0
+    """The size of the disk."""
+    used_bytes: int = 0
+    """What files take of it."""
+
+
+@dataclass(frozen=True)
 class LayerProgress:
     """How far a layer of a pull is: waiting, fetching, fetched, stored or present."""
 

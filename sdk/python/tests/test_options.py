@@ -126,6 +126,7 @@ class OptionsTest(unittest.TestCase):
         self.assertEqual(mounts[1], {"type": "tmpfs", "target": "/t", "size_bytes": "4"})
         self.assertEqual(mounts[2], {"type": "volume", "source": "deps", "target": "/v"})
         self.assertEqual(request(_options.SANDBOX, {"nested": True}), {"nested": {}})
+        self.assertEqual(request(_options.CREATE, {"from_": "one"}), {"from": "one"})
         private = request(_options.EXEC, {"inputs": {"token": "s"}, "rlimits": {"core": (0, "unlimited")}})
         self.assertEqual(private["inputs"], [{"path": "token", "data": "cw=="}])
         self.assertEqual(private["rlimits"], [{"name": "core", "soft": "0", "hard": str(2**64 - 1)}])

@@ -31,6 +31,9 @@ class RemediesTest(unittest.TestCase):
             ("with a longer --ttl or --idle-timeout", "with a longer ttl or idle_timeout"),
             ("start it with --allow-ech, now", "start it with allow_ech=True, now"),
             ("caisson image pull, import or from-host", "Client.images.pull(), load() or from_host()"),
+            ("create it with --rootfs rw, or with --disk for more", 'create it with rootfs="rw", or with disk for more'),
+            ("begin with --from SNAPSHOT", "begin with from_=SNAPSHOT"),
+            ("or remove that one: caisson snapshot rm one", "or remove that one: Client.snapshots.remove()"),
             ("use another --root, or iptables --version", "use another --root, or iptables --version"),  # of other programs
             ("check the value", "check the value"),
         ]:

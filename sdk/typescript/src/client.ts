@@ -6,6 +6,7 @@ import { Transport } from './http.js'
 import { Images } from './images.js'
 import { hostEvents, resumed, type EventOptions } from './resume.js'
 import { reconnect, Sandbox } from './sandbox.js'
+import { Snapshots } from './snapshots.js'
 import * as spec from './spec.js'
 import type { Capability, Doctor, HostEvent, HostInfo, Leftover, Ping, Reloaded, Result, Spec, Stats, Version } from './types.js'
 import { Volumes } from './volumes.js'
@@ -24,12 +25,14 @@ export class Client {
   /** @internal */
   readonly transport: Transport
   readonly images: Images
+  readonly snapshots: Snapshots
   readonly volumes: Volumes
 
   constructor(options: ClientOptions = {}) {
     const window = options.reconnect === undefined ? reconnect : 1000 * seconds(options.reconnect)
     this.transport = new Transport(spec.socketPath(options.socket), window)
     this.images = new Images(this.transport)
+    this.snapshots = new Snapshots(this.transport)
     this.volumes = new Volumes(this.transport)
   }
 

@@ -5,7 +5,7 @@ import { calls, flags, lists, others, switches } from './generated/options.js'
 
 const flagForm = /(?<![\w-])--([a-z][a-z-]*)((?:[ =])("[^"]*"|[^\s;()]*[^\s;(),.:]))?/g
 const place = /^[A-Z][A-Z_]*$/ // a word that stands for a value
-const value = /^(".*"|.*[.:*/\d].*|allow|open|none|bridge|base)$/
+const value = /^(".*"|.*[.:*/\d].*|allow|open|none|bridge|base|rw)$/
 
 /** Returns a remedy with calls in place of commands and options in place of flags. */
 export function inTypeScript(remedy: string): string {

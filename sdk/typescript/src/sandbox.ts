@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import type { CaissonError } from './errors.js'
 import { follow, Place } from './events.js'
 import { Files } from './files.js'
 import { foreground, within } from './foreground.js'
@@ -9,7 +10,7 @@ import { Transport, type Request } from './http.js'
 import { Policy } from './policy.js'
 import { Process, processes } from './process.js'
 import * as spec from './spec.js'
-import type { Cleaned, Event, History, Port, ProcessInfo, Result, SandboxDetail, SandboxInfo, SandboxStats } from './types.js'
+import type { Cleaned, Event, History, Port, ProcessInfo, Result, SandboxDetail, SandboxInfo, SandboxStats, Snapshot } from './types.js'
 import { broken, decode, errorOf, sandboxPath } from './wire.js'
 
 /** Milliseconds for which calls and streams are continued, by default. */
@@ -143,6 +144,27 @@ export class Sandbox {
     this.files = new Files(this.transport, this.id)
     this.policy = new Policy(this.transport, this.id)
     return this.info
+  }
+
+  /**
+   * Copies the disk, while the processes stand still. `Sandbox.create` begins with it: `from`.
+   * The sandbox has a disk with `rootfs: 'rw'`, or with `disk`. Without a name one is made up.
+   */
+  async snapshot(name?: string): Promise<Snapshot> {
+    const json = present({ ref: this.id, name })
+    return decode('Snapshot', await this.transport.call({ method: 'POST', path: '/v1/snapshots', json }))
+  }
+
+  /**
+   * Makes sandboxes with the files and settings of this one, as create does from a snapshot.
+   * Each succeeds or fails alone: in place of one that failed is its error, of
+   * which the daemon tells code and message alone.
+   */
+  async fork(count = 1): Promise<(Sandbox | CaissonError)[]> {
+    const answer = await this.transport.call({ method: 'POST', path: sandboxPath(this.id, 'fork'), json: { count } })
+    return decode('ForkResponse', answer).forks.map((fork) => {
+      return fork.sandbox ? new Sandbox(this.transport, fork.sandbox) : errorOf({ error: { class: '', ...fork } })
+    })
   }
 
   /** Waits until the sandbox has ended. After the `timeout` it throws a TimeoutError. */

@@ -118,6 +118,9 @@ export interface Image extends Decoded<Schemas['Image']> {}
 /** One volume. */
 export interface Volume extends Decoded<Schemas['Volume']> {}
 
+/** The disk of a sandbox as it was once. */
+export interface Snapshot extends Decoded<Schemas['Snapshot']> {}
+
 /** A line about a pull, or its layers where one has changed. */
 export interface ImageProgress extends Decoded<Schemas['ImageProgress']> {}
 

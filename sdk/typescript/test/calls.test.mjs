@@ -24,7 +24,7 @@ const next = (iterator) => iterator.next()
 
 // One call of each method that makes a request.
 function calls(client, dir) {
-  const { images, volumes, transport } = client
+  const { images, snapshots, volumes, transport } = client
   const box = new Sandbox(transport, { id: 'box', name: 'box' })
   const job = new Process(transport, 'box', { id: 'job' }, true)
   const { files, policy } = box
@@ -36,6 +36,7 @@ function calls(client, dir) {
     () => images.build('a', 'FROM b'), () => images.fromHost('a', { packages: ['b'] }), () => images.tag('a', 'b'),
     () => next(images.save('a')), () => images.prune({ unused: true }), () => images.du(), () => images.remove('a'),
     () => volumes.list(), () => volumes.create('v'), () => volumes.get('v'), () => volumes.remove('v'), () => volumes.prune(),
+    () => snapshots.list(), () => snapshots.get('s'), () => snapshots.remove('s'), () => box.snapshot(), () => box.fork(),
     () => box.run('x'), () => box.start('x'), () => box.processes(), () => next(box.logs()), () => box.update({}),
     () => box.pause(), () => box.resume(), () => box.stop(), () => box.clean(), () => box.restart(), () => box.wait(),
     () => box.inspect(), () => box.stats(), () => box.history(), () => box.remove(),

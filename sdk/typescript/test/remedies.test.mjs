@@ -24,6 +24,9 @@ test('a remedy in the words of this package', () => {
     ['with a longer --ttl or --idle-timeout', 'with a longer ttl or idleTimeout'],
     ['start it with --allow-ech, now', 'start it with allowEch: true, now'],
     ['caisson image pull, import or from-host', 'Client.images.pull(), load() or fromHost()'],
+    ['create it with --rootfs rw, or with --disk for more', "create it with rootfs: 'rw', or with disk for more"],
+    ['begin with --from SNAPSHOT', 'begin with from: SNAPSHOT'],
+    ['or remove that one: caisson snapshot rm one', 'or remove that one: Client.snapshots.remove()'],
     ['use another --root, or iptables --version', 'use another --root, or iptables --version'], // of other programs
     ['raise the bound: --max-bytes SIZE', 'raise the bound: maxBytes: SIZE'],
     ['check the value', 'check the value'],

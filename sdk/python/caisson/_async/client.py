@@ -18,6 +18,7 @@ from .images import AsyncImages
 from .process import AsyncForeground, checked
 from .resume import AsyncResumed, host_events
 from .sandbox import AsyncSandbox
+from .snapshots import AsyncSnapshots
 from .volumes import AsyncVolumes
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class AsyncClient:
     def __init__(self, socket: Optional[str] = None, *, reconnect: Time = AsyncTransport.RECONNECT) -> None:
         self.transport = AsyncTransport(_spec.socket_path(socket), seconds(reconnect))
         self.images = AsyncImages(self.transport)
+        self.snapshots = AsyncSnapshots(self.transport)
         self.volumes = AsyncVolumes(self.transport)
 
     async def __aenter__(self) -> AsyncClient:

@@ -19,6 +19,7 @@ from .images import Images
 from .process import Foreground, checked
 from .resume import Resumed, host_events
 from .sandbox import Sandbox
+from .snapshots import Snapshots
 from .volumes import Volumes
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class Client:
     def __init__(self, socket: Optional[str] = None, *, reconnect: Time = Transport.RECONNECT) -> None:
         self.transport = Transport(_spec.socket_path(socket), seconds(reconnect))
         self.images = Images(self.transport)
+        self.snapshots = Snapshots(self.transport)
         self.volumes = Volumes(self.transport)
 
     def __enter__(self) -> Client:

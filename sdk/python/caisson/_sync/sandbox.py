@@ -6,7 +6,7 @@ from __future__ import annotations
 import uuid
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Iterator, Dict, List, Optional, Type
+from typing import TYPE_CHECKING, Any, Iterator, List, Mapping, Optional, Type, Union
 
 from .. import _spec
 from .._events import Collector, Place, TextCallback
@@ -15,8 +15,9 @@ from .._options import CREATE, EXEC, START, UPDATE, CreateOptions, ExecOptions, 
 from .._spec import Command
 from .._wire import Data, Request, decode, error_of, present, removed, sandbox_path, timestamp
 from ..codes import ExecNotFound, NotFound
+from ..errors import CaissonError
 from ..host import History, SandboxStats, Stats
-from ..types import Cleaned, Event, Port, ProcessInfo, Result, SandboxDetail, SandboxInfo
+from ..types import Cleaned, Event, Port, ProcessInfo, Result, SandboxDetail, SandboxInfo, Snapshot
 from .files import Files
 from .http import Transport
 from .policy import Policy
@@ -209,6 +210,32 @@ class Sandbox:
         self.files = Files(self._transport, self.id)
         self.policy = Policy(self._transport, self.id)
         return self.info
+
+    def snapshot(self, name: Optional[str] = None) -> Snapshot:
+        """Copies the disk, while the processes stand still. create begins with it: from_=NAME.
+
+        The sandbox has a disk with rootfs="rw", or with disk. Without a name one is made up.
+        """
+        body = present(ref=self.id, name=name)
+        return decode(Snapshot, self._transport.call(Request("POST", "/v1/snapshots", body=body)))
+
+    def fork(self, count: int = 1) -> List[Union[Sandbox, CaissonError]]:
+        """Makes sandboxes with the files and settings of this one, as create does from a snapshot.
+
+        Each succeeds or fails alone: in place of one that failed is its error, of
+        which the daemon tells code and message alone.
+        """
+        call = Request("POST", sandbox_path(self.id, "fork"), body={"count": count})
+        answer = self._transport.call(call)
+        return [self._forked(each) for each in answer.get("forks", [])]
+
+    def _forked(self, message: Mapping[str, Any]) -> Union[Sandbox, CaissonError]:
+        if message.get("sandbox") is None:
+            return error_of({"error": message})
+        transport = self._transport
+        if self._own:  # it is closed when this sandbox is removed
+            transport = Transport(transport.socket, transport.reconnect)
+        return Sandbox(transport, decode(SandboxInfo, message["sandbox"]), own=self._own)
 
     def wait(self, timeout: Optional[Time] = None) -> SandboxInfo:
         """Waits until the sandbox has ended. TimeoutError: it has not, and lives on."""

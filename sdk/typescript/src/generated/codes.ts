@@ -169,6 +169,15 @@ export class VolumeInUseError extends CaissonError {}
 /** SBX-233: the process that reads an image or a Dockerfile ended. */
 export class ImageProcessError extends CaissonError {}
 
+/** SBX-235: no such snapshot. */
+export class SnapshotNotFoundError extends CaissonError {}
+
+/** SBX-236: the image of the snapshot is another now. */
+export class SnapshotImageError extends CaissonError {}
+
+/** SBX-237: the sandbox has no disk to make a snapshot of. */
+export class SnapshotDiskError extends CaissonError {}
+
 /** SBX-234: a disk for a sandbox could not be made. */
 export class DiskError extends CaissonError {}
 
@@ -377,6 +386,9 @@ export const byCode: Readonly<Record<string, typeof CaissonError>> = {
   'SBX-231': VolumeNotFoundError,
   'SBX-232': VolumeInUseError,
   'SBX-233': ImageProcessError,
+  'SBX-235': SnapshotNotFoundError,
+  'SBX-236': SnapshotImageError,
+  'SBX-237': SnapshotDiskError,
   'SBX-234': DiskError,
   'SBX-301': SeccompError,
   'SBX-302': SeccompProfileError,

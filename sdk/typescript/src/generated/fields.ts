@@ -88,6 +88,7 @@ export const fields = {
     ensure: 'boolean',
     env: 'string{}',
     expose: 'number[]',
+    from: 'string',
     hostname: 'string',
     idempotency_key: 'string',
     idle_timeout: 'Duration',
@@ -110,6 +111,10 @@ export const fields = {
     ttl: 'Duration',
     user: 'string',
     workspace: 'Workspace',
+  },
+  CreateSnapshotRequest: {
+    name: 'string',
+    ref: 'string',
   },
   CreateVolumeRequest: {
     name: 'string',
@@ -205,6 +210,7 @@ export const fields = {
     session: 'string',
     signal: 'number',
     skipped: 'Int64',
+    snapshot: 'string',
     stages: 'EventStage[]',
     status: 'number',
     stderr_bytes: 'Int64',
@@ -308,6 +314,17 @@ export const fields = {
     size_bytes: 'Int64',
     type: 'string',
     uid: 'number',
+  },
+  ForkRequest: {
+    count: 'number',
+  },
+  ForkResponse: {
+    forks: 'Forked[]',
+  },
+  Forked: {
+    code: 'string',
+    message: 'string',
+    sandbox: 'Sandbox',
   },
   FromHostRequest: {
     name: 'string',
@@ -438,6 +455,9 @@ export const fields = {
   ListResponse: {
     sandboxes: 'Sandbox[]',
   },
+  ListSnapshotsResponse: {
+    snapshots: 'Snapshot[]',
+  },
   ListVolumesResponse: {
     volumes: 'Volume[]',
   },
@@ -554,6 +574,7 @@ export const fields = {
   RemoveResponse: {
     id: 'string',
   },
+  RemoveSnapshotResponse: {},
   RemoveVolumeResponse: {},
   ResizeExecRequest: {
     size: 'WinSize',
@@ -650,6 +671,7 @@ export const fields = {
     dns: 'string[]',
     env: 'string{}',
     expose: 'number[]',
+    from: 'string',
     hostname: 'string',
     idle_timeout: 'Duration',
     image: 'string',
@@ -715,6 +737,18 @@ export const fields = {
     signal: 'string',
   },
   SignalExecResponse: {},
+  Snapshot: {
+    created_at: 'Timestamp',
+    disk_bytes: 'Int64',
+    image: 'string',
+    image_digest: 'string',
+    name: 'string',
+    owner: 'number',
+    rootfs: 'string',
+    sandbox_id: 'string',
+    sandbox_name: 'string',
+    used_bytes: 'Int64',
+  },
   SpecRequest: {
     detach: 'boolean',
     exec: 'ExecSpec',

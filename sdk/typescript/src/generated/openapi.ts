@@ -164,6 +164,8 @@ export interface components {
             };
             /** @description Ports inside to which links of the same owner's sandboxes may lead, from 54. */
             expose?: number[];
+            /** @description Name of a snapshot. The sandbox begins with a copy of its disk, and has its image, profile, user, env, network policy, limits and labels where the request names none. */
+            from?: string;
             /** @description A label of RFC 1123: 1 to 63 letters, digits and - inside. Empty is the sandbox ID. Such a sandbox comes from no pool. */
             hostname?: string;
             /** @description A repeated request with the same key returns the sandbox of the first. Up to 128 printable ASCII characters. */
@@ -211,6 +213,12 @@ export interface components {
             /** @description name, uid, or uid:gid; empty is the profile's */
             user?: string;
             workspace?: components["schemas"]["Workspace"];
+        };
+        CreateSnapshotRequest: {
+            /** @description 1 to 128 letters, digits, and _ . - after the first; empty is one that is made up */
+            name?: string;
+            /** @description of the sandbox */
+            ref?: string;
         };
         CreateVolumeRequest: {
             /** @description 1 to 128 letters, digits, and _ . - after the first */
@@ -428,6 +436,8 @@ export interface components {
              * @description attempts before this one that have no event
              */
             skipped?: Int64;
+            /** @description name */
+            snapshot?: string;
             /** @description of the creation */
             stages?: components["schemas"]["EventStage"][];
             /**
@@ -628,6 +638,24 @@ export interface components {
              * @description in the sandbox
              */
             uid: number;
+        };
+        ForkRequest: {
+            /**
+             * Format: int64
+             * @description 1 to 64; absent is 1
+             */
+            count?: number;
+        };
+        ForkResponse: {
+            forks: components["schemas"]["Forked"][];
+        };
+        /** @description Forked is one sandbox that was asked for. */
+        Forked: {
+            /** @description of the failure, such as "SBX-601"; empty is none */
+            code: string;
+            message: string;
+            /** @description absent where it failed */
+            sandbox?: components["schemas"]["Sandbox"];
         };
         FromHostRequest: {
             name?: string;
@@ -866,6 +894,9 @@ export interface components {
         ListResponse: {
             sandboxes: components["schemas"]["Sandbox"][];
         };
+        ListSnapshotsResponse: {
+            snapshots: components["schemas"]["Snapshot"][];
+        };
         ListVolumesResponse: {
             /** @description by name */
             volumes: components["schemas"]["Volume"][];
@@ -1080,6 +1111,7 @@ export interface components {
         RemoveResponse: {
             id: string;
         };
+        RemoveSnapshotResponse: Record<string, never>;
         RemoveVolumeResponse: Record<string, never>;
         ResizeExecRequest: {
             size?: components["schemas"]["WinSize"];
@@ -1300,6 +1332,8 @@ export interface components {
             };
             /** @description Ports inside to which links of the same owner's sandboxes may lead, from 54. */
             expose?: number[];
+            /** @description Name of a snapshot. The sandbox begins with a copy of its disk, and has its image, profile, user, env, network policy, limits and labels where the request names none. */
+            from?: string;
             /** @description A label of RFC 1123: 1 to 63 letters, digits and - inside. Empty is the sandbox ID. Such a sandbox comes from no pool. */
             hostname?: string;
             /**
@@ -1449,6 +1483,33 @@ export interface components {
             signal?: string;
         };
         SignalExecResponse: Record<string, never>;
+        Snapshot: {
+            /** Format: date-time */
+            created_at?: Timestamp;
+            /**
+             * Format: int64
+             * @description size of the disk
+             */
+            disk_bytes: Int64;
+            image: string;
+            image_digest: string;
+            name: string;
+            /**
+             * Format: int64
+             * @description uid of the user to whom it belongs; root may name it UID+NAME
+             */
+            owner: number;
+            /** @description "rw": it has what was written to the root; "ro": /workspace alone */
+            rootfs: string;
+            /** @description of which it was made */
+            sandbox_id: string;
+            sandbox_name: string;
+            /**
+             * Format: int64
+             * @description that files take on it
+             */
+            used_bytes: Int64;
+        };
         SpecRequest: {
             detach?: boolean;
             exec?: components["schemas"]["ExecSpec"];

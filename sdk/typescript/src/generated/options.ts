@@ -502,6 +502,8 @@ export const calls: readonly (readonly [RegExp, string])[] = [
   [/caisson image build/g, 'Client.images.build()'],
   [/caisson volume rm or prune/g, 'Client.volumes.remove() or prune()'],
   [/caisson volume ls/g, 'Client.volumes.list()'],
+  [/caisson snapshot ls/g, 'Client.snapshots.list()'],
+  [/caisson snapshot rm(?: [^\s,;:()]+)?/g, 'Client.snapshots.remove()'],
   [/caisson doctor(?: --json)?/g, 'Client.doctor()'],
   [/caisson cleanup/g, 'Client.cleanup()'],
   [/caisson help shows the usage/g, 'the README of the SDK shows the calls'],
@@ -515,6 +517,7 @@ export const flags: Readonly<Record<string, string>> = {
   'path': 'paths',
   'package': 'packages',
   'max-bytes': 'maxBytes',
+  'from': 'from',
 }
 
 export const lists: readonly string[] = ['allow', 'deny', 'publish', 'expose', 'links', 'mounts', 'dns', 'states']

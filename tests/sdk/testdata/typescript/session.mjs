@@ -4,7 +4,7 @@ import { createHash } from 'node:crypto'
 import { mkdir, mkdtemp, readFile, readlink, rm, stat, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { CommandFailed, ExecNotFoundError, FileAbsentError, ImageNotFoundError, NotFoundError, Sandbox, Client, VolumeInUseError, VolumeNotFoundError } from '@caisson-run/caisson'
+import { CommandFailed, ExecNotFoundError, FileAbsentError, ImageNotFoundError, NotFoundError, Sandbox, Client, SnapshotDiskError, SnapshotNotFoundError, VolumeInUseError, VolumeNotFoundError } from '@caisson-run/caisson'
 
 const dir = await mkdtemp(join(tmpdir(), 'caisson-session-'))
 const box = await Sandbox.create({ env: { KEY: 'value' }, allow: ['example.com'], publish: ['0:8080'], memory: '256M' })
@@ -17,6 +17,7 @@ try {
   await trees()
   await calls()
   await volumes()
+  await snapshots()
 } finally {
   await box.remove()
   await rm(dir, { recursive: true })
@@ -61,6 +62,31 @@ async function volumes() {
   assert((await volumes.list()).some((v) => v.name === 'ts-deps'))
   await volumes.remove('ts-deps')
   await assert.rejects(volumes.get('ts-deps'), VolumeNotFoundError)
+}
+
+async function snapshots() {
+  const client = new Client()
+  await assert.rejects(box.snapshot(), SnapshotDiskError)
+  const first = await Sandbox.create({ name: 'ts-first', rootfs: 'rw', disk: '64M' })
+  let forks = []
+  try {
+    await first.run('echo kept > ~/file', { check: true })
+    const made = await first.snapshot('ts-one')
+    assert.deepEqual([made.name, made.sandboxName, made.rootfs, made.diskBytes], ['ts-one', 'ts-first', 'rw', 64 << 20])
+    assert.deepEqual(await client.snapshots.get('ts-one'), made)
+    await first.run('echo base > ~/file', { check: true })
+    forks = await first.fork(2)
+  } finally {
+    await first.remove()
+  }
+  for (const [number, fork] of forks.entries()) {
+    assert.equal((await fork.run(`echo ${number} >> ~/file; cat ~/file`)).stdout, `base\n${number}\n`)
+    await fork.remove()
+  }
+  assert.equal((await client.run('cat ~/file', { from: 'ts-one' })).stdout, 'kept\n')
+  assert((await client.snapshots.list()).some((one) => one.name === 'ts-one'))
+  await client.snapshots.remove('ts-one')
+  await assert.rejects(client.snapshots.get('ts-one'), SnapshotNotFoundError)
 }
 
 async function output() {
@@ -122,7 +148,7 @@ async function background() {
   const events = []
   for await (const event of box.logs(shared.id)) events.push(event.type)
   assert(events.includes('stdout'))
-  const spoken = await box.start('echo one; sleep 0.1; echo two')
+  const spoken = await box.start('echo one; sleep 0.5; echo two')
   await spoken.wait()
   const timed = []
   for await (const event of box.logs(spoken.id, { timestamps: true })) timed.push(event)
@@ -131,7 +157,7 @@ async function background() {
   const later = []
   for await (const event of box.logs(spoken.id, { since: timed[1].time })) later.push(event.text)
   assert.deepEqual(later, ['two\n'])
-  for await (const event of box.logs(spoken.id, { until: new Date(Number(timed[0].time) + 50) })) later.push(event.text)
+  for await (const event of box.logs(spoken.id, { until: new Date((Number(timed[0].time) + Number(timed[1].time)) / 2) })) later.push(event.text)
   assert.deepEqual(later, ['two\n', 'one\n'])
   assert.throws(() => box.logs(spoken.id, { tail: 1 }), /there is no option "tail"/)
 }

@@ -1,0 +1,35 @@
+"""The snapshots of a user."""
+
+from __future__ import annotations
+
+from typing import List
+
+from .._wire import Request, decode, segment
+from ..types import Snapshot
+from .http import AsyncTransport
+
+
+class AsyncSnapshots:
+    """Disks of sandboxes as they were once. Sandbox.snapshot makes one, from_ begins with one."""
+
+    def __init__(self, transport: AsyncTransport) -> None:
+        self._transport = transport
+
+    async def list(self) -> List[Snapshot]:
+        """Returns the snapshots of this user, the newest first; for root those of all users."""
+        answer = await self._transport.call(Request("GET", "/v1/snapshots"))
+        return [decode(Snapshot, each) for each in answer.get("snapshots", [])]
+
+    async def get(self, name: str) -> Snapshot:
+        """Returns one snapshot."""
+        return decode(Snapshot, await self._transport.call(Request("GET", _path(name))))
+
+    async def remove(self, name: str) -> None:
+        """Removes a snapshot. Sandboxes that began with it keep what they have."""
+        await self._transport.call(Request("DELETE", _path(name)))
+
+
+def _path(name: str) -> str:
+    if not name:
+        raise ValueError("the name of the snapshot is empty")
+    return "/v1/snapshots/" + segment(name)

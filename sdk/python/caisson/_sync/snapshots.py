@@ -1,0 +1,36 @@
+# Made by tools/unasync.py from _async/snapshots.py; do not edit.
+"""The snapshots of a user."""
+
+from __future__ import annotations
+
+from typing import List
+
+from .._wire import Request, decode, segment
+from ..types import Snapshot
+from .http import Transport
+
+
+class Snapshots:
+    """Disks of sandboxes as they were once. Sandbox.snapshot makes one, from_ begins with one."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def list(self) -> List[Snapshot]:
+        """Returns the snapshots of this user, the newest first; for root those of all users."""
+        answer = self._transport.call(Request("GET", "/v1/snapshots"))
+        return [decode(Snapshot, each) for each in answer.get("snapshots", [])]
+
+    def get(self, name: str) -> Snapshot:
+        """Returns one snapshot."""
+        return decode(Snapshot, self._transport.call(Request("GET", _path(name))))
+
+    def remove(self, name: str) -> None:
+        """Removes a snapshot. Sandboxes that began with it keep what they have."""
+        self._transport.call(Request("DELETE", _path(name)))
+
+
+def _path(name: str) -> str:
+    if not name:
+        raise ValueError("the name of the snapshot is empty")
+    return "/v1/snapshots/" + segment(name)

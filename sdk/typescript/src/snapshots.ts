@@ -1,0 +1,29 @@
+import type { Transport } from './http.js'
+import type { Snapshot } from './types.js'
+import { decode } from './wire.js'
+
+/** Disks of sandboxes as they were once. `sandbox.snapshot` makes one, the option `from` begins with one. */
+export class Snapshots {
+  /** @internal */
+  constructor(private readonly transport: Transport) {}
+
+  /** Returns the snapshots of this user, the newest first; for root those of all users. */
+  async list(): Promise<Snapshot[]> {
+    return decode('ListSnapshotsResponse', await this.transport.call({ method: 'GET', path: '/v1/snapshots' })).snapshots
+  }
+
+  /** Returns one snapshot. */
+  async get(name: string): Promise<Snapshot> {
+    return decode('Snapshot', await this.transport.call({ method: 'GET', path: snapshotPath(name) }))
+  }
+
+  /** Removes a snapshot. Sandboxes that began with it keep what they have. */
+  async remove(name: string): Promise<void> {
+    await this.transport.call({ method: 'DELETE', path: snapshotPath(name) })
+  }
+}
+
+function snapshotPath(name: string): string {
+  if (!name) throw new TypeError('the name of the snapshot is empty')
+  return `/v1/snapshots/${encodeURIComponent(name)}`
+}

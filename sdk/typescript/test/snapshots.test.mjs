@@ -1,0 +1,44 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { CaissonError, Client, LimitsError, Sandbox, SnapshotNotFoundError } from '../dist/esm/index.js'
+import { bodyOf, Daemon } from './daemon.mjs'
+
+// Answers with the message of each request, which are noted with their bodies.
+async function serve(t, answers) {
+  const bodies = []
+  const daemon = await Daemon.make(t, async ({ request, response, count }) => {
+    bodies.push(JSON.parse((await bodyOf(request)) || '{}'))
+    const message = answers[count - 1]
+    response.statusCode = message.error ? 404 : 200
+    response.end(JSON.stringify(message))
+  })
+  await daemon.start()
+  const client = new Client({ socket: daemon.socket, reconnect: 0 })
+  return { client, bodies, daemon, box: new Sandbox(client.transport, { id: 'box', name: 'box' }) }
+}
+
+test('snapshots', async (t) => {
+  const one = { name: 'one', created_at: '2026-01-02T03:04:05Z', rootfs: 'rw', disk_bytes: '64', used_bytes: '8' }
+  const absent = { code: 'SBX-235', class: 'invalid_input', message: 'no', remedy: 'list snapshots: caisson snapshot ls' }
+  const { client, bodies, daemon, box } = await serve(t, [one, { ...one, name: 'made-up' }, { snapshots: [one] }, {}, { error: absent }])
+  const made = await box.snapshot('one')
+  assert.deepEqual([made.name, made.rootfs, made.diskBytes, made.usedBytes], ['one', 'rw', 64, 8])
+  assert.equal((await box.snapshot()).name, 'made-up')
+  assert.deepEqual(bodies, [{ ref: 'box', name: 'one' }, { ref: 'box' }])
+  assert.deepEqual(await client.snapshots.list(), [made])
+  await client.snapshots.remove('one/x')
+  assert.equal(daemon.requests.at(-1), 'DELETE /v1/snapshots/one%2Fx')
+  await assert.rejects(client.snapshots.get('two'), (error) => {
+    return error instanceof SnapshotNotFoundError && error.remedy === 'list snapshots: Client.snapshots.list()'
+  })
+  await assert.rejects(client.snapshots.get(''), TypeError)
+})
+
+test('a fork that fails loses no other', async (t) => {
+  const forks = [{ sandbox: { id: 'a' } }, { code: 'SBX-102', message: 'too much' }, { sandbox: { id: 'b', name: 'named' } }]
+  const { bodies, box } = await serve(t, [{ forks }])
+  const [first, failed, last] = await box.fork(3)
+  assert(first instanceof Sandbox && last instanceof Sandbox && failed instanceof CaissonError && failed instanceof LimitsError)
+  assert.deepEqual([first.id, failed.message, last.name], ['a', 'too much [SBX-102]', 'named'])
+  assert.deepEqual(bodies, [{ count: 3 }])
+})
