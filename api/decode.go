@@ -83,13 +83,18 @@ func detailOf(call *connect.Error) *Error {
 			continue
 		}
 		if d, ok := value.(*caissonv1.ErrorDetail); ok {
-			return &Error{
-				Code: sbxerr.Code(d.Code), Message: d.Message, Cause: d.Cause, Remedy: d.Remedy,
-				Class: sbxerr.Class(d.Class), Retryable: d.Retryable, RequestID: d.RequestId,
-			}
+			return Told(d)
 		}
 	}
 	return nil
+}
+
+// Told is the error that a message tells of.
+func Told(d *caissonv1.ErrorDetail) *Error {
+	return &Error{
+		Code: sbxerr.Code(d.GetCode()), Message: d.GetMessage(), Cause: d.GetCause(), Remedy: d.GetRemedy(),
+		Class: sbxerr.Class(d.GetClass()), Retryable: d.GetRetryable(), RequestID: d.GetRequestId(),
+	}
 }
 
 // daemonOff explains why the socket cannot be reached.

@@ -27,15 +27,22 @@ func EncodeAs(status connect.Code, err error) error {
 	e := *Explain(err)
 	e.Message, e.Cause, e.Remedy = clipped(e.Message), clipped(e.Cause), clipped(e.Remedy)
 	out := connect.NewError(status, &e)
-	detail, err := connect.NewErrorDetail(&caissonv1.ErrorDetail{
-		Code: string(e.Code), Message: e.Message, Cause: e.Cause, Remedy: e.Remedy,
-		Class: string(e.Class), Retryable: e.Retryable, RequestId: e.RequestID,
-	})
+	detail, err := connect.NewErrorDetail(e.detail())
 	if err == nil { // it only fails for what is not UTF-8
 		out.AddDetail(detail)
 	}
 	out.Meta().Set(CodeHeader, string(e.Code))
 	return out
+}
+
+// Detail is the message that tells of an error.
+func Detail(err error) *caissonv1.ErrorDetail { return Explain(err).detail() }
+
+func (e *Error) detail() *caissonv1.ErrorDetail {
+	return &caissonv1.ErrorDetail{
+		Code: string(e.Code), Message: clipped(e.Message), Cause: clipped(e.Cause), Remedy: clipped(e.Remedy),
+		Class: string(e.Class), Retryable: e.Retryable, RequestId: e.RequestID,
+	}
 }
 
 // maxText bounds each text of an error, in bytes. What writes messages clips what

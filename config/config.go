@@ -48,7 +48,7 @@ type Config struct {
 	Workspaces  Workspaces         `yaml:"workspaces" json:"workspaces"`
 	Images      Images             `yaml:"images" json:"images"`
 	Registries  Registries         `yaml:"registries" json:"registries"`
-	Profiles    map[string]Profile `yaml:"profiles" json:"profiles" jsonschema:"description=Profiles by name\\, beside the built-in strict\\, compat and debug"`
+	Profiles    map[string]Profile `yaml:"profiles" json:"profiles" jsonschema:"description=Profiles by name\\, beside the built-in strict\\, compat\\, debug and dev"`
 	Secrets     map[string]string  `yaml:"secrets" json:"secrets" jsonschema:"description=Credentials of routes by name: the file of root's alone that holds each\\, as file:PATH"`
 	Unisolated  Unisolated         `yaml:"unisolated" json:"unisolated"`
 	Sandboxes   Sandboxes          `yaml:"sandboxes" json:"sandboxes"`

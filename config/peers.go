@@ -14,7 +14,7 @@ import (
 type Peer struct {
 	UIDs       []Account  `yaml:"uids" json:"uids" jsonschema:"description=Users\\, by name or number"`
 	Groups     []Account  `yaml:"groups" json:"groups" jsonschema:"description=Groups\\, by name or number\\, of the calling process"`
-	Profiles   []string   `yaml:"profiles" json:"profiles" jsonschema:"description=Profiles beside strict; compat and debug only when they are named"`
+	Profiles   []string   `yaml:"profiles" json:"profiles" jsonschema:"description=Profiles beside strict; compat\\, debug and dev only when they are named"`
 	Workspaces []string   `yaml:"workspaces" json:"workspaces" jsonschema:"description=Workspaces must lie in one of these; absent does not narrow what the user itself may read or write"`
 	Limits     PeerLimits `yaml:"limits" json:"limits"`
 	Quota      PeerQuota  `yaml:"quota" json:"quota"`

@@ -25,7 +25,7 @@ const (
 )
 
 // builtins are the profiles of every daemon, which always have isolation.
-var builtins = []string{"strict", "compat", "debug"}
+var builtins = []string{"strict", "compat", "debug", "dev"}
 
 func (c *Config) validateUnisolated() error {
 	var errs []error

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/caisson-run/caisson/gateway/policy"
@@ -187,7 +188,7 @@ func (h *host) emitEnd(ctx context.Context, e *execution, result *Result) {
 		hit  bool
 	}{
 		{"memory", result.OOMKilled && !e.wasTold(limitMemory)}, {"pids", result.PIDsLimitHit && !e.wasTold(limitPIDs)}, {"time", result.TimedOut},
-		{"kernel_memory", result.Reason == ReasonKernelMemory}, {"output", result.Truncated}, {"tmpfs", len(result.FullTmpfs) > 0}, {"disk", result.FullDisk},
+		{"kernel_memory", result.Reason == ReasonKernelMemory}, {"output", result.Truncated}, {"tmpfs", len(result.FullTmpfs) > 0}, {"disk", slices.Contains(result.LimitsHit, "disk")},
 		{"cpu", e.tellsThrottled()},
 	} {
 		if l.hit {

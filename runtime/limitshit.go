@@ -58,13 +58,14 @@ func (h *host) usedTmpfs(s *sandbox) []mount.TmpfsUse {
 	return used
 }
 
-// limitsHit names the limits that r tells of, as the event limit.hit does.
-func limitsHit(r *Result) (hit []string) {
+// limitsHit names the limits that r tells of, and the disk where it was full, as the event
+// limit.hit does.
+func limitsHit(r *Result, fullDisk bool) (hit []string) {
 	for _, l := range []struct {
 		name string
 		hit  bool
 	}{
-		{"memory", r.OOMKilled}, {"pids", r.PIDsLimitHit}, {"cpu", r.ThrottledPeriods > 0}, {"tmpfs", len(r.FullTmpfs) > 0}, {"disk", r.FullDisk},
+		{"memory", r.OOMKilled}, {"pids", r.PIDsLimitHit}, {"cpu", r.ThrottledPeriods > 0}, {"tmpfs", len(r.FullTmpfs) > 0}, {"disk", fullDisk},
 	} {
 		if l.hit {
 			hit = append(hit, l.name)

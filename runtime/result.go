@@ -83,8 +83,8 @@ func (h *host) result(ctx context.Context, s *sandbox, e *execution, end ending)
 			r.Warnings = append(r.Warnings, "output of "+stream.name+" was not kept: "+err.Error())
 		}
 	}
-	r.FullTmpfs, r.FullDisk = end.FullTmpfs, end.FullDisk
-	r.LimitsHit = limitsHit(r)
+	r.FullTmpfs = end.FullTmpfs
+	r.LimitsHit = limitsHit(r, end.FullDisk)
 	if r.ExitCode != 0 {
 		r.ReadOnlyHint = saysReadOnly(ctx, e.stderr) || e.record.TTY && saysReadOnly(ctx, e.stdout)
 	}

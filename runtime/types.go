@@ -66,7 +66,6 @@ type Result struct {
 	// else that ran there: of "memory", "pids".
 	SandboxLimitsHit []string `json:"sandbox_limits_hit,omitempty"`
 	FullTmpfs        []string `json:"full_tmpfs,omitempty"` // full when the command failed
-	FullDisk         bool     `json:"full_disk,omitempty"`  // as the sandbox's disk was
 	// ReadOnlyHint says that a failed command ended its standard error with the words of EROFS.
 	ReadOnlyHint bool   `json:"read_only_hint,omitempty"`
 	IOReadBytes  *int64 `json:"io_read_bytes,omitempty"`  // from block devices; nil: not counted

@@ -51,12 +51,7 @@ func (s snapshotService) forkedPB(ctx context.Context, f snapshots.Fork) *caisso
 		d, f.Err = s.sandboxes.Inspect(ctx, f.ID)
 	}
 	if f.Err != nil {
-		e := api.Explain(f.Err)
-		message := e.Message
-		if e.Cause != "" {
-			message += ": " + e.Cause
-		}
-		return &caissonv1.Forked{Code: string(e.Code), Message: message}
+		return &caissonv1.Forked{Error: api.Detail(f.Err)}
 	}
 	return &caissonv1.Forked{Sandbox: sandboxPB(d.Info)}
 }

@@ -79,7 +79,7 @@ func TestNamesRefused(t *testing.T) {
 		"peers: [{uids: [1], quota: {memory: 64M}}]":                                     `peers[0]: quota: profile "strict"`,
 		"{profiles: {big: {pids: 2000}}, peers: [{uids: [1], profiles: [big]}]}":         `limits: profile "big"`,
 		"{socket_group: no-such-group, peers: [{uids: [1]}]}":                            `socket_group: no group "no-such-group"`,
-		"pools: [{profile: buidl, size: 1}]":                                             `pools[0]: no profile "buidl"; there are compat, debug, strict`,
+		"pools: [{profile: buidl, size: 1}]":                                             `pools[0]: no profile "buidl"; there are compat, debug, dev, strict`,
 	} {
 		_, err := configured(t, "--config", writeConfig(t, text))
 		if sbxerr.Of(err) != sbxerr.DaemonConf || !strings.Contains(err.Error(), want) {

@@ -86,13 +86,24 @@ func DefaultLimits() Limits {
 // half is still there for them; a tmpfs as large as the memory would get them killed.
 func tmpfsFor(memory int64) int64 { return memory / 2 }
 
+// DevProfile is the profile in which an agent installs what it needs: root inside, with a root
+// file system that it can write.
+const DevProfile = "dev"
+
+// devMemory is the memory of a sandbox of DevProfile: compilers and package managers take more
+// than commands do.
+const devMemory = 2 << 30
+
 // BuiltinProfiles are the profiles of every daemon: one for each seccomp
-// profile, under its name.
+// profile, under its name, and DevProfile.
 func BuiltinProfiles() map[string]Profile {
 	profiles := map[string]Profile{}
 	for _, name := range seccomp.Names() {
 		profiles[name] = Profile{Image: "base", Seccomp: name, User: "1000:1000", Limits: Limits(settings.Defaults()), NestedDepth: 1}
 	}
+	dev := profiles[setupSeccomp]
+	dev.User, dev.Rootfs, dev.RootUser, dev.Limits.MemoryBytes = "root", rootfsRW, RootSetup, devMemory
+	profiles[DevProfile] = dev
 	return profiles
 }
 

@@ -150,7 +150,7 @@ func TestPlanRefuses(t *testing.T) {
 		{"long session", func(r *Request) { r.Create.Session = long }, sbxerr.Config, []string{"session: give at most 256 bytes"}},
 		{"task of bytes", func(r *Request) { r.Create.Task = "\xff" }, sbxerr.Config, []string{"task: give at most 256 bytes of UTF-8"}},
 		{"unknown profile", func(r *Request) { r.Create.Profile = "strick" }, sbxerr.Profile, []string{`no profile "strick", did you mean "strict"?`}},
-		{"no such profile", func(r *Request) { r.Create.Profile = "zzzzzzzz" }, sbxerr.Profile, []string{"there are big, compat, debug, strict"}},
+		{"no such profile", func(r *Request) { r.Create.Profile = "zzzzzzzz" }, sbxerr.Profile, []string{"there are big, compat, debug, dev, strict"}},
 		{"network of the host", func(r *Request) { r.Create.Network = "host" }, sbxerr.NetworkMode, []string{`"host"`}},
 		{"network not offered", func(r *Request) { r.Create.Network = "bridge" }, sbxerr.NetworkMode, []string{"not offered"}},
 		{"egress rules", func(r *Request) { r.Create.Allow = []string{"*.com"} }, sbxerr.NetPolicy, []string{"*.com"}},

@@ -494,8 +494,7 @@ func (x *ForkResponse) GetForks() []*Forked {
 type Forked struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sandbox       *Sandbox               `protobuf:"bytes,1,opt,name=sandbox,proto3" json:"sandbox,omitempty"` // absent where it failed
-	Code          string                 `protobuf:"bytes,2,opt,name=code,proto3" json:"code,omitempty"`       // of the failure, such as "SBX-601"; empty is none
-	Message       string                 `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	Error         *ErrorDetail           `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`     // absent where it did not
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -537,18 +536,11 @@ func (x *Forked) GetSandbox() *Sandbox {
 	return nil
 }
 
-func (x *Forked) GetCode() string {
+func (x *Forked) GetError() *ErrorDetail {
 	if x != nil {
-		return x.Code
+		return x.Error
 	}
-	return ""
-}
-
-func (x *Forked) GetMessage() string {
-	if x != nil {
-		return x.Message
-	}
-	return ""
+	return nil
 }
 
 var File_caisson_v1_snapshot_proto protoreflect.FileDescriptor
@@ -556,7 +548,7 @@ var File_caisson_v1_snapshot_proto protoreflect.FileDescriptor
 const file_caisson_v1_snapshot_proto_rawDesc = "" +
 	"\n" +
 	"\x19caisson/v1/snapshot.proto\x12\n" +
-	"caisson.v1\x1a\x16caisson/v1/route.proto\x1a\x18caisson/v1/sandbox.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc0\x02\n" +
+	"caisson.v1\x1a\x18caisson/v1/caisson.proto\x1a\x16caisson/v1/route.proto\x1a\x18caisson/v1/sandbox.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc0\x02\n" +
 	"\bSnapshot\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\rR\x05owner\x129\n" +
@@ -589,11 +581,10 @@ const file_caisson_v1_snapshot_proto_rawDesc = "" +
 	"\x05count\x18\x02 \x01(\rH\x00R\x05count\x88\x01\x01B\b\n" +
 	"\x06_count\"8\n" +
 	"\fForkResponse\x12(\n" +
-	"\x05forks\x18\x01 \x03(\v2\x12.caisson.v1.ForkedR\x05forks\"e\n" +
+	"\x05forks\x18\x01 \x03(\v2\x12.caisson.v1.ForkedR\x05forks\"f\n" +
 	"\x06Forked\x12-\n" +
-	"\asandbox\x18\x01 \x01(\v2\x13.caisson.v1.SandboxR\asandbox\x12\x12\n" +
-	"\x04code\x18\x02 \x01(\tR\x04code\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessage2\xb6\x04\n" +
+	"\asandbox\x18\x01 \x01(\v2\x13.caisson.v1.SandboxR\asandbox\x12-\n" +
+	"\x05error\x18\x02 \x01(\v2\x17.caisson.v1.ErrorDetailR\x05error2\xb6\x04\n" +
 	"\x0fSnapshotService\x12g\n" +
 	"\x0eCreateSnapshot\x12!.caisson.v1.CreateSnapshotRequest\x1a\x14.caisson.v1.Snapshot\"\x1c\x82\xb5\x18\x18\n" +
 	"\x04POST\x12\r/v1/snapshots\x18\xc9\x01\x12n\n" +
@@ -632,27 +623,29 @@ var file_caisson_v1_snapshot_proto_goTypes = []any{
 	(*Forked)(nil),                 // 9: caisson.v1.Forked
 	(*timestamppb.Timestamp)(nil),  // 10: google.protobuf.Timestamp
 	(*Sandbox)(nil),                // 11: caisson.v1.Sandbox
+	(*ErrorDetail)(nil),            // 12: caisson.v1.ErrorDetail
 }
 var file_caisson_v1_snapshot_proto_depIdxs = []int32{
 	10, // 0: caisson.v1.Snapshot.created_at:type_name -> google.protobuf.Timestamp
 	0,  // 1: caisson.v1.ListSnapshotsResponse.snapshots:type_name -> caisson.v1.Snapshot
 	9,  // 2: caisson.v1.ForkResponse.forks:type_name -> caisson.v1.Forked
 	11, // 3: caisson.v1.Forked.sandbox:type_name -> caisson.v1.Sandbox
-	1,  // 4: caisson.v1.SnapshotService.CreateSnapshot:input_type -> caisson.v1.CreateSnapshotRequest
-	2,  // 5: caisson.v1.SnapshotService.ListSnapshots:input_type -> caisson.v1.ListSnapshotsRequest
-	4,  // 6: caisson.v1.SnapshotService.InspectSnapshot:input_type -> caisson.v1.InspectSnapshotRequest
-	5,  // 7: caisson.v1.SnapshotService.RemoveSnapshot:input_type -> caisson.v1.RemoveSnapshotRequest
-	7,  // 8: caisson.v1.SnapshotService.Fork:input_type -> caisson.v1.ForkRequest
-	0,  // 9: caisson.v1.SnapshotService.CreateSnapshot:output_type -> caisson.v1.Snapshot
-	3,  // 10: caisson.v1.SnapshotService.ListSnapshots:output_type -> caisson.v1.ListSnapshotsResponse
-	0,  // 11: caisson.v1.SnapshotService.InspectSnapshot:output_type -> caisson.v1.Snapshot
-	6,  // 12: caisson.v1.SnapshotService.RemoveSnapshot:output_type -> caisson.v1.RemoveSnapshotResponse
-	8,  // 13: caisson.v1.SnapshotService.Fork:output_type -> caisson.v1.ForkResponse
-	9,  // [9:14] is the sub-list for method output_type
-	4,  // [4:9] is the sub-list for method input_type
-	4,  // [4:4] is the sub-list for extension type_name
-	4,  // [4:4] is the sub-list for extension extendee
-	0,  // [0:4] is the sub-list for field type_name
+	12, // 4: caisson.v1.Forked.error:type_name -> caisson.v1.ErrorDetail
+	1,  // 5: caisson.v1.SnapshotService.CreateSnapshot:input_type -> caisson.v1.CreateSnapshotRequest
+	2,  // 6: caisson.v1.SnapshotService.ListSnapshots:input_type -> caisson.v1.ListSnapshotsRequest
+	4,  // 7: caisson.v1.SnapshotService.InspectSnapshot:input_type -> caisson.v1.InspectSnapshotRequest
+	5,  // 8: caisson.v1.SnapshotService.RemoveSnapshot:input_type -> caisson.v1.RemoveSnapshotRequest
+	7,  // 9: caisson.v1.SnapshotService.Fork:input_type -> caisson.v1.ForkRequest
+	0,  // 10: caisson.v1.SnapshotService.CreateSnapshot:output_type -> caisson.v1.Snapshot
+	3,  // 11: caisson.v1.SnapshotService.ListSnapshots:output_type -> caisson.v1.ListSnapshotsResponse
+	0,  // 12: caisson.v1.SnapshotService.InspectSnapshot:output_type -> caisson.v1.Snapshot
+	6,  // 13: caisson.v1.SnapshotService.RemoveSnapshot:output_type -> caisson.v1.RemoveSnapshotResponse
+	8,  // 14: caisson.v1.SnapshotService.Fork:output_type -> caisson.v1.ForkResponse
+	10, // [10:15] is the sub-list for method output_type
+	5,  // [5:10] is the sub-list for method input_type
+	5,  // [5:5] is the sub-list for extension type_name
+	5,  // [5:5] is the sub-list for extension extendee
+	0,  // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_caisson_v1_snapshot_proto_init() }
@@ -660,6 +653,7 @@ func file_caisson_v1_snapshot_proto_init() {
 	if File_caisson_v1_snapshot_proto != nil {
 		return
 	}
+	file_caisson_v1_caisson_proto_init()
 	file_caisson_v1_route_proto_init()
 	file_caisson_v1_sandbox_proto_init()
 	file_caisson_v1_snapshot_proto_msgTypes[7].OneofWrappers = []any{}

@@ -105,7 +105,7 @@ func readCapabilities(text []byte) ([]string, error) {
 // add reads one line: the old and the new object, and the ref.
 func (u *Updates) add(line string) error {
 	if line == "push-cert" {
-		return errors.New("a signed push cannot be looked through: push without --signed")
+		return errors.New("a signed push cannot be looked through: push without a signature")
 	}
 	before, rest, _ := strings.Cut(line, " ")
 	after, ref, _ := strings.Cut(rest, " ")

@@ -44,7 +44,7 @@ class SnapshotsTest(unittest.TestCase):
         self.assertTrue(fake.requests[4].startswith(b"DELETE /v1/snapshots/one%2Fx "))
 
     def test_a_fork_that_fails_loses_no_other(self):
-        forks = [{"sandbox": {"id": "a"}}, {"code": "SBX-102", "message": "too much"}, {"sandbox": {"id": "b", "name": "named"}}]
+        forks = [{"sandbox": {"id": "a"}}, {"error": {"code": "SBX-102", "message": "too much"}}, {"sandbox": {"id": "b", "name": "named"}}]
         fake = self.fake([answer({"sandbox": {"id": "box"}}), answer({"forks": forks}), answer({})])
         with Client(fake.path) as client:
             first, failed, last = client.get("box").fork(3)

@@ -157,13 +157,12 @@ export class Sandbox {
 
   /**
    * Makes sandboxes with the files and settings of this one, as create does from a snapshot.
-   * Each succeeds or fails alone: in place of one that failed is its error, of
-   * which the daemon tells code and message alone.
+   * Each succeeds or fails alone: in place of one that failed is its error.
    */
   async fork(count = 1): Promise<(Sandbox | CaissonError)[]> {
     const answer = await this.transport.call({ method: 'POST', path: sandboxPath(this.id, 'fork'), json: { count } })
     return decode('ForkResponse', answer).forks.map((fork) => {
-      return fork.sandbox ? new Sandbox(this.transport, fork.sandbox) : errorOf({ error: { class: '', ...fork } })
+      return fork.sandbox ? new Sandbox(this.transport, fork.sandbox) : errorOf({ error: fork.error })
     })
   }
 

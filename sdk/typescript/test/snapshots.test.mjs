@@ -35,7 +35,7 @@ test('snapshots', async (t) => {
 })
 
 test('a fork that fails loses no other', async (t) => {
-  const forks = [{ sandbox: { id: 'a' } }, { code: 'SBX-102', message: 'too much' }, { sandbox: { id: 'b', name: 'named' } }]
+  const forks = [{ sandbox: { id: 'a' } }, { error: { code: 'SBX-102', class: 'invalid_input', message: 'too much' } }, { sandbox: { id: 'b', name: 'named' } }]
   const { bodies, box } = await serve(t, [{ forks }])
   const [first, failed, last] = await box.fork(3)
   assert(first instanceof Sandbox && last instanceof Sandbox && failed instanceof CaissonError && failed instanceof LimitsError)

@@ -29,7 +29,7 @@ func TestCompleteProfiles(t *testing.T) {
 		"root": {func(profile string) error {
 			_, err := plan.LookupProfile(profiles, profile)
 			return err
-		}, "compat\ndebug\nsite\nstrict\n"},
+		}, "compat\ndebug\ndev\nsite\nstrict\n"},
 		"a peer": {grant.CheckProfile, "strict\ncompat\nsite\n"},
 	} {
 		f := &servertest.Fake{OnSpec: func(r plan.Request) (*runtime.SpecView, error) { return nil, tt.refuse(r.Create.Profile) }}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
-	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 func (a *App) snapshotCommand() *cobra.Command {
@@ -143,7 +142,7 @@ func (a *App) printForks(ref string, forks []*caissonv1.Forked) error {
 	var errs []error
 	for i, f := range forks {
 		if f.Sandbox == nil {
-			errs = append(errs, fmt.Errorf("fork %d of %s: %w", i+1, ref, sbxerr.New(sbxerr.Code(f.Code), "caisson.fork", "%s", f.Message)))
+			errs = append(errs, fmt.Errorf("fork %d of %s: %w", i+1, ref, api.Told(f.Error)))
 			continue
 		}
 		a.warn(f.Sandbox.Warnings)

@@ -221,8 +221,7 @@ class AsyncSandbox:
     async def fork(self, count: int = 1) -> List[Union[AsyncSandbox, CaissonError]]:
         """Makes sandboxes with the files and settings of this one, as create does from a snapshot.
 
-        Each succeeds or fails alone: in place of one that failed is its error, of
-        which the daemon tells code and message alone.
+        Each succeeds or fails alone: in place of one that failed is its error.
         """
         call = Request("POST", sandbox_path(self.id, "fork"), body={"count": count})
         answer = await self._transport.call(call)
@@ -230,7 +229,7 @@ class AsyncSandbox:
 
     def _forked(self, message: Mapping[str, Any]) -> Union[AsyncSandbox, CaissonError]:
         if message.get("sandbox") is None:
-            return error_of({"error": message})
+            return error_of(message)
         transport = self._transport
         if self._own:  # it is closed when this sandbox is removed
             transport = AsyncTransport(transport.socket, transport.reconnect)

@@ -222,8 +222,7 @@ class Sandbox:
     def fork(self, count: int = 1) -> List[Union[Sandbox, CaissonError]]:
         """Makes sandboxes with the files and settings of this one, as create does from a snapshot.
 
-        Each succeeds or fails alone: in place of one that failed is its error, of
-        which the daemon tells code and message alone.
+        Each succeeds or fails alone: in place of one that failed is its error.
         """
         call = Request("POST", sandbox_path(self.id, "fork"), body={"count": count})
         answer = self._transport.call(call)
@@ -231,7 +230,7 @@ class Sandbox:
 
     def _forked(self, message: Mapping[str, Any]) -> Union[Sandbox, CaissonError]:
         if message.get("sandbox") is None:
-            return error_of({"error": message})
+            return error_of(message)
         transport = self._transport
         if self._own:  # it is closed when this sandbox is removed
             transport = Transport(transport.socket, transport.reconnect)

@@ -146,6 +146,15 @@ export const fields = {
     refused: 'Int64',
     sent_bytes: 'Int64',
   },
+  ErrorDetail: {
+    cause: 'string',
+    class: 'string',
+    code: 'string',
+    message: 'string',
+    remedy: 'string',
+    request_id: 'string',
+    retryable: 'boolean',
+  },
   Event: {
     data: 'EventData',
     id: 'string',
@@ -322,8 +331,7 @@ export const fields = {
     forks: 'Forked[]',
   },
   Forked: {
-    code: 'string',
-    message: 'string',
+    error: 'ErrorDetail',
     sandbox: 'Sandbox',
   },
   FromHostRequest: {

@@ -302,6 +302,18 @@ export interface components {
                 retryable: boolean;
             };
         };
+        /** @description ErrorDetail accompanies every error of a call. */
+        ErrorDetail: {
+            cause: string;
+            class: string;
+            /** @description SBX-nnn */
+            code: string;
+            message: string;
+            remedy: string;
+            /** @description of the call: the header X-Request-Id */
+            request_id: string;
+            retryable: boolean;
+        };
         /** @description Event is one event in the form of CloudEvents 1.0. */
         Event: {
             data?: components["schemas"]["EventData"];
@@ -373,7 +385,7 @@ export interface components {
             keys?: string[];
             /** @description of an attempt to connect, as in TrafficResponse */
             kind?: string;
-            /** @description That was hit: "memory", "pids", "cpu", "kernel_memory", "time", "output", "tmpfs"; of an alert also "refusals". */
+            /** @description That was hit: "memory", "pids", "cpu", "kernel_memory", "time", "output", "tmpfs", "disk"; of an alert also "refusals". */
             limit?: string;
             /**
              * Format: uint64
@@ -651,9 +663,8 @@ export interface components {
         };
         /** @description Forked is one sandbox that was asked for. */
         Forked: {
-            /** @description of the failure, such as "SBX-601"; empty is none */
-            code: string;
-            message: string;
+            /** @description absent where it did not */
+            error?: components["schemas"]["ErrorDetail"];
             /** @description absent where it failed */
             sandbox?: components["schemas"]["Sandbox"];
         };
@@ -1165,7 +1176,7 @@ export interface components {
             io_write_bytes?: OptionalInt64;
             /** @description absent unless RunSpec.learn */
             learned?: components["schemas"]["Learned"];
-            /** @description Of "memory", "pids", "cpu" (it was throttled) and "tmpfs" (one was full when the command failed). Of a command of a session without limits of its own, "cpu" is not known, and "tmpfs" may be another command's. */
+            /** @description Of "memory", "pids", "cpu" (it was throttled), "tmpfs" and "disk" (one was full when the command failed). Of a command of a session without limits of its own, "cpu" is not known, and another command may have filled a tmpfs or the disk. */
             limits_hit: string[];
             /**
              * Format: int64
