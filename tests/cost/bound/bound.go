@@ -19,7 +19,7 @@ const (
 
 // tries are how often an input is tried: on a busy host the same work costs several times as
 // much now and then.
-const tries = 3
+const tries = 5
 
 // Cost measures what f takes: the CPU of the process, with the collection of its garbage, and
 // the bytes that it allocates, of which it never holds more.
