@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The most that an input of at most Size may cost.
+// The most that an input of at most Size may cost. A larger one may cost more in proportion.
 const (
 	CPU    = 100 * time.Millisecond
 	Memory = 64 << 20 // bytes
@@ -47,19 +47,23 @@ func used() time.Duration {
 // may. The best of a few tries counts.
 func Check(t testing.TB, size int, parse func()) {
 	t.Helper()
-	cpu, memory := least(parse)
+	mostCPU, most := CPU, Memory
+	if size > Size {
+		mostCPU, most = CPU*time.Duration(size)/Size, Memory/Size*size
+	}
+	cpu, memory := least(mostCPU, most, parse)
 	t.Logf("%s: %d bytes: %s of CPU, %d KiB", t.Name(), size, cpu, memory>>10)
-	if cpu > CPU || memory > Memory {
-		t.Errorf("%s of CPU and %d KiB, want at most %s and %d", cpu, memory>>10, CPU, Memory>>10)
+	if cpu > mostCPU || memory > most {
+		t.Errorf("%s of CPU and %d KiB, want at most %s and %d", cpu, memory>>10, mostCPU, most>>10)
 	}
 }
 
-// least is the cost of f at its best.
-func least(f func()) (cpu time.Duration, memory int) {
+// least is the cost of f at its best, or the first that is within the bounds.
+func least(mostCPU time.Duration, most int, f func()) (cpu time.Duration, memory int) {
 	debug.FreeOSMemory() // what was before is not collected meanwhile
 	cpu, memory = Cost(f)
 	for range tries - 1 {
-		if cpu <= CPU && memory <= Memory {
+		if cpu <= mostCPU && memory <= most {
 			break
 		}
 		c, m := Cost(f)
