@@ -41,7 +41,7 @@ PLUGINS := $(addprefix $(BUILD)/protoc/,protoc-gen-go protoc-gen-connect-go)
 
 # The suites that drive a whole daemon; every other package is a unit.
 ROOT_SUITES := ./tests/fault/... ./tests/integration/... ./tests/network/... ./tests/escape/... ./tests/programs/... ./tests/sdk/... ./tests/agents/... ./tests/page/... ./tests/cost/...
-UNIT        = $$($(GO) list ./... ./api/... | grep -vE '/tests/(integration|escape|network|fault|programs|sdk|agents|page|package|vm|bench)(/|$$)')
+UNIT        = $$($(GO) list ./... ./api/... | grep -vE '/tests/(integration|escape|network|fault|programs|sdk|agents|page|cost|package|vm|bench)(/|$$)')
 
 # The real programs of tests/programs, what pushes and keeps images, the browser of tests/page, and what tests/sdk builds with: nodejs has npm in some
 # distributions, and Debian has a package of its own.
@@ -249,7 +249,9 @@ chaos: build ## kill the daemon, containerd, shims and inits at random under loa
 	$(STRICT) CAISSON_CHAOS=$(CAISSON_CHAOS) $(GO) test -count=1 -timeout 0 -v -run '^TestChaos$$' ./tests/fault
 
 .PHONY: soak
-soak: ## two hours of chaos (root)
+soak: build ## what each input of each route costs, then two hours of chaos (root)
+	@$(root)
+	$(STRICT) CAISSON_COST=whole $(GO) test -count=1 -vet=off -timeout 30m ./tests/cost/...
 	$(MAKE) chaos CAISSON_CHAOS=2h
 
 .PHONY: test-vm

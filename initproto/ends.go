@@ -22,6 +22,10 @@ const (
 // EndsSize is what the file holds at most, in bytes.
 const EndsSize = 4 << 20
 
+// maxEnds bounds the entries of a file: one of its end and a few of output for each command
+// that PID 1 keeps in mind.
+const maxEnds = 8 * MaxHeld
+
 // endsHeader is the length of what comes before an entry's data.
 const endsHeader = 9
 
@@ -41,11 +45,11 @@ func AppendEnded(b []byte, e Ended) []byte {
 	return append(enc.b, e.Data...)
 }
 
-// DecodeEnds reads a file's entries up to the first that is cut off or broken.
+// DecodeEnds reads a file's entries up to the first that is cut off, broken or one too many.
 // Their data is part of b. whole says that nothing is missing.
 func DecodeEnds(b []byte) (entries []Ended, whole bool) {
 	d := decoder{b: b}
-	for len(d.b) >= endsHeader {
+	for len(d.b) >= endsHeader && len(entries) < maxEnds {
 		e := Ended{Kind: EndsKind(d.u8()), Exec: d.u32()}
 		size := d.u32()
 		if uint64(size) > uint64(len(d.b)) {

@@ -29,6 +29,9 @@ const (
 	hangUpTime = 200 * time.Millisecond
 )
 
+// maxBatch bounds the messages of one line.
+const maxBatch = 256
+
 // firstUnbatched is the first version of the protocol without batches.
 const firstUnbatched = "2025-06-18"
 
@@ -126,6 +129,9 @@ func (l *lineFilter) take(line []byte) error {
 
 // note remembers the calls of a line, which is JSON. An error is a line that is no message.
 func (l *lineFilter) note(line []byte) error {
+	if line[0] == '[' && countElements(line, maxBatch) > maxBatch {
+		return fmt.Errorf("the line is an array of more than %d messages", maxBatch)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	texts, batch := elements(line)
@@ -159,6 +165,28 @@ func (l *lineFilter) note(line []byte) error {
 		l.open[id] = true
 	}
 	return nil
+}
+
+// countElements counts the elements of an array, which is JSON, until there are more than most.
+// One that is empty counts as one.
+func countElements(array []byte, most int) (n int) {
+	depth, quoted := 0, false
+	for i := 0; i < len(array) && n < most; i++ {
+		switch c := array[i]; {
+		case quoted && c == '\\':
+			i++ // what is escaped
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '[' || c == '{':
+			depth++
+		case c == ']' || c == '}':
+			depth--
+		case c == ',' && depth == 1:
+			n++
+		}
+	}
+	return n + 1
 }
 
 // elements are the messages of a line, which is JSON, and of a batch.

@@ -17,7 +17,7 @@ type watched struct{ *Manager }
 func (w watched) Watched() (list []memwatch.Sandbox) {
 	for _, s := range w.all() {
 		list = append(list, memwatch.Sandbox{
-			ID: s.id, Group: func() (*cgroups.Group, error) { return w.group(s.id) }, Over: s.isOver, End: s.end,
+			ID: s.id, Owner: s.kept().OwnerUID, Group: func() (*cgroups.Group, error) { return w.group(s.id) }, Over: s.isOver, End: s.end,
 		})
 	}
 	return list

@@ -35,6 +35,9 @@ const (
 	spareUndecodedIn = 1 << 20              // of all sandboxes, for those that hold little
 )
 
+// little is what a caller may hold to have the spare part of a bound too, in bytes.
+const little = 256 << 10
+
 // keptFactor is how much more of what is decoded is held, while calls use it.
 const keptFactor = 4
 
@@ -52,7 +55,7 @@ type intake struct {
 }
 
 func newIntake(timeout, later time.Duration) *intake {
-	return &intake{timeout: cmp.Or(timeout, readTimeout), later: cmp.Or(later, writeTimeout), coming: newAmounts(), kept: newAmounts()}
+	return &intake{timeout: cmp.Or(timeout, readTimeout), later: cmp.Or(later, writeTimeout), coming: newAmounts(little), kept: newAmounts(little)}
 }
 
 func undecodedOf(ctx context.Context) []bound {

@@ -95,7 +95,7 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestStalledBodies has a sandbox that sends 400 large requests and ends none. Others are
+// TestStalledBodies has a sandbox that sends 100 large requests and ends none. Others are
 // served meanwhile, and each request gets its answer. TestLargeBodies of the escape suite
 // measures the memory.
 func TestStalledBodies(t *testing.T) {
@@ -103,7 +103,7 @@ func TestStalledBodies(t *testing.T) {
 	client := client2(t, socket, new(atomic.Bool))
 	var busy, late atomic.Int32
 	var calls sync.WaitGroup
-	for range 400 {
+	for range 100 {
 		calls.Go(func() {
 			switch status, answer := stall(t, client, "a", maxMessage-64<<10); {
 			case status == http.StatusTooManyRequests && strings.Contains(answer, "requests are in flight"):

@@ -24,8 +24,11 @@ const (
 	maxPerUser    = 512
 	maxUnlisted   = 16 // all users together that are refused anyway
 	maxNotRoot    = 1792
+	spareNotRoot  = 256                              // of these, for callers with few
 	maxPerProcess = maxConnections - maxNotRoot - 64 // one process of root
 	maxNested     = 128                              // of one sandbox
+
+	fewConnections = 16
 )
 
 // Admit says whether a caller may do anything at all. Its error is what the
@@ -36,13 +39,13 @@ type Admit func(peer.Caller) error
 // says. Serve then puts the caller into the context of its requests, or answers
 // with admit's refusal before the body is read.
 func Identify(l *net.UnixListener, admit Admit) net.Listener {
-	return &identified{UnixListener: l, admit: admit, held: newAmounts()}
+	return &identified{UnixListener: l, admit: admit, held: newAmounts(fewConnections)}
 }
 
 // IdentifyNested is Identify for the socket that lies inside of a sandbox:
 // whoever reaches it is that sandbox, whatever its ids are.
 func IdentifyNested(l *net.UnixListener, sandbox string, admit Admit) net.Listener {
-	return &identified{UnixListener: l, admit: admit, sandbox: sandbox, held: newAmounts()}
+	return &identified{UnixListener: l, admit: admit, sandbox: sandbox, held: newAmounts(fewConnections)}
 }
 
 // identified is a listener that knows its callers.
@@ -84,13 +87,13 @@ func (l *identified) identify(conn *net.UnixConn) *peerAddr {
 func boundsOf(who *peerAddr) []bound {
 	switch {
 	case who.refusal != nil:
-		return []bound{{"unlisted", maxUnlisted, 0}, {"not root", maxNotRoot, 0}}
+		return []bound{{"unlisted", maxUnlisted, 0}, {"not root", maxNotRoot, spareNotRoot}}
 	case who.caller.Sandbox != "":
 		return []bound{{"nested", maxNested, 0}}
 	case who.caller.UID == 0:
 		return []bound{{fmt.Sprint("process ", who.caller.PID), maxPerProcess, 0}}
 	}
-	return []bound{{who.caller.String(), maxPerUser, 0}, {"not root", maxNotRoot, 0}}
+	return []bound{{who.caller.String(), maxPerUser, 0}, {"not root", maxNotRoot, spareNotRoot}}
 }
 
 // enter counts a connection, if it is within all of its bounds.

@@ -217,7 +217,7 @@ func New(d Deps) http.Handler {
 	mux.Handle(grpchealth.NewHandler(&health{host: d.System, services: slices.Sorted(maps.Keys(services))}, options))
 	plain := rest.New(rest.Options{Services: services, Streams: &streams, Unary: unaryCall(d.Log)})
 	calls := byPath(plain, knownCalls(mux))
-	bounded := boundWrites(newIntake(d.ReadTimeout, d.WriteTimeout).serve(calls), d.WriteTimeout, plain.Procedure)
+	bounded := boundCalls(boundWrites(newIntake(d.ReadTimeout, d.WriteTimeout).serve(calls), d.WriteTimeout, plain.Procedure))
 	return operations(bounded, d, plain)
 }
 

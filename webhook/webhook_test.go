@@ -255,6 +255,37 @@ func TestLost(t *testing.T) {
 	}
 }
 
+// TestLostOfOthers: a user who makes many events while the server fails drops none of other
+// users'.
+func TestLostOfOthers(t *testing.T) {
+	bus, s := events.New(events.Options{Boot: "b"}), serve(t)
+	s.answers(status(500))
+	run(t, bus, webhook.Options{URL: s.URL})
+	of := func(owner uint32, kind events.Type, sandbox string) {
+		bus.Emit(context.Background(), events.Event{Type: kind, Data: events.Data{SandboxID: sandbox}, Scope: events.Scope{Owner: owner}})
+	}
+	of(1, events.SandboxCreated, "first")
+	s.next(t)
+	of(2, events.SandboxCreated, "modest")
+	for range 40_000 { // more than the bus keeps
+		of(1, events.ExecStarted, "greedy")
+	}
+	s.answers(nil)
+	lost := 0
+	for e := s.next(t); e.Data.SandboxID != "modest"; e = s.next(t) {
+		lost += e.Data.Lost
+		if e.Data.SandboxID == "greedy" {
+			t.Fatal("the modest user's event is lost")
+		}
+	}
+	for e := s.next(t); lost == 0; e = s.next(t) {
+		lost += e.Data.Lost
+	}
+	if lost < 40_000-16384 {
+		t.Errorf("the control: %d events are lost", lost)
+	}
+}
+
 // TestLog: the log says once that deliveries wait, and nothing of the path, which may be a
 // secret.
 func TestLog(t *testing.T) {

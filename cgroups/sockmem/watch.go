@@ -58,8 +58,12 @@ func newWatch(group string, m maps, look *ebpf.Program) (*Watch, error) {
 // little is what the sockets of all sandboxes may hold before anybody asks which.
 const little = 1 << 20
 
-// Many is a number of sockets of all sandboxes past which somebody may ask whose they are.
-const Many = 16 << 10
+// The number of sockets past which somebody may ask whose they are: a look takes as long as
+// there are sockets.
+const (
+	Many = 16 << 10 // of a sandbox, or of all
+	Most = 64 << 10 // of all sandboxes together
+)
 
 // Look adds up what the sockets of each cgroup hold. The map is empty where all hold
 // little and are not many, and is valid until the next Look. Sockets counts all. With arm, the next socket that is made ends Wait.

@@ -72,8 +72,13 @@ type Policy struct {
 type index struct {
 	exact     map[Name][]Rule
 	below     map[Name][]Rule // wildcards
-	addresses []Rule
+	addresses map[netip.Prefix][]Rule
+	lengths   []int  // of the prefixes of addresses, the longest first
 	all       []Rule // as written
+}
+
+func newIndex() index {
+	return index{exact: map[Name][]Rule{}, below: map[Name][]Rule{}, addresses: map[netip.Prefix][]Rule{}}
 }
 
 // Compile checks s as a whole. It reports all that is wrong with it, with code
@@ -131,7 +136,7 @@ func (s Spec) checkBounds() error {
 }
 
 func compile(action Action, texts []string) (index, error) {
-	x := index{exact: map[Name][]Rule{}, below: map[Name][]Rule{}}
+	x := newIndex()
 	var reasons sbxerr.Reasons
 	for _, text := range texts {
 		r, err := ParseRule(action, text)
@@ -152,7 +157,10 @@ func (x *index) add(r Rule) {
 	case r.Name != "":
 		x.exact[r.Name] = append(x.exact[r.Name], r)
 	default:
-		x.addresses = append(x.addresses, r)
+		x.addresses[r.Prefix] = append(x.addresses[r.Prefix], r)
+		if at, found := slices.BinarySearchFunc(x.lengths, r.Prefix.Bits(), func(a, b int) int { return b - a }); !found {
+			x.lengths = slices.Insert(x.lengths, at, r.Prefix.Bits())
+		}
 	}
 }
 
@@ -174,12 +182,18 @@ func (x index) about(n Name) func(yield func(Rule) bool) {
 	}
 }
 
-// within calls yield with each rule of addresses that holds addr.
+// within calls yield with each rule of addresses that holds addr, the most exact first.
 func (x index) within(addr netip.Addr) func(yield func(Rule) bool) {
 	return func(yield func(Rule) bool) {
-		for _, r := range x.addresses {
-			if r.Prefix.Contains(addr) && !yield(r) {
-				return
+		for _, bits := range x.lengths {
+			around, err := addr.Prefix(bits)
+			if err != nil || addr.Zone() != "" { // no rule has a zone
+				continue
+			}
+			for _, r := range x.addresses[around] {
+				if !yield(r) {
+					return
+				}
 			}
 		}
 	}
@@ -324,8 +338,10 @@ func (p *Policy) Prefixes() []netip.Prefix {
 		return nil
 	}
 	var prefixes []netip.Prefix
-	for _, r := range p.allow.addresses {
-		prefixes = append(prefixes, r.Prefix)
+	for _, r := range p.allow.all {
+		if r.Name == "" {
+			prefixes = append(prefixes, r.Prefix)
+		}
 	}
 	return prefixes
 }

@@ -214,6 +214,7 @@ func (r *Rule) parsePorts(text string, has bool) error {
 	if len(fields) > maxPorts {
 		return fmt.Errorf("names more than %d ports", maxPorts)
 	}
+	r.Ports = make([]uint16, 0, len(fields))
 	for _, field := range fields {
 		port, err := parsePort(field)
 		if err != nil {

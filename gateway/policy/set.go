@@ -17,7 +17,7 @@ type Set struct{ hosts index }
 // ParseSet reads names, wildcards (*.NAME), addresses and CIDRs. It reports all
 // that are none; the errors have no code.
 func ParseSet(texts []string) (Set, error) {
-	s := Set{index{exact: map[Name][]Rule{}, below: map[Name][]Rule{}}}
+	s := Set{newIndex()}
 	var errs []error
 	for _, text := range texts {
 		var r Rule

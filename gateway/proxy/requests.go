@@ -100,6 +100,9 @@ func (q *requests) step(b []byte, out func([]byte) error) (n int, err error) {
 // emptyLine is how much of b is the rest of an empty line before a head, of which nothing
 // passes: some clients end a body with one (RFC 9112, 2.2).
 func (q *requests) emptyLine(b []byte) int {
+	if len(q.text) >= len(lineEnd) { // a long one is not copied for each segment
+		return 0
+	}
 	rest, begun := strings.CutPrefix(lineEnd, string(q.text))
 	if !begun || rest == "" || !bytes.HasPrefix(b, []byte(rest)) {
 		return 0

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,13 +18,22 @@ import (
 // Bounds of what is read of an image's passwd(5) and group(5).
 const (
 	maxUserFile = 1 << 20
+	maxUserName = 32
 	maxGroups   = 64
 	maxHome     = 1024
 )
 
-// userName is what useradd(8) takes, with upper case and dots, which some
+// isUserName reports whether s is what useradd(8) takes, with upper case and dots, which some
 // images use. Names cannot begin like a number, so that nothing is ever both.
-var userName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]{0,31}$`)
+func isUserName(s string) bool {
+	for i, c := range []byte(s) {
+		letter := 'a' <= c|0x20 && c|0x20 <= 'z' || c == '_'
+		if !letter && (i == 0 || c != '.' && c != '-' && (c < '0' || c > '9')) {
+			return false
+		}
+	}
+	return s != "" && len(s) <= maxUserName
+}
 
 // identity is one half of a user: a number or a name.
 type identity struct {
@@ -125,7 +133,7 @@ func parseUser(user string) (userSpec, error) {
 }
 
 func parseIdentity(what, s string) (identity, error) {
-	if userName.MatchString(s) {
+	if isUserName(s) {
 		return identity{name: s}, nil
 	}
 	id, err := parseID(s)
@@ -155,8 +163,10 @@ func readTable(r io.Reader, fields int) ([][]string, error) {
 	}
 	var rows [][]string
 	for line := range bytes.Lines(data) {
-		row := strings.Split(strings.TrimSuffix(string(line), "\n"), ":")
-		if len(row) == fields && userName.MatchString(row[0]) {
+		if bytes.Count(line, []byte(":")) != fields-1 { // most of a hostile one take no memory
+			continue
+		}
+		if row := strings.Split(strings.TrimSuffix(string(line), "\n"), ":"); isUserName(row[0]) {
 			rows = append(rows, row)
 		}
 	}

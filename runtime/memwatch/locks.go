@@ -22,8 +22,9 @@ const (
 const (
 	watchSockets = 40 * time.Millisecond
 	watchLocks   = 2 * time.Second
-	// watchRest is how much longer than a look the pause after it is, at least.
-	watchRest = 5
+	// watchRest is how much longer than what a look took of a processor the pause after it is, at
+	// least. An attacker who slows looks down fills more between two of them.
+	watchRest = 2
 	// A look is left out while all sandboxes together have worked so little since the last
 	// one. The fastest attack that is known fills 3 MiB in this time.
 	littleWork = time.Millisecond
@@ -37,9 +38,8 @@ var ErrUncharged = sbxerr.New(sbxerr.KernelMemory, "runtime.watch", "the sandbox
 func (w *Watch) watchLocks(ctx context.Context) {
 	failures := failures{log: w.log, what: "count the file locks of sandboxes"}
 	for w.fleet.AwaitSandbox(ctx) {
-		begin := time.Now()
-		failures.note(w.endLockers())
-		if !sleep(ctx, max(watchLocks, watchRest*time.Since(begin))) {
+		took := processorTime(func() { failures.note(w.endLockers()) })
+		if !sleep(ctx, max(watchLocks, watchRest*took)) {
 			return
 		}
 	}

@@ -1,11 +1,16 @@
 package memwatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"runtime"
+	"slices"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/cgroups/sockmem"
 )
@@ -30,10 +35,9 @@ func (w *Watch) watchSockets(ctx context.Context, counted sockets) {
 			}
 			continue
 		}
-		begin := time.Now()
 		var err error
-		there, err = w.lookAtSockets(counted)
-		pause := max(watchSockets, watchRest*time.Since(begin))
+		took := processorTime(func() { there, err = w.lookAtSockets(counted) })
+		pause := max(watchSockets, watchRest*took)
 		if err == nil && !there {
 			pause, err = 0, counted.Wait(ctx)
 		}
@@ -48,6 +52,20 @@ func (w *Watch) watchSockets(ctx context.Context, counted sockets) {
 			return
 		}
 	}
+}
+
+// processorTime is what f takes of a processor. Sandboxes that keep all of them busy make it
+// last longer, and must not make the pause after it longer.
+func processorTime(f func()) time.Duration {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var before, after unix.Timespec
+	beforeErr := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &before)
+	f()
+	if err := errors.Join(beforeErr, unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &after)); err != nil {
+		return 0 // clock_gettime(2): every kernel has this clock
+	}
+	return time.Duration(after.Nano() - before.Nano())
 }
 
 // restTime is the time in which no look is needed: what sockets hold grows by the work of
@@ -81,13 +99,15 @@ func (w *Watch) lookAtSockets(counted sockets) (there bool, err error) {
 		_, n, err = counted.Look(true)
 		return n > 0, err
 	}
-	if !anyExcess(held) {
+	if n <= sockmem.Most && !anyExcess(held) {
 		return true, nil
 	}
 	if held, _, err = counted.Look(false); err != nil { // a sum can be wrong once
 		return true, err
 	}
-	return true, w.endSockets(held)
+	left, err := w.endSockets(held)
+	w.endMost(left)
+	return true, err
 }
 
 func anyExcess(held map[uint64]sockmem.Held) bool {
@@ -99,16 +119,26 @@ func anyExcess(held map[uint64]sockmem.Held) bool {
 	return false
 }
 
-// endSockets ends the sandboxes whose sockets hold too much.
-func (w *Watch) endSockets(held map[uint64]sockmem.Held) error {
+// holder is a sandbox with sockets.
+type holder struct {
+	Sandbox
+	sockets int
+}
+
+// endSockets ends the sandboxes whose sockets hold too much, and returns the others.
+func (w *Watch) endSockets(held map[uint64]sockmem.Held) (left []holder, err error) {
 	var errs []error
 	for _, s := range w.fleet.Watched() {
-		what, err := excessSockets(s, held)
+		what, counted, err := excessSockets(s, held)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) { // else it is being made, or removed
 			errs = append(errs, err)
 		}
-		if what != "" && !s.Over() {
+		switch {
+		case s.Over():
+		case what != "":
 			w.end(s, what)
+		case counted.Sockets > 0:
+			left = append(left, holder{s, int(counted.Sockets)})
 		}
 	}
 	for _, h := range held {
@@ -116,34 +146,59 @@ func (w *Watch) endSockets(held map[uint64]sockmem.Held) error {
 			errs = append(errs, fmt.Errorf("sockets of a sandbox that is gone hold %d MiB: another sandbox has them", h.Uncharged>>20))
 		}
 	}
-	return errors.Join(errs...)
+	return left, errors.Join(errs...)
 }
 
-// excessSockets says what the sockets of s hold too much of, "" where they do not. It
-// takes s out of held.
-func excessSockets(s Sandbox, held map[uint64]sockmem.Held) (string, error) {
+// endMost ends sandboxes until all together have no more sockets than they may: each time the
+// one with the most, of the owner with the most.
+func (w *Watch) endMost(left []holder) {
+	owned, all := map[uint32]int{}, 0
+	for _, h := range left {
+		owned[h.Owner] += h.sockets
+		all += h.sockets
+	}
+	slices.SortFunc(left, func(a, b holder) int { return cmp.Compare(b.sockets, a.sockets) })
+	for all > sockmem.Most {
+		most := left[0].Owner
+		for owner, n := range owned {
+			if n > owned[most] {
+				most = owner
+			}
+		}
+		i := slices.IndexFunc(left, func(h holder) bool { return h.Owner == most })
+		h := left[i]
+		w.end(h.Sandbox, fmt.Sprintf("%d sockets, the most of those of all sandboxes, more than %d,", h.sockets, sockmem.Most))
+		left = slices.Delete(left, i, i+1)
+		owned[most] -= h.sockets
+		all -= h.sockets
+	}
+}
+
+// excessSockets says what the sockets of s hold too much of, "" where they do not, and what
+// they hold. It takes s out of held.
+func excessSockets(s Sandbox, held map[uint64]sockmem.Held) (what string, counted sockmem.Held, err error) {
 	group, err := s.Group()
 	if err != nil {
-		return "", err
+		return "", counted, err
 	}
 	id, err := sockmem.ID(group.UnifiedDir())
 	if err != nil {
-		return "", err
+		return "", counted, err
 	}
-	counted := held[id]
+	counted = held[id]
 	delete(held, id)
 	if counted.Uncharged > maxSockets {
-		return fmt.Sprintf("%d MiB in sockets", counted.Uncharged>>20), nil
+		return fmt.Sprintf("%d MiB in sockets", counted.Uncharged>>20), counted, nil
 	}
 	if counted.Sockets > sockmem.Many { // a look takes as long as there are sockets
-		return fmt.Sprintf("%d sockets, more than %d,", counted.Sockets, sockmem.Many), nil
+		return fmt.Sprintf("%d sockets, more than %d,", counted.Sockets, sockmem.Many), counted, nil
 	}
 	if counted.Total <= maxPastLimit {
-		return "", nil
+		return "", counted, nil
 	}
 	n, err := group.SocketsPastLimit()
 	if err != nil || n <= maxPastLimit {
-		return "", err
+		return "", counted, err
 	}
-	return fmt.Sprintf("%d MiB of data in sockets past their limit", n>>20), nil
+	return fmt.Sprintf("%d MiB of data in sockets past their limit", n>>20), counted, nil
 }

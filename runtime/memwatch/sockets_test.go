@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -72,12 +73,56 @@ func TestLookAtSockets(t *testing.T) {
 		{"little", fakeSockets{there: 1, held: []map[uint64]sockmem.Held{{7: {Uncharged: maxSockets}}}}, true, 1, false},
 		{"wrong once", fakeSockets{there: 1, held: []map[uint64]sockmem.Held{much, {}}}, true, 2, false},
 		{"much of nobody", fakeSockets{there: 1, held: []map[uint64]sockmem.Held{much, much}}, true, 2, true},
+		{"many of nobody", fakeSockets{there: sockmem.Most + 1}, true, 2, false},
 		{"failure", fakeSockets{err: errors.New("no")}, true, 1, true},
 	} {
 		w := newWatch()
 		there, err := w.lookAtSockets(&tt.fake)
 		if there != tt.there || (err != nil) != tt.fails || len(tt.fake.looks) != tt.looks {
 			t.Errorf("%s: there %v, %v, %d looks", tt.name, there, err, len(tt.fake.looks))
+		}
+	}
+}
+
+// What others do on the processors does not count.
+func TestProcessorTime(t *testing.T) {
+	if took := processorTime(func() { time.Sleep(100 * time.Millisecond) }); took > 50*time.Millisecond {
+		t.Errorf("to wait takes %s", took)
+	}
+	if took := processorTime(func() {
+		for begun := time.Now(); time.Since(begun) < 100*time.Millisecond; {
+		}
+	}); took == 0 || took > 150*time.Millisecond {
+		t.Errorf("to work takes %s", took)
+	}
+}
+
+// Of all sandboxes those end that have the most sockets, of the owners with the most.
+func TestEndMost(t *testing.T) {
+	const part = sockmem.Most / 8
+	for _, tt := range []struct {
+		name  string
+		owned map[string]int // sockets, by the owner's number and the sandbox's name
+		ended []string
+	}{
+		{"no more than may be", map[string]int{"1a": 4 * part, "2a": 4 * part}, nil},
+		{"many small ones of one owner", map[string]int{"1a": part, "1b": part + 1, "1c": part, "1d": part, "1e": part, "2a": 4 * part}, []string{"1b"}},
+		{"several", map[string]int{"1a": 6 * part, "1b": 5 * part, "2a": 4 * part, "3a": 1}, []string{"1a", "1b"}},
+		{"in turns", map[string]int{"1a": 6 * part, "1b": 1, "2a": 5 * part, "3a": 4 * part}, []string{"1a", "2a"}},
+	} {
+		var left []holder
+		var ended []string
+		for id, n := range tt.owned {
+			left = append(left, holder{Sandbox{ID: id, Owner: uint32(id[0]), End: func(cause error) {
+				if !errors.Is(cause, ErrUncharged) {
+					t.Errorf("%s: ended by %v", tt.name, cause)
+				}
+				ended = append(ended, id)
+			}}, n})
+		}
+		newWatch().endMost(left)
+		if slices.Sort(ended); !slices.Equal(ended, tt.ended) {
+			t.Errorf("%s: ended %v, want %v", tt.name, ended, tt.ended)
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 // Sandbox is one that is watched.
 type Sandbox struct {
 	ID    string
+	Owner uint32 // UID
 	Group func() (*cgroups.Group, error)
 	Over  func() bool
 	End   func(cause error)

@@ -17,8 +17,8 @@ func UnmarshalInline(data []byte, m proto.Message, inline string) error {
 	outer := m.ProtoReflect()
 	field := outer.Descriptor().Fields().ByName(protoreflect.Name(inline))
 	inner := outer.Mutable(field).Message().Interface()
-	if len(data) > SmallMessage && elements(data) > MaxElements {
-		return ErrElements()
+	if err := checkElements(data); err != nil {
+		return err
 	}
 	list, err := membersOf(data)
 	if err != nil { // the errors of any other body

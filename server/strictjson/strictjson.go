@@ -23,6 +23,13 @@ import (
 // Arguments and environment of a command may have 65536 each.
 const MaxElements = 160 << 10
 
+// maxNamed is how many of them may have a name in JSON: fields and entries of maps, which cost
+// more to read.
+const maxNamed = 72 << 10
+
+// mostMisfit bounds the bodies, in bytes, that are read once more to say what is wrong.
+const mostMisfit = 256 << 10
+
 // SmallMessage is a length below which nothing has too many elements, in bytes.
 const SmallMessage = 64 << 10
 
@@ -60,13 +67,15 @@ func Unmarshal(data []byte, m proto.Message) error {
 	if len(data) == 0 {
 		return refuse("the body is empty, send a JSON object such as {}")
 	}
-	if len(data) > SmallMessage && elements(data) > MaxElements {
-		return ErrElements()
+	if err := checkElements(data); err != nil {
+		return err
 	}
 	if err := protojson.Unmarshal(data, m); err != nil {
 		d := m.ProtoReflect().Descriptor()
-		if text := misfit(data, d); text != "" {
-			return refuse("%s", sbxerr.ClipTo(text, maxText))
+		if len(data) <= mostMisfit {
+			if text := misfit(data, d); text != "" {
+				return refuse("%s", sbxerr.ClipTo(text, maxText))
+			}
 		}
 		return refuse("%s", explain(err.Error(), data, d))
 	}
@@ -78,9 +87,24 @@ func refuse(format string, args ...any) error {
 		"docs/reference/routes.md shows a request of each route")
 }
 
-// elements counts the commas of a JSON text: each is one more element.
-func elements(data []byte) int {
-	n := 0
+// checkElements refuses a JSON text that holds too much.
+func checkElements(data []byte) error {
+	if len(data) <= SmallMessage {
+		return nil
+	}
+	n, named := elements(data)
+	switch {
+	case n > MaxElements:
+		return ErrElements()
+	case named > maxNamed:
+		return sbxerr.New(sbxerr.APIUsage, "strictjson.decode", "the message holds more than %d fields and entries of maps", maxNamed)
+	}
+	return nil
+}
+
+// elements counts the commas of a JSON text, of which each is one more element, and the colons,
+// of which each is one with a name.
+func elements(data []byte) (n, named int) {
 	quoted := false
 	for i := 0; i < len(data); i++ {
 		switch c := data[i]; {
@@ -90,9 +114,11 @@ func elements(data []byte) int {
 			quoted = !quoted
 		case c == ',' && !quoted:
 			n++
+		case c == ':' && !quoted:
+			named++
 		}
 	}
-	return n
+	return n, named
 }
 
 // protojsonError is how that package words its errors. The space is one of two, at random.

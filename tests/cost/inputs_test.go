@@ -15,15 +15,38 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caisson-run/caisson/tests/cost/bound"
 	"github.com/caisson-run/caisson/tests/harness"
 )
 
-// What a request of at most 1 MiB may cost the daemon. The aim is 100 ms of CPU, and most take
-// less. On a busy host, whose caches are others', the same work costs several times as much.
+// What a request of at most 1 MiB may cost the daemon: what package bound says, and half as much
+// again, as other things of the daemon's and other processes on its processor count too.
 const (
-	mostCPU    = time.Second
-	mostMemory = 64 << 10 // KiB
+	tick       = 10 * time.Millisecond // of the kernel's count
+	mostCPU    = bound.CPU * 3 / 2
+	mostMemory = bound.Memory >> 10 // KiB
+	tries      = 5
 )
+
+// cost is what the daemon takes for a request, the least of a few times: on a busy host the
+// same work costs several times as much now and then.
+func cost(t *testing.T, d *harness.Daemon, request func()) (cpu time.Duration, memoryKiB int) {
+	t.Helper()
+	for n := range tries {
+		resetPeak(t, d.PID())
+		before, memory := use(t, d.PID())
+		request()
+		after, peak := use(t, d.PID())
+		if n == 0 {
+			cpu, memoryKiB = after-before, peak-memory
+		}
+		cpu, memoryKiB = min(cpu, after-before), min(memoryKiB, peak-memory)
+		if cpu <= mostCPU && memoryKiB <= mostMemory {
+			break
+		}
+	}
+	return cpu, memoryKiB
+}
 
 // use is the CPU that a process had so far, and the most memory that it had since resetPeak.
 func use(t *testing.T, pid int) (cpu time.Duration, peakKiB int) {
@@ -39,7 +62,7 @@ func use(t *testing.T, pid int) (cpu time.Duration, peakKiB int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cpu += time.Duration(n) * 10 * time.Millisecond
+		cpu += time.Duration(n) * tick
 	}
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -150,17 +173,14 @@ func TestWorstRequests(t *testing.T) {
 	d.Run(t, "run", "--", "true")
 	for name, r := range bodies(t) {
 		t.Run(name, func(t *testing.T) {
-			resetPeak(t, d.PID())
-			cpu, memory := use(t, d.PID())
-			began := time.Now()
-			status := post(t, d, r.path, []byte(r.body))
-			nowCPU, peak := use(t, d.PID())
-			t.Logf("%s: %d bytes, %d, %s of CPU in %s, %d KiB more", name, len(r.body), status, nowCPU-cpu, time.Since(began), peak-memory)
+			status := 0
+			cpu, memory := cost(t, d, func() { status = post(t, d, r.path, []byte(r.body)) })
+			t.Logf("%s: %d bytes, %d, %s of CPU, %d KiB more", name, len(r.body), status, cpu, memory)
 			if status == http.StatusNotFound || status == http.StatusMethodNotAllowed {
 				t.Error("there is no such route")
 			}
-			if nowCPU-cpu > mostCPU || peak-memory > mostMemory {
-				t.Errorf("%s of CPU and %d KiB, want at most %s and %d", nowCPU-cpu, peak-memory, mostCPU, mostMemory)
+			if cpu > mostCPU || memory > mostMemory {
+				t.Errorf("%s of CPU and %d KiB, want at most %s and %d", cpu, memory, mostCPU, mostMemory)
 			}
 		})
 	}

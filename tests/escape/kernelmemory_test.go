@@ -68,6 +68,47 @@ func TestManySockets(t *testing.T) {
 	mustHaveEnded(t, bomb(t, flags, "sockets", strconv.Itoa(many)))
 }
 
+// All sandboxes together have a number of sockets that does not slow a look at them down: those
+// with the most end past it, and one that fills its own as fast as it can ends at the bound that
+// the documentation tells.
+func TestSocketsOfOthers(t *testing.T) {
+	held(t, "P119", "filling sockets while others have many")
+	const boxes, each, most, bound = 16, 15_000, 64 << 10, 512 // MiB
+	dir := proberWorkspace(t)
+	d := harness.StartWith(t, "workspaces:\n  allowed_roots: ["+dir+"]\n")
+	run := func(flags ...string) []string {
+		return append(append([]string{"-m", "512M"}, flags...), "--workspace", dir, "--", "/workspace/prober", "bomb")
+	}
+	d.Run(t, append(append([]string{"run"}, run("-d", "--name", "few")...), "sockets", "100:60")...)
+	for range boxes {
+		d.Run(t, append(append([]string{"run"}, run("-d")...), "sockets", fmt.Sprint(each, ":60"))...)
+	}
+	const left = most / each
+	for end := time.Now().Add(30 * time.Second); strings.Count(d.Log(), "the most of those of all sandboxes") < 2*(boxes-left); time.Sleep(50 * time.Millisecond) { // two lines for each that ends
+		if time.Now().After(end) {
+			t.Fatalf("%d sandboxes keep %d sockets each", boxes, each)
+		}
+	}
+	if state := strings.TrimSpace(d.Run(t, "inspect", "few").Stdout); !strings.Contains(state, "running") {
+		t.Errorf("the sandbox with few sockets: %s", state)
+	}
+	least := 1 << 20
+	for range 3 { // a busy host has the daemon wait for a processor now and then
+		r := d.RunJSON(t, append(run("--cpus", "2"), "flood", "20")...)
+		mustHaveEnded(t, r)
+		_, told, _ := strings.Cut(strings.Join(r.Warnings, " "), "no limit counts: ")
+		var filled int
+		if _, err := fmt.Sscanf(told, "%d MiB in sockets", &filled); err != nil {
+			t.Fatalf("%v: %q", err, r.Warnings)
+		}
+		t.Logf("ended with %d MiB", filled)
+		least = min(least, filled)
+	}
+	if least > bound {
+		t.Errorf("ended with %d MiB, want at most %d", least, bound)
+	}
+}
+
 // Answers by netlink that nobody reads are charged to no cgroup. The number of netlink
 // sockets bounds them, whoever in the sandbox asks: all processes together get no more
 // than a few, and the rest wait and get EMFILE.

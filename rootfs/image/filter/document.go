@@ -15,6 +15,10 @@ import (
 // maxJSONDepth bounds the nesting of documents. A manifest needs 4 levels.
 const maxJSONDepth = 64
 
+// maxJSONValues bounds the values of a document. One with as many layers and labels as may be
+// has a third.
+const maxJSONValues = 32 << 10
+
 // freeKeys are the objects whose keys are data. Elsewhere keys that differ
 // only in case are the same to some parsers, encoding/json among them.
 var freeKeys = map[string]bool{
@@ -28,9 +32,9 @@ func decodeJSON(data []byte, v any) error {
 	if !utf8.Valid(data) {
 		return errors.New("it is not UTF-8")
 	}
-	d := json.NewDecoder(bytes.NewReader(data))
+	d := &scanner{Decoder: json.NewDecoder(bytes.NewReader(data))}
 	d.UseNumber()
-	if err := scanValue(d, 0, false); err != nil {
+	if err := d.scanValue(0, false); err != nil {
 		return err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
@@ -39,7 +43,16 @@ func decodeJSON(data []byte, v any) error {
 	return json.Unmarshal(data, v)
 }
 
-func scanValue(d *json.Decoder, depth int, free bool) error {
+// scanner reads a document for what is refused.
+type scanner struct {
+	*json.Decoder
+	values int // so far
+}
+
+func (d *scanner) scanValue(depth int, free bool) error {
+	if d.values++; d.values > maxJSONValues {
+		return fmt.Errorf("it has more than %d values", maxJSONValues)
+	}
 	if depth > maxJSONDepth {
 		return fmt.Errorf("it is nested more than %d levels deep", maxJSONDepth)
 	}
@@ -49,10 +62,10 @@ func scanValue(d *json.Decoder, depth int, free bool) error {
 	}
 	switch tok {
 	case json.Delim('{'):
-		err = scanObject(d, depth, free)
+		err = d.scanObject(depth, free)
 	case json.Delim('['):
 		for err == nil && d.More() {
-			err = scanValue(d, depth+1, false)
+			err = d.scanValue(depth+1, false)
 		}
 	default:
 		return nil
@@ -64,7 +77,7 @@ func scanValue(d *json.Decoder, depth int, free bool) error {
 	return err
 }
 
-func scanObject(d *json.Decoder, depth int, free bool) error {
+func (d *scanner) scanObject(depth int, free bool) error {
 	seen := map[string]bool{}
 	for d.More() {
 		tok, err := d.Token()
@@ -84,7 +97,7 @@ func scanObject(d *json.Decoder, depth int, free bool) error {
 			return fmt.Errorf("it has the key %s twice", flow.Quote(key))
 		}
 		seen[same] = true
-		if err := scanValue(d, depth+1, freeKeys[folded]); err != nil {
+		if err := d.scanValue(depth+1, freeKeys[folded]); err != nil {
 			return err
 		}
 	}

@@ -43,7 +43,8 @@ var bombs = map[string]func(arg string) (int, error){
 
 	"locks":      holdLocks,      // ARG is their directory
 	"unaccepted": holdUnaccepted, // connections
-	"sockets":    holdSockets,    // ARG is how many
+	"sockets":    holdSockets,    // ARG is how many, and for how many seconds
+	"flood":      floodSockets,   // ARG is how many processes
 	"answers":    holdAnswers,    // of netlink
 	"asker":      askInVain,
 	"hidden":     hideLocks,  // as locks, behind those of files

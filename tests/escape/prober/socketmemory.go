@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"time"
 	"unsafe"
 
@@ -220,10 +221,18 @@ func hoardLater(dir string) (int, error) {
 // each is how many sockets one process holds: less than any host lets it.
 const each = 500
 
-// holdSockets has idle sockets, in processes of its own, for longer than the pause between
-// two looks at them.
+// holdSockets has idle sockets, in processes of its own, for as many seconds as arg says after
+// their number, or for longer than the pause between two looks at them.
 func holdSockets(arg string) (int, error) {
-	want, err := strconv.Atoi(arg)
+	number, seconds, _ := strings.Cut(arg, ":")
+	want, err := strconv.Atoi(number)
+	if err != nil {
+		return 0, err
+	}
+	if seconds == "" {
+		seconds = "3"
+	}
+	held, err := strconv.Atoi(seconds)
 	if err != nil {
 		return 0, err
 	}
@@ -233,12 +242,12 @@ func holdSockets(arg string) (int, error) {
 				return n, err
 			}
 		}
-		time.Sleep(3 * time.Second) // longer than the pause between two looks
+		time.Sleep(time.Duration(held) * time.Second)
 		return want, nil
 	}
 	var holders []*exec.Cmd
 	for n := 0; n < want; n += each {
-		holder := exec.Command("/proc/self/exe", "bomb", "sockets", strconv.Itoa(min(each, want-n)))
+		holder := exec.Command("/proc/self/exe", "bomb", "sockets", fmt.Sprintf("%d:%s", min(each, want-n), seconds))
 		if err := holder.Start(); err != nil {
 			return n, err
 		}
@@ -248,4 +257,39 @@ func holdSockets(arg string) (int, error) {
 		err = errors.Join(err, holder.Wait())
 	}
 	return want, err
+}
+
+// floodSockets fills datagrams that are not sent, in as many processes as arg says, as fast as
+// it can: some 2.5 GB a second, 1 GiB in 20 processes.
+func floodSockets(arg string) (int, error) {
+	want, err := strconv.Atoi(arg)
+	if err != nil {
+		return 0, err
+	}
+	if want == 1 {
+		to := &unix.SockaddrInet4{Port: 9, Addr: [4]byte{127, 0, 0, 1}}
+		for n := range 900 {
+			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+			if err == nil {
+				err = unix.Sendto(fd, block[:], unix.MSG_DONTWAIT|unix.MSG_MORE, to)
+			}
+			if err != nil {
+				return n, err
+			}
+		}
+		time.Sleep(3 * time.Second) // longer than the pause between two looks
+		return 900, nil
+	}
+	var children []*exec.Cmd
+	for n := range want {
+		child := exec.Command("/proc/self/exe", "bomb", "flood", "1")
+		if err := child.Start(); err != nil {
+			return n, err
+		}
+		children = append(children, child)
+	}
+	for _, child := range children {
+		err = errors.Join(err, child.Wait())
+	}
+	return 900 * want, err
 }
