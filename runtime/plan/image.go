@@ -81,12 +81,13 @@ func languageNote(image string, r CreateRequest) string {
 }
 
 // chooseUser takes the user of the request, else of the image unless that is root,
-// else of the profile. A build step and profiles with RootUser grant root.
+// else of the profile. A build step and profiles with RootUser grant root. A profile that
+// names root, which it grants, is before the image.
 func (pl Planner) chooseUser(p *Sandbox, r CreateRequest) (Account, error) {
 	if r.User != "" {
 		return pl.checkedUser(p, r.User)
 	}
-	if name := p.Image.Config.Config.User; name != "" {
+	if name := p.Image.Config.Config.User; name != "" && (p.Profile.RootUser == RootNone || !slices.Contains(rootNames, p.Profile.User)) {
 		u, err := pl.User(p.Image, name)
 		if err != nil {
 			return Account{}, err
@@ -97,6 +98,9 @@ func (pl Planner) chooseUser(p *Sandbox, r CreateRequest) (Account, error) {
 	}
 	return pl.checkedUser(p, p.Profile.User)
 }
+
+// rootNames are how a profile names root.
+var rootNames = []string{"root", "0", "0:0"}
 
 func (pl Planner) checkedUser(p *Sandbox, name string) (Account, error) {
 	u, err := pl.User(p.Image, name)

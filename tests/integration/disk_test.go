@@ -147,3 +147,17 @@ func TestWritableRoot(t *testing.T) {
 	d.Run(t, "rm", "--force", "b")
 	wantNoDisks(t, d)
 }
+
+// TestProfileDev: the built-in profile has root inside, whose HOME is /root, and whose packages
+// can be anywhere.
+func TestProfileDev(t *testing.T) {
+	need.Tools(t, "mkfs.ext4")
+	t.Parallel()
+	d := harness.StartWith(t, "peers: [{uids: [54321]}]\n")
+	const install = "whoami; echo $HOME; echo x >/usr/local/bin/tool && chown 1:1 /usr/local/bin/tool && stat -c %u /usr/local/bin/tool; pwd; touch new && echo written"
+	if got := d.Run(t, "run", "--profile", "dev", "--", "sh", "-c", install).Stdout; got != "root\n/root\n1\n/workspace\nwritten\n" {
+		t.Errorf("inside: %q", got)
+	}
+	d.User(t, ann).Refused(t, "SBX-805", "run", "-o", "json", "--profile", "dev", "--", "true")
+	wantNoDisks(t, d)
+}
