@@ -4,10 +4,9 @@ package bound
 import (
 	"runtime"
 	"runtime/debug"
+	"syscall"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // The most that an input of at most Size may cost. A larger one may cost more in proportion.
@@ -36,8 +35,8 @@ func Cost(f func()) (cpu time.Duration, memory int) {
 
 // used is the CPU that the process has had.
 func used() time.Duration {
-	var u unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		panic(err) // getrusage(2): of this process it always succeeds
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
