@@ -30,7 +30,10 @@ func (f snapshotFleet) Save(ctx context.Context, ref, file string) (plan.Snapsho
 	}
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	r := s.kept()
+	r, state := s.kept(), s.info().State
+	if state != StateRunning && state != StatePaused {
+		return plan.Snapshot{}, notNow("runtime.snapshot", r.Name, state)
+	}
 	if r.Limits.DiskBytes == 0 {
 		return plan.Snapshot{}, sbxerr.New(sbxerr.SnapshotDisk, "runtime.snapshot", "sandbox %q has no disk", r.Name)
 	}
@@ -42,13 +45,10 @@ func (f snapshotFleet) Save(ctx context.Context, ref, file string) (plan.Snapsho
 	ctx, stop := s.untilEnding(ctx)
 	defer stop()
 	save := func() error { return disk.Save(f.paths.diskImage(s.id), f.paths.disk(s.id), file) }
-	switch state := s.info().State; state {
-	case StatePaused:
-		err = save()
-	case StateRunning:
+	if state == StateRunning {
 		err = f.whileFrozen(ctx, s, save)
-	default:
-		return plan.Snapshot{}, notNow("runtime.snapshot", r.Name, state)
+	} else {
+		err = save()
 	}
 	return snapshot, s.orEnded(err)
 }
