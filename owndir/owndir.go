@@ -42,6 +42,15 @@ func Rename(path, name string) error {
 	return inParent(path, func(parent int, old string) error { return unix.Renameat(parent, old, parent, name) })
 }
 
+// Move moves the file at path to the path to, where there is none yet.
+func Move(path, to string) error {
+	return inParent(path, func(parent int, name string) error {
+		return inParent(to, func(newParent int, newName string) error {
+			return unix.Renameat2(parent, name, newParent, newName, unix.RENAME_NOREPLACE)
+		})
+	})
+}
+
 // Mkdir makes one directory with exactly mode, whatever the umask.
 func Mkdir(path string, mode fs.FileMode) error {
 	err := inParent(path, func(parent int, name string) error { return unix.Mkdirat(parent, name, uint32(mode.Perm())) })

@@ -237,3 +237,23 @@ func TestGiveTakesASocket(t *testing.T) {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
 }
+
+func TestMove(t *testing.T) {
+	dir := t.TempDir()
+	from, to := filepath.Join(dir, "a"), filepath.Join(dir, "d", "b")
+	if err := errors.Join(os.Mkdir(filepath.Dir(to), 0o700), os.WriteFile(from, []byte("x"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if err := Move(from, to); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := os.ReadFile(to); err != nil || string(data) != "x" {
+		t.Errorf("%q, %v", data, err)
+	}
+	if err := os.WriteFile(from, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Move(from, to); !errors.Is(err, os.ErrExist) {
+		t.Errorf("onto another file: %v", err)
+	}
+}

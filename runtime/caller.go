@@ -172,6 +172,9 @@ func (m *Manager) planFor(ctx context.Context, r plan.CreateRequest) (*plan.Sand
 	if from != nil {
 		r = r.On(from.Request)
 	}
+	if err := m.snapshots.Admit(g, r.SnapshotOnEnd); err != nil {
+		return nil, err
+	}
 	if err := checkDirs(g, r); err != nil {
 		return nil, err
 	}

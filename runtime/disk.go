@@ -79,7 +79,10 @@ func (h *host) attachDisk(s *sandbox, size disk.Size) error {
 	return errors.Join(disk.AttachCopy(from.File, h.paths.diskImage(s.id), h.paths.disk(s.id), ns), ns.Close())
 }
 
-func (h *host) removeDisk(_ context.Context, id string) error {
+func (h *host) removeDisk(ctx context.Context, id string) error {
+	if err := h.keepDisk(ctx, id); err != nil {
+		h.log.Error("keep the disk of a sandbox that ended", "sandbox", id, "err", err)
+	}
 	if err := disk.Detach(h.paths.diskImage(id), h.paths.disk(id)); err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/rootfs/disk"
+	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/failpoint"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/plan"
@@ -51,6 +52,24 @@ func (f snapshotFleet) Save(ctx context.Context, ref, file string) (plan.Snapsho
 		err = save()
 	}
 	return snapshot, s.orEnded(err)
+}
+
+// keepDisk makes a snapshot of the disk of a sandbox that has ended, if that was asked for.
+func (h *host) keepDisk(ctx context.Context, id string) error {
+	if mounted, err := mount.IsPoint(h.paths.disk(id)); err != nil || !mounted {
+		return nil // there is none, or it is kept
+	}
+	r, err := readRecord(h.paths.record(id), h.boot)
+	if err != nil || !r.Ready || r.Settings.SnapshotOnEnd == "" { // one that was never what was asked for has nothing to keep
+		return nil
+	}
+	use, err := disk.UseOf(h.paths.disk(id))
+	if err != nil {
+		return err
+	}
+	return h.snapshots.Keep(ctx, snapshots.Key{Owner: r.OwnerUID, Name: r.Settings.SnapshotOnEnd}, func(file string) (plan.Snapshot, error) {
+		return snapshotOf(r, time.Now().Round(0), use), disk.Release(h.paths.diskImage(id), h.paths.disk(id), file)
+	})
 }
 
 // Begin implements snapshots.Fleet.

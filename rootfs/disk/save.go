@@ -9,6 +9,7 @@ import (
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/owndir"
+	"github.com/caisson-run/caisson/rootfs/mount"
 )
 
 // Save writes the disk in file, which is mounted at point, to a new file. What is not used
@@ -26,6 +27,15 @@ func Save(file, point, to string) error {
 		err = errors.Join(err, owndir.Unlink(to))
 	}
 	return sbxerr.Wrap(sbxerr.Disk, "disk.save", err)
+}
+
+// Release takes the disk in file off point, and moves the file. Nothing uses the disk any more.
+func Release(file, point, to string) error {
+	err := errors.Join(syncFS(point), mount.RemovePoint(point))
+	if err == nil {
+		err = owndir.Move(file, to)
+	}
+	return sbxerr.Wrap(sbxerr.Disk, "disk.release", err)
 }
 
 // syncFS writes what the kernel holds of the file system at point.

@@ -37,6 +37,7 @@ type CreateRequest struct {
 	Hostname       string   `json:",omitempty"` // empty is the ID
 	Rootfs         string   `json:",omitempty"` // "ro" or "rw"; empty is the profile's
 	From           string   `json:",omitempty"` // a snapshot whose disk it begins with, and whose settings where it names none
+	SnapshotOnEnd  string   `json:",omitempty"` // name of the snapshot that is made of its disk when it ends
 	Image          string   // empty is the profile's
 	Language       string   // of the work; Planner.Languages has its image where nothing else names one
 	LanguageReason string   // how the caller knows the language

@@ -114,7 +114,7 @@ func (pl Planner) Sandbox(r CreateRequest) (*Sandbox, error) {
 	}
 	err := errors.Join(errs...)
 	if err == nil {
-		err = p.planOrigin(pl)
+		err = p.planSnapshots(pl, r)
 	}
 	if err != nil {
 		return nil, sbxerr.Wrap(CodeOf(err), op, err)

@@ -79,7 +79,15 @@ func (r CreateRequest) On(kept CreateRequest) CreateRequest {
 	return r
 }
 
-// planOrigin checks that the sandbox can begin with its snapshot, whose disk it gets.
+// planSnapshots checks that the sandbox can begin with its snapshot, whose disk it gets, and
+// that it has a disk of which one can be made when it ends.
+func (p *Sandbox) planSnapshots(pl Planner, r CreateRequest) error {
+	if r.SnapshotOnEnd != "" && p.Limits.DiskBytes == 0 {
+		return sbxerr.New(sbxerr.SnapshotDisk, "runtime.plan", "a snapshot %q at the end of a sandbox without a disk", sbxerr.Clip(r.SnapshotOnEnd))
+	}
+	return p.planOrigin(pl)
+}
+
 func (p *Sandbox) planOrigin(pl Planner) error {
 	from := pl.From
 	if from == nil {

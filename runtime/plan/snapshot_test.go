@@ -13,7 +13,7 @@ import (
 // snapshot keeps it.
 func TestSnapshotFieldsAreDecided(t *testing.T) {
 	const keeps = "Rootfs Image Language LanguageReason Profile User Env Network Allow Deny DNS AllowECH Limits Labels"
-	const leaves = "Name Hostname From Publish Expose Links Workspace Mounts Session Task TTL IdleTimeout Nested Ensure Replace Build Site Pooled Key"
+	const leaves = "Name Hostname From SnapshotOnEnd Publish Expose Links Workspace Mounts Session Task TTL IdleTimeout Nested Ensure Replace Build Site Pooled Key"
 	of := reflect.TypeFor[CreateRequest]()
 	var r CreateRequest
 	all := reflect.ValueOf(&r).Elem()

@@ -52,7 +52,7 @@ func (s *Service) Create(ctx context.Context, ref, name string) (Info, error) {
 	}
 	k := Key{Owner: g.Caller().UID, Name: name}
 	if err == nil {
-		err = s.admit(g, k)
+		err = s.bound(g)
 	}
 	if err != nil {
 		return Info{}, err
@@ -64,8 +64,29 @@ func (s *Service) Create(ctx context.Context, ref, name string) (Info, error) {
 	return info, s.confirm(ctx, events.SnapshotCreated, k)
 }
 
-// admit bounds how many snapshots a user has.
-func (s *Service) admit(g peer.Grant, k Key) error {
+// Admit refuses the name, if there is one, of a snapshot that the holder of g may not make later.
+func (s *Service) Admit(g peer.Grant, name string) error {
+	if name == "" {
+		return nil
+	}
+	if err := errors.Join(g.CheckSnapshots(), CheckName(name)); err != nil {
+		return err
+	}
+	return s.bound(g)
+}
+
+// Keep makes the snapshot of a sandbox that has ended. save moves its disk to a new file. A name
+// that is taken by now is followed by letters.
+func (s *Service) Keep(ctx context.Context, k Key, save func(file string) (plan.Snapshot, error)) error {
+	info, err := s.store.Keep(k, save)
+	if err != nil {
+		return err
+	}
+	return s.confirm(ctx, events.SnapshotCreated, info.Key)
+}
+
+// bound bounds how many snapshots a user has.
+func (s *Service) bound(g peer.Grant) error {
 	most := g.Snapshots()
 	if most == 0 {
 		return nil
@@ -74,8 +95,9 @@ func (s *Service) admit(g peer.Grant, k Key) error {
 	if err != nil {
 		return err
 	}
-	if n := len(slices.DeleteFunc(all, func(i Info) bool { return i.Owner != k.Owner })); n >= most {
-		return sbxerr.WithRemedy(sbxerr.Busy, "snapshots.create", fmt.Errorf("uid %d has %d snapshots, and may have %d", k.Owner, n, most),
+	owner := g.Caller().UID
+	if n := len(slices.DeleteFunc(all, func(i Info) bool { return i.Owner != owner })); n >= most {
+		return sbxerr.WithRemedy(sbxerr.Busy, "snapshots.create", fmt.Errorf("uid %d has %d snapshots, and may have %d", owner, n, most),
 			"remove snapshots first: caisson snapshot rm")
 	}
 	return nil

@@ -8,6 +8,7 @@ package snapshots
 
 import (
 	"cmp"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -81,19 +82,9 @@ func (s *Store) Create(k Key, save func(file string) (plan.Snapshot, error)) (_ 
 			err = errors.Join(err, owndir.RemoveTree(at))
 		}
 	}()
-	if err := owndir.Mkdir(at, 0o700); err != nil {
-		return Info{}, sbxerr.Wrap(sbxerr.StateDir, op, err)
-	}
-	snapshot, err := save(filepath.Join(at, diskName))
+	snapshot, err := fill(at, save)
 	if err != nil {
 		return Info{}, err
-	}
-	data, err := json.Marshal(document{version, snapshot})
-	if err == nil {
-		err = os.WriteFile(filepath.Join(at, metaName), data, 0o600)
-	}
-	if err != nil {
-		return Info{}, sbxerr.Wrap(sbxerr.StateDir, op, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,6 +92,46 @@ func (s *Store) Create(k Key, save func(file string) (plan.Snapshot, error)) (_ 
 		return Info{}, taken(k)
 	}
 	return Info{k, snapshot}, sbxerr.Wrap(sbxerr.StateDir, op, owndir.Rename(at, k.String()))
+}
+
+// Keep is Create of what cannot be made a second time. A name that is taken is followed by
+// letters.
+func (s *Store) Keep(k Key, save func(file string) (plan.Snapshot, error)) (Info, error) {
+	at, done := s.begin()
+	defer done()
+	snapshot, err := fill(at, save)
+	if err != nil {
+		return Info{}, errors.Join(err, owndir.RemoveTree(at))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, err := os.Lstat(s.path(k)); err == nil {
+		k.Name = k.Name[:min(len(k.Name), maxName-letters-1)] + "-" + strings.ToLower(rand.Text()[:letters])
+	}
+	return Info{k, snapshot}, sbxerr.Wrap(sbxerr.StateDir, "snapshots.keep", owndir.Rename(at, k.String()))
+}
+
+// The bounds of a name that Keep makes up.
+const (
+	maxName = 128
+	letters = 12
+)
+
+// fill makes the directory of a snapshot.
+func fill(at string, save func(file string) (plan.Snapshot, error)) (plan.Snapshot, error) {
+	const op = "snapshots.create"
+	if err := owndir.Mkdir(at, 0o700); err != nil {
+		return plan.Snapshot{}, sbxerr.Wrap(sbxerr.StateDir, op, err)
+	}
+	snapshot, err := save(filepath.Join(at, diskName))
+	if err != nil {
+		return plan.Snapshot{}, err
+	}
+	data, err := json.Marshal(document{version, snapshot})
+	if err == nil {
+		err = os.WriteFile(filepath.Join(at, metaName), data, 0o600)
+	}
+	return snapshot, sbxerr.Wrap(sbxerr.StateDir, op, err)
 }
 
 func taken(k Key) error {

@@ -141,3 +141,48 @@ func TestFork(t *testing.T) {
 	d.Run(t, append([]string{"rm", "--force", "a"}, ids...)...)
 	wantNoDisks(t, d)
 }
+
+// TestSnapshotOnEnd: whatever ends a sandbox, what it wrote is in the snapshot that was asked
+// for: its own end, out of memory, its time, a stop, a removal, and a daemon that was killed.
+func TestSnapshotOnEnd(t *testing.T) {
+	need.Tools(t, "mkfs.ext4")
+	t.Parallel()
+	d := harness.StartWith(t, devProfile)
+	ask := func(name string, args ...string) []string {
+		return append([]string{"--profile", "dev", "--user", "root", "--disk", "32M", "--snapshot-on-end", name}, args...)
+	}
+	d.Try(append(append([]string{"run"}, ask("failed")...), "--", "sh", "-c", "echo failed >/f; exit 3")...)
+	d.Try(append(append([]string{"run"}, ask("memory", "-m", "64M")...), "--", "sh", "-c", "echo memory >/f; tail /dev/zero")...)
+	for _, end := range []string{"stop", "rm", "ttl", "killed"} {
+		args := ask(end, "--name", end)
+		if end == "ttl" {
+			args = append(args, "--ttl", "2s")
+		}
+		d.Run(t, append([]string{"create"}, args...)...)
+		d.Run(t, "exec", end, "--", "sh", "-c", "echo "+end+" >/f")
+	}
+	d.Run(t, "stop", "stop")
+	d.Run(t, "rm", "--force", "rm")
+	d.Kill(t)
+	d.Launch(t)
+	d.Run(t, "rm", "--force", "killed")
+	await(t, "the end of its time", func() bool { return d.Try("snapshot", "inspect", "ttl").Code == 0 })
+	for _, name := range []string{"failed", "memory", "stop", "rm", "ttl", "killed"} {
+		if got := d.Run(t, "run", "--from", name, "--disk", "32M", "-m", "128M", "--", "cat", "/f").Stdout; got != name+"\n" {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	d.Run(t, append(append([]string{"run"}, ask("failed")...), "--", "true")...) // a name that is taken
+	if got := d.Run(t, "snapshot", "ls").Stdout; strings.Count(got, "failed-") != 1 {
+		t.Errorf("listed:\n%s", got)
+	}
+	d.Refused(t, "SBX-237", "run", "-o", "json", "--snapshot-on-end", "x", "--", "true")
+	d.Refused(t, "SBX-101", append(append([]string{"run", "-o", "json"}, ask("a/b")...), "--", "true")...)
+	d.Run(t, "rm", "--force", "stop")
+	for line := range strings.Lines(d.Run(t, "snapshot", "ls").Stdout) {
+		if name := strings.Fields(line)[0]; name != "NAME" {
+			d.Run(t, "snapshot", "rm", name)
+		}
+	}
+	wantNoDisks(t, d)
+}

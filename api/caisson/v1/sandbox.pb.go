@@ -353,7 +353,10 @@ type SandboxSpec struct {
 	Rootfs string `protobuf:"bytes,26,opt,name=rootfs,proto3" json:"rootfs,omitempty"`
 	// Name of a snapshot. The sandbox begins with a copy of its disk, and has its image, profile,
 	// user, env, network policy, limits and labels where the request names none.
-	From          string `protobuf:"bytes,27,opt,name=from,proto3" json:"from,omitempty"`
+	From string `protobuf:"bytes,27,opt,name=from,proto3" json:"from,omitempty"`
+	// Name of a snapshot that is made of the disk when the sandbox ends, whatever ends it. If there
+	// is one of that name by then, it is followed by a dash and some letters.
+	SnapshotOnEnd string `protobuf:"bytes,28,opt,name=snapshot_on_end,json=snapshotOnEnd,proto3" json:"snapshot_on_end,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -573,6 +576,13 @@ func (x *SandboxSpec) GetRootfs() string {
 func (x *SandboxSpec) GetFrom() string {
 	if x != nil {
 		return x.From
+	}
+	return ""
+}
+
+func (x *SandboxSpec) GetSnapshotOnEnd() string {
+	if x != nil {
+		return x.SnapshotOnEnd
 	}
 	return ""
 }
@@ -3299,7 +3309,7 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\tread_only\x18\x04 \x01(\bR\breadOnly\x12\"\n" +
 	"\n" +
 	"size_bytes\x18\x05 \x01(\x03H\x00R\tsizeBytes\x88\x01\x01B\r\n" +
-	"\v_size_bytes\"\xe2\a\n" +
+	"\v_size_bytes\"\x8a\b\n" +
 	"\vSandboxSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05image\x18\x02 \x01(\tR\x05image\x12\x18\n" +
@@ -3328,7 +3338,8 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\bhostname\x18\x18 \x01(\tR\bhostname\x12\x10\n" +
 	"\x03dns\x18\x19 \x03(\tR\x03dns\x12\x16\n" +
 	"\x06rootfs\x18\x1a \x01(\tR\x06rootfs\x12\x12\n" +
-	"\x04from\x18\x1b \x01(\tR\x04from\x1a6\n" +
+	"\x04from\x18\x1b \x01(\tR\x04from\x12&\n" +
+	"\x0fsnapshot_on_end\x18\x1c \x01(\tR\rsnapshotOnEnd\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +

@@ -112,6 +112,9 @@ class SandboxOptions(TypedDict, total=False):
     from_: Optional[str]
     """Name of a snapshot. The sandbox begins with a copy of its disk, and has its image,
     profile, user, env, network policy, limits and labels where the request names none."""
+    snapshot_on_end: Optional[str]
+    """Name of a snapshot that is made of the disk when the sandbox ends, whatever ends it. If
+    there is one of that name by then, it is followed by a dash and some letters."""
 
 
 class CreateOptions(SandboxOptions, total=False):
@@ -326,6 +329,7 @@ SANDBOX: Table = {
     "dns": ("dns", "texts"),
     "rootfs": ("rootfs", "text"),
     "from_": ("from", "text"),
+    "snapshot_on_end": ("snapshot_on_end", "text"),
 }
 
 CREATE: Table = {
@@ -366,6 +370,7 @@ CREATE: Table = {
     "dns": ("dns", "texts"),
     "rootfs": ("rootfs", "text"),
     "from_": ("from", "text"),
+    "snapshot_on_end": ("snapshot_on_end", "text"),
     "ensure": ("ensure", "flag"),
     "replace": ("replace", "flag"),
 }
@@ -436,6 +441,7 @@ ALONE: Table = {
     "dns": ("sandbox.dns", "texts"),
     "rootfs": ("sandbox.rootfs", "text"),
     "from_": ("sandbox.from", "text"),
+    "snapshot_on_end": ("sandbox.snapshot_on_end", "text"),
     "workdir": ("exec.workdir", "text"),
     "timeout": ("exec.timeout", "time"),
     "output_limit": ("exec.output_limit_bytes", "size"),
@@ -546,4 +552,4 @@ LISTS = {"allow", "deny", "publish", "expose", "links", "mounts", "dns", "states
 
 SWITCHES = {"nested", "allow_ech", "ensure", "replace", "stdin", "learn", "learn_private", "keep", "no_cache", "needs_only"}
 
-OTHERS = {"sandboxes", "memory", "cpus", "name", "image", "profile", "user", "env", "network", "workspace", "pids", "open_files", "tmpfs", "cpu_shares", "shm_size", "io_read_bps", "io_write_bps", "disk", "disk_inodes", "labels", "session", "task", "ttl", "idle_timeout", "language", "language_reason", "hostname", "rootfs", "from_", "workdir", "timeout", "output_limit", "rlimits", "inputs", "tty", "older_than", "args", "target", "secrets"}
+OTHERS = {"sandboxes", "memory", "cpus", "name", "image", "profile", "user", "env", "network", "workspace", "pids", "open_files", "tmpfs", "cpu_shares", "shm_size", "io_read_bps", "io_write_bps", "disk", "disk_inodes", "labels", "session", "task", "ttl", "idle_timeout", "language", "language_reason", "hostname", "rootfs", "from_", "snapshot_on_end", "workdir", "timeout", "output_limit", "rlimits", "inputs", "tty", "older_than", "args", "target", "secrets"}

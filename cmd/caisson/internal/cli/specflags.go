@@ -18,7 +18,7 @@ import (
 // SandboxFlags are those of a sandbox: of run, create and spec.
 type SandboxFlags struct {
 	image, profile, workspace, network string
-	hostname, rootfs, from             string
+	hostname, rootfs, from, kept       string
 	limits                             limitFlags
 	name, session, task, user, envFile string
 	ttl, idle                          string
@@ -49,6 +49,7 @@ func (f *SandboxFlags) Register(cmd *cobra.Command) {
 	flags.StringVar(&f.name, "name", "", "`NAME` of the sandbox (default: its ID)")
 	flags.StringVar(&f.hostname, "hostname", "", "sandbox host `NAME` (default: its ID)")
 	flags.StringVar(&f.from, "from", "", "begin with a copy of the disk of `SNAPSHOT`, and with its settings where no flag names others")
+	flags.StringVar(&f.kept, "snapshot-on-end", "", "make a snapshot `NAME` of the disk when the sandbox ends")
 	flags.StringVar(&f.rootfs, "rootfs", "", "ro, or rw: the root can be written, on the sandbox's disk, `MODE` (default: the profile's, else ro)")
 	flags.StringArrayVarP(&f.labels, "label", "l", nil, "set label `K=V`")
 	flags.StringVar(&f.session, "session", "", "session `ID` of the caller")
@@ -108,9 +109,9 @@ func (f *SandboxFlags) RegisterLife(cmd *cobra.Command) {
 // Spec is what the flags say. The environment is the sandbox's, or that of the
 // one command which it is for: the caller puts it where it belongs.
 func (f *SandboxFlags) Spec(p *Parser) *caissonv1.SandboxSpec {
-	p.NotEmpty("image", "profile", "network", "user", "name", "hostname", "rootfs", "from", "session", "task")
+	p.NotEmpty("image", "profile", "network", "user", "name", "hostname", "rootfs", "from", "snapshot-on-end", "session", "task")
 	s := &caissonv1.SandboxSpec{
-		Name: f.name, Hostname: f.hostname, Rootfs: f.rootfs, From: f.from, Image: f.image, Profile: f.profile, User: f.user, Network: f.network, Allow: f.allow, Deny: f.deny, Dns: f.dns, AllowEch: f.allowECH, Publish: f.publish,
+		Name: f.name, Hostname: f.hostname, Rootfs: f.rootfs, From: f.from, SnapshotOnEnd: f.kept, Image: f.image, Profile: f.profile, User: f.user, Network: f.network, Allow: f.allow, Deny: f.deny, Dns: f.dns, AllowEch: f.allowECH, Publish: f.publish,
 		Expose: p.ports("expose", f.expose), Links: f.links,
 		Session: f.session, Task: f.task,
 		Limits:      f.limits.message(p),

@@ -204,6 +204,8 @@ export interface components {
             /** @description "ro", or "rw": the root can be written, and the sandbox's disk holds what is written. If no limit sizes the disk, sandboxes.disk of the configuration does. Empty is the profile's. */
             rootfs?: string;
             session?: string;
+            /** @description Name of a snapshot that is made of the disk when the sandbox ends, whatever ends it. If there is one of that name by then, it is followed by a dash and some letters. */
+            snapshot_on_end?: string;
             task?: string;
             /**
              * @description When its time is over a sandbox is ended and removed, paused or not, with the output and the results of its commands. Calls for it then have SBX-107, which says so for as long as the daemon remembers it: 1024 of them, the oldest of whoever had most forgotten first.
@@ -1379,6 +1381,8 @@ export interface components {
             /** @description "ro", or "rw": the root can be written, and the sandbox's disk holds what is written. If no limit sizes the disk, sandboxes.disk of the configuration does. Empty is the profile's. */
             rootfs?: string;
             session?: string;
+            /** @description Name of a snapshot that is made of the disk when the sandbox ends, whatever ends it. If there is one of that name by then, it is followed by a dash and some letters. */
+            snapshot_on_end?: string;
             task?: string;
             /**
              * @description When its time is over a sandbox is ended and removed, paused or not, with the output and the results of its commands. Calls for it then have SBX-107, which says so for as long as the daemon remembers it: 1024 of them, the oldest of whoever had most forgotten first.

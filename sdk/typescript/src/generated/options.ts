@@ -99,6 +99,9 @@ export interface SandboxOptions {
   /** Name of a snapshot. The sandbox begins with a copy of its disk, and has its image,
    * profile, user, env, network policy, limits and labels where the request names none. */
   from?: string
+  /** Name of a snapshot that is made of the disk when the sandbox ends, whatever ends it. If
+   * there is one of that name by then, it is followed by a dash and some letters. */
+  snapshotOnEnd?: string
 }
 
 /** How a sandbox is made. */
@@ -305,6 +308,7 @@ export const sandboxTable = {
   dns: ['dns', 'texts'],
   rootfs: ['rootfs', 'text'],
   from: ['from', 'text'],
+  snapshotOnEnd: ['snapshot_on_end', 'text'],
 } as const satisfies Table & Record<keyof SandboxOptions, unknown>
 
 export const createTable = {
@@ -345,6 +349,7 @@ export const createTable = {
   dns: ['dns', 'texts'],
   rootfs: ['rootfs', 'text'],
   from: ['from', 'text'],
+  snapshotOnEnd: ['snapshot_on_end', 'text'],
   ensure: ['ensure', 'flag'],
   replace: ['replace', 'flag'],
 } as const satisfies Table & Record<keyof CreateOptions, unknown>
@@ -415,6 +420,7 @@ export const aloneTable = {
   dns: ['sandbox.dns', 'texts'],
   rootfs: ['sandbox.rootfs', 'text'],
   from: ['sandbox.from', 'text'],
+  snapshotOnEnd: ['sandbox.snapshot_on_end', 'text'],
   workdir: ['exec.workdir', 'text'],
   timeout: ['exec.timeout', 'time'],
   outputLimit: ['exec.output_limit_bytes', 'size'],
@@ -524,4 +530,4 @@ export const lists: readonly string[] = ['allow', 'deny', 'publish', 'expose', '
 
 export const switches: readonly string[] = ['nested', 'allowEch', 'ensure', 'replace', 'stdin', 'learn', 'learnPrivate', 'keep', 'noCache', 'needsOnly']
 
-export const others: readonly string[] = ['sandboxes', 'memory', 'cpus', 'name', 'image', 'profile', 'user', 'env', 'network', 'workspace', 'pids', 'openFiles', 'tmpfs', 'cpuShares', 'shmSize', 'ioReadBps', 'ioWriteBps', 'disk', 'diskInodes', 'labels', 'session', 'task', 'ttl', 'idleTimeout', 'language', 'languageReason', 'hostname', 'rootfs', 'from', 'workdir', 'timeout', 'outputLimit', 'rlimits', 'inputs', 'tty', 'olderThan', 'args', 'target', 'secrets']
+export const others: readonly string[] = ['sandboxes', 'memory', 'cpus', 'name', 'image', 'profile', 'user', 'env', 'network', 'workspace', 'pids', 'openFiles', 'tmpfs', 'cpuShares', 'shmSize', 'ioReadBps', 'ioWriteBps', 'disk', 'diskInodes', 'labels', 'session', 'task', 'ttl', 'idleTimeout', 'language', 'languageReason', 'hostname', 'rootfs', 'from', 'snapshotOnEnd', 'workdir', 'timeout', 'outputLimit', 'rlimits', 'inputs', 'tty', 'olderThan', 'args', 'target', 'secrets']
