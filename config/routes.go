@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -29,28 +30,39 @@ type Route struct {
 // CAFile returns the path of the file with certificates, empty for none.
 func (r Route) CAFile() string { return strings.TrimPrefix(r.CA, fileReference) }
 
-// SecretFiles returns the path of the file of each secret that refers to one.
-func (c *Config) SecretFiles() map[string]string {
-	files := map[string]string{}
+// SecretSource is where the value of a secret comes from.
+type SecretSource struct {
+	Kind string // SecretFile, SecretCredential or SecretVariable
+	From string // the path, or the name
+}
+
+// The kinds of sources.
+const (
+	SecretFile       = "file"       // a file of the host
+	SecretCredential = "credential" // a credential that systemd gave the daemon
+	SecretVariable   = "env"        // a variable that the daemon was started with
+)
+
+// SecretSources returns the source of each secret that refers to one.
+func (c *Config) SecretSources() map[string]SecretSource {
+	sources := map[string]SecretSource{}
 	for name, reference := range c.Secrets {
-		if path, isFile := strings.CutPrefix(reference, fileReference); isFile { // else it may be a value
-			files[name] = path
+		kind, from, _ := strings.Cut(reference, ":")
+		switch kind {
+		case SecretFile, SecretCredential, SecretVariable: // else it may be a value
+			sources[name] = SecretSource{kind, from}
 		}
 	}
-	return files
+	return sources
 }
 
 // validateSecrets checks the references to secrets, and those of routes to them. It never
 // shows a text that may be a secret itself.
 func (c *Config) validateSecrets() error {
 	var errs []error
+	sources := c.SecretSources()
 	for _, name := range slices.Sorted(maps.Keys(c.Secrets)) {
-		path, isFile := strings.CutPrefix(c.Secrets[name], fileReference)
-		if !isFile {
-			errs = append(errs, fmt.Errorf("secrets.%s: is no reference to a file, give one such as file:/etc/caisson/%s.key", name, name))
-			continue
-		}
-		errs = append(errs, absolute("secrets."+name, path))
+		errs = append(errs, sources[name].validate(name))
 	}
 	for _, profile := range slices.Sorted(maps.Keys(c.Profiles)) {
 		routes := c.Profiles[profile].Routes
@@ -59,6 +71,28 @@ func (c *Config) validateSecrets() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// variable is a name that a variable of the environment may have.
+var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+func (s SecretSource) validate(name string) error {
+	const longest = 255 // name of a file
+	switch s.Kind {
+	case SecretFile:
+		return absolute("secrets."+name, s.From)
+	case SecretCredential:
+		if s.From == "" || s.From == "." || s.From == ".." || len(s.From) > longest || strings.ContainsAny(s.From, "/\x00") {
+			return fmt.Errorf("secrets.%s: is no credential of systemd: give its name alone, without a slash, such as credential:%s", name, name)
+		}
+	case SecretVariable:
+		if !variable.MatchString(s.From) {
+			return fmt.Errorf("secrets.%s: is no name of a variable: give letters, digits and underscores, such as env:MODELS_KEY", name)
+		}
+	default:
+		return fmt.Errorf("secrets.%s: is no reference to a file, credential or variable, give one such as file:/etc/caisson/%s.key, credential:%s or env:MODELS_KEY", name, name, name)
+	}
+	return nil
 }
 
 func (c *Config) validateRoute(key string, r Route) error {

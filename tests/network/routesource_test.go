@@ -1,0 +1,88 @@
+package network
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/caisson-run/caisson/tests/harness"
+	"github.com/caisson-run/caisson/tests/need"
+)
+
+// A route uses a key from each source, which is nowhere but in the gateway.
+func TestRouteSources(t *testing.T) {
+	need.Tools(t, "curl", "dpkg")
+	m := startModels(t)
+	reaches(t, modelsAt)
+	asks(t, "models.example")
+	credentials := t.TempDir()
+	if err := os.WriteFile(filepath.Join(credentials, "models-key"), []byte(canary+"\n"), 0o400); err != nil {
+		t.Fatal(err)
+	}
+	d := harness.New(t)
+	d.Wrap, d.Env = host.enter(), []string{"CREDENTIALS_DIRECTORY=" + credentials, "MODELS_KEY=" + canary, "HOST_NOTE=not-a-secret"}
+	d.Config = sourced(m, "credential:models-key", "env:MODELS_KEY")
+	host.watchInside(d)
+	d.Launch(t)
+	t.Cleanup(func() {
+		d.Stop(t)
+		d.CheckNothingLeft(t)
+		host.leave(t, d)
+	})
+	if !strings.Contains(environOf(t, d.PID()), "HOST_NOTE=not-a-secret") { // the control
+		t.Error("the environment of the daemon is not seen")
+	}
+	d.Run(t, "image", "from-host", "tools", "--package", "curl")
+	s := createFor(t, d, "--profile", "agent")
+	ask := func(label string) string {
+		return d.Try("exec", s.id, "--", "curl", "-sS", "-i", "-m", "20", "--noproxy", "*", "http://"+label+".caisson.internal/models").Stdout
+	}
+	used := func(t *testing.T, label string) {
+		t.Helper()
+		m.take()
+		if got := ask(label); !strings.Contains(got, "200 OK") || strings.Contains(got, canary) {
+			t.Errorf("%s: %q", label, got)
+		}
+		if seen := m.take(); len(seen) != 1 || seen[0].Header.Get("Authorization") != "Bearer "+canary {
+			t.Errorf("%s: the upstream was asked %+v", label, seen)
+		}
+	}
+	used(t, "a")
+	used(t, "b")
+	searchCanary(t, d, s, "models-key", "models.example")
+	t.Run("after a reload", func(t *testing.T) {
+		d.Run(t, "config", "reload")
+		used(t, "a")
+		used(t, "b")
+	})
+	t.Run("in the next gateway", func(t *testing.T) {
+		if err := syscall.Kill(gatewayOf(t, d), syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		until(10*time.Second, func() bool { return strings.Contains(ask("a"), "200 OK") })
+		used(t, "a")
+		used(t, "b")
+	})
+}
+
+// sourced is a configuration with the routes a and b to m, each with a key of its own.
+func sourced(m *models, a, b string) string {
+	route := func(label, key string) string {
+		return fmt.Sprintf("      %s: {upstream: \"https://models.example:8443/v1\", credential: %s, ca: \"file:%s\"}\n", label, key, m.ca)
+	}
+	return fmt.Sprintf("network: {dns: [%s]}\nsecrets: {models-key: %q, other-key: %q}\nprofiles:\n  agent:\n    image: tools\n    routes:\n", resolver, a, b) +
+		route("a", "models-key") + route("b", "other-key")
+}
+
+func environOf(t *testing.T, pid int) string {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
