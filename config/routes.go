@@ -32,8 +32,8 @@ func (r Route) CAFile() string { return strings.TrimPrefix(r.CA, fileReference) 
 
 // SecretSource is where the value of a secret comes from.
 type SecretSource struct {
-	Kind string // SecretFile, SecretCredential or SecretVariable
-	From string // the path, or the name
+	Kind string // SecretFile, SecretCredential SecretVariable or SecretCommand
+	From string // the path, the name, or the program and its arguments
 }
 
 // The kinds of sources.
@@ -41,6 +41,7 @@ const (
 	SecretFile       = "file"       // a file of the host
 	SecretCredential = "credential" // a credential that systemd gave the daemon
 	SecretVariable   = "env"        // a variable that the daemon was started with
+	SecretCommand    = "command"    // what a program prints
 )
 
 // SecretSources returns the source of each secret that refers to one.
@@ -49,7 +50,7 @@ func (c *Config) SecretSources() map[string]SecretSource {
 	for name, reference := range c.Secrets {
 		kind, from, _ := strings.Cut(reference, ":")
 		switch kind {
-		case SecretFile, SecretCredential, SecretVariable: // else it may be a value
+		case SecretFile, SecretCredential, SecretVariable, SecretCommand: // else it may be a value
 			sources[name] = SecretSource{kind, from}
 		}
 	}
@@ -89,8 +90,11 @@ func (s SecretSource) validate(name string) error {
 		if !variable.MatchString(s.From) {
 			return fmt.Errorf("secrets.%s: is no name of a variable: give letters, digits and underscores, such as env:MODELS_KEY", name)
 		}
+	case SecretCommand:
+		program, _, _ := strings.Cut(s.From, " ")
+		return absolute("secrets."+name, program)
 	default:
-		return fmt.Errorf("secrets.%s: is no reference to a file, credential or variable, give one such as file:/etc/caisson/%s.key, credential:%s or env:MODELS_KEY", name, name, name)
+		return fmt.Errorf("secrets.%s: is no reference to a file, credential, variable or command, give one such as file:/etc/caisson/%s.key, credential:%s, env:MODELS_KEY or command:/usr/bin/pass show %s", name, name, name, name)
 	}
 	return nil
 }

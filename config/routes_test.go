@@ -31,6 +31,7 @@ func TestRoutes(t *testing.T) {
 		"file:/etc/caisson/key=credential:..":                  "secrets.key: is no credential of systemd",
 		"file:/etc/caisson/key=credential:":                    "secrets.key: is no credential of systemd",
 		"file:/etc/caisson/key=env:A-KEY":                      "secrets.key: is no name of a variable",
+		"file:/etc/caisson/key=command:pass show key":          "secrets.key: \"pass\" is not a clean absolute path",
 		"file:/etc/caisson/key=env:":                           "secrets.key: is no name of a variable",
 		"file:/etc/caisson/ca.pem=/etc/caisson/ca.pem":         "profiles.agent.routes.up.ca: is no reference to a file",
 		"credential: key=credentail: key":                      `did you mean "credential"?`,
@@ -57,7 +58,8 @@ func TestRoutes(t *testing.T) {
 
 func TestSecretSources(t *testing.T) {
 	for reference, want := range map[string]SecretSource{
-		"credential:models-key": {SecretCredential, "models-key"}, "env:MODELS_KEY": {SecretVariable, "MODELS_KEY"}, "file:/a:b": {SecretFile, "/a:b"},
+		"credential:models-key": {SecretCredential, "models-key"}, "command:/usr/bin/pass show models": {SecretCommand, "/usr/bin/pass show models"},
+		"env:MODELS_KEY": {SecretVariable, "MODELS_KEY"}, "file:/a:b": {SecretFile, "/a:b"},
 	} {
 		c, err := load(t, strings.Replace(routesFile, "file:/etc/caisson/key", reference, 1))
 		if err == nil {

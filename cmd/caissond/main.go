@@ -124,13 +124,17 @@ func rootCommand(f *flags) *cobra.Command {
 	return cmd
 }
 
-// daemonConfig is config for a daemon that serves: it takes its secrets out of the environment.
+// daemonConfig is config for a daemon that serves: it takes its secrets out of the environment,
+// and has commands print theirs.
 func (f *flags) daemonConfig(cmd *cobra.Command) (config.Config, error) {
 	c, err := f.config(cmd)
 	if err != nil || f.stopAll { // which needs none, and has the environment of another unit
 		return c, err
 	}
-	return c, c.Locate(errors.Join(started.take(c), checkOwnSecrets(c)))
+	if err = errors.Join(started.take(c), checkOwnSecrets(c)); err == nil {
+		err = printed.run(cmd.Context(), c) // last: it takes long
+	}
+	return c, c.Locate(err)
 }
 
 // config puts the settings together and checks them.

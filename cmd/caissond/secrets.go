@@ -35,22 +35,34 @@ func secrets(c config.Config) map[string]egress.Source {
 
 // openSecret opens the file with the value of a secret.
 func openSecret(name string, s config.SecretSource) (f *os.File, err error) {
-	var remedy string
 	switch s.Kind {
 	case config.SecretCredential:
 		f, err = openCredential(s.From)
-		remedy = "have systemd give the daemon the value on one line: LoadCredential=" + s.From + ":PATH in its unit, then restart it"
 	case config.SecretVariable:
 		f, err = started.open(s.From)
-		remedy = "start the daemon with the variable, with a value of one line, such as by EnvironmentFile= in its unit"
+	case config.SecretCommand:
+		f, err = printed.open(s.From)
 	default:
 		f, err = openSecretFile(s.From)
-		remedy = "give a file of root's that nobody else may read, with the value on one line"
 	}
 	if err != nil {
-		return nil, sbxerr.WithRemedy(sbxerr.DaemonConf, "caissond.secrets", fmt.Errorf("secrets.%s: %w", name, err), remedy)
+		return nil, refuseSecret(name, s, err)
 	}
 	return f, nil
+}
+
+// refuseSecret adds to err the key of a secret, and what helps.
+func refuseSecret(name string, s config.SecretSource, err error) error {
+	remedy := "give a file of root's that nobody else may read, with the value on one line"
+	switch s.Kind {
+	case config.SecretCredential:
+		remedy = "have systemd give the daemon the value on one line: LoadCredential=" + s.From + ":PATH in its unit, then restart it"
+	case config.SecretVariable:
+		remedy = "start the daemon with the variable, with a value of one line, such as by EnvironmentFile= in its unit"
+	case config.SecretCommand:
+		remedy = "have the command print the value on one line; try it as root: env -i PATH=$PATH COMMAND"
+	}
+	return sbxerr.WithRemedy(sbxerr.DaemonConf, "caissond.secrets", fmt.Errorf("secrets.%s: %w", name, err), remedy)
 }
 
 // openSecretFile opens the file of a secret, which nobody but root can read or change.
@@ -106,7 +118,9 @@ func checkSecrets(c config.Config) error {
 
 // checkOwnSecrets refuses credentials and variables that the daemon does not have.
 func checkOwnSecrets(c config.Config) error {
-	return checkSources(c.SecretSources(), func(s config.SecretSource) bool { return s.Kind != config.SecretFile })
+	return checkSources(c.SecretSources(), func(s config.SecretSource) bool {
+		return s.Kind == config.SecretCredential || s.Kind == config.SecretVariable
+	})
 }
 
 func checkSources(sources map[string]config.SecretSource, checked func(config.SecretSource) bool) error {

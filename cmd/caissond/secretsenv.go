@@ -77,6 +77,18 @@ func hide(value string) (*os.File, error) {
 	if err := checkSecretSize(int64(len(b))); err != nil {
 		return nil, err
 	}
+	f, err := newMemoryFile()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := f.Write(b); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// newMemoryFile makes a file that is nowhere but in memory.
+func newMemoryFile() (*os.File, error) {
 	const flags = unix.MFD_CLOEXEC
 	fd, err := unix.MemfdCreate("secret", flags|unix.MFD_NOEXEC_SEAL)
 	if errors.Is(err, unix.EINVAL) { // before Linux 6.3
@@ -86,8 +98,7 @@ func hide(value string) (*os.File, error) {
 		return nil, fmt.Errorf("cannot be kept: %w", err)
 	}
 	f := os.NewFile(uintptr(fd), "secret")
-	_, err = f.Write(b)
-	if err = errors.Join(err, f.Chmod(0o400)); err != nil {
+	if err := f.Chmod(0o400); err != nil {
 		return nil, fmt.Errorf("cannot be kept: %w", errors.Join(err, f.Close()))
 	}
 	return f, nil

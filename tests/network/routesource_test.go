@@ -23,9 +23,13 @@ func TestRouteSources(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(credentials, "models-key"), []byte(canary+"\n"), 0o400); err != nil {
 		t.Fatal(err)
 	}
+	printer := writeFile(t, "print-key", "#!/bin/sh\ncat $1\n")
+	if err := os.Chmod(printer, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	d := harness.New(t)
 	d.Wrap, d.Env = host.enter(), []string{"CREDENTIALS_DIRECTORY=" + credentials, "MODELS_KEY=" + canary, "HOST_NOTE=not-a-secret"}
-	d.Config = sourced(m, "credential:models-key", "env:MODELS_KEY")
+	d.Config = sourced(m, "credential:models-key", "env:MODELS_KEY", "command:"+printer+" "+filepath.Join(credentials, "models-key"))
 	host.watchInside(d)
 	d.Launch(t)
 	t.Cleanup(func() {
@@ -53,11 +57,13 @@ func TestRouteSources(t *testing.T) {
 	}
 	used(t, "a")
 	used(t, "b")
+	used(t, "c")
 	searchCanary(t, d, s, "models-key", "models.example")
 	t.Run("after a reload", func(t *testing.T) {
 		d.Run(t, "config", "reload")
 		used(t, "a")
 		used(t, "b")
+		used(t, "c")
 	})
 	t.Run("in the next gateway", func(t *testing.T) {
 		if err := syscall.Kill(gatewayOf(t, d), syscall.SIGKILL); err != nil {
@@ -66,16 +72,17 @@ func TestRouteSources(t *testing.T) {
 		until(10*time.Second, func() bool { return strings.Contains(ask("a"), "200 OK") })
 		used(t, "a")
 		used(t, "b")
+		used(t, "c")
 	})
 }
 
-// sourced is a configuration with the routes a and b to m, each with a key of its own.
-func sourced(m *models, a, b string) string {
+// sourced is a configuration with the routes a, b and c to m, each with a key of its own.
+func sourced(m *models, a, b, c string) string {
 	route := func(label, key string) string {
 		return fmt.Sprintf("      %s: {upstream: \"https://models.example:8443/v1\", credential: %s, ca: \"file:%s\"}\n", label, key, m.ca)
 	}
-	return fmt.Sprintf("network: {dns: [%s]}\nsecrets: {models-key: %q, other-key: %q}\nprofiles:\n  agent:\n    image: tools\n    routes:\n", resolver, a, b) +
-		route("a", "models-key") + route("b", "other-key")
+	return fmt.Sprintf("network: {dns: [%s]}\nsecrets: {models-key: %q, other-key: %q, printed-key: %q}\nprofiles:\n  agent:\n    image: tools\n    routes:\n", resolver, a, b, c) +
+		route("a", "models-key") + route("b", "other-key") + route("c", "printed-key")
 }
 
 func environOf(t *testing.T, pid int) string {
