@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Route leads http://NAME.caisson.internal in the sandboxes of a profile to an upstream.
@@ -61,6 +62,9 @@ func (c *Config) SecretSources() map[string]SecretSource {
 // shows a text that may be a secret itself.
 func (c *Config) validateSecrets() error {
 	var errs []error
+	if d := time.Duration(c.SecretsAge); d != 0 && d < time.Second {
+		errs = append(errs, fmt.Errorf("secrets_refresh: %s is less than 1s, and not 0", d))
+	}
 	sources := c.SecretSources()
 	for _, name := range slices.Sorted(maps.Keys(c.Secrets)) {
 		errs = append(errs, sources[name].validate(name))

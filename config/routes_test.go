@@ -34,6 +34,7 @@ func TestRoutes(t *testing.T) {
 		"file:/etc/caisson/key=command:pass show key":          "secrets.key: \"pass\" is not a clean absolute path",
 		"file:/etc/caisson/key=env:":                           "secrets.key: is no name of a variable",
 		"file:/etc/caisson/ca.pem=/etc/caisson/ca.pem":         "profiles.agent.routes.up.ca: is no reference to a file",
+		"secrets: {=secrets_refresh: 1ms\nsecrets: {":          "secrets_refresh: 1ms is less than 1s",
 		"credential: key=credentail: key":                      `did you mean "credential"?`,
 		"      up: {=      up: {upstream: \"x\"}\n      up: {": `mapping key "up" already defined`,
 	} {

@@ -93,3 +93,54 @@ func environOf(t *testing.T, pid int) string {
 	}
 	return string(b)
 }
+
+// A key that a command prints is taken anew; while the command fails, the one before is used.
+func TestRouteRefresh(t *testing.T) {
+	need.Tools(t, "curl", "dpkg")
+	m := startModels(t)
+	reaches(t, modelsAt)
+	asks(t, "models.example")
+	key := writeFile(t, "key", canary+"\n")
+	printer := writeFile(t, "print-key", "#!/bin/sh\nexec cat $1\n")
+	if err := os.Chmod(printer, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	line := "command:" + printer + " " + key
+	d := launch(t, "secrets_refresh: 1s\n"+sourced(m, line, line, line))
+	d.Run(t, "image", "from-host", "tools", "--package", "curl")
+	s := createFor(t, d, "--profile", "agent")
+	arrives := func() string {
+		m.take()
+		d.Try("exec", s.id, "--", "curl", "-sS", "-m", "20", "--noproxy", "*", "http://a.caisson.internal/models")
+		if seen := m.take(); len(seen) == 1 {
+			return seen[0].Header.Get("Authorization")
+		}
+		return ""
+	}
+	if got := arrives(); got != "Bearer "+canary {
+		t.Fatalf("it is %q", got)
+	}
+	if err := os.WriteFile(key, []byte("another-key-0123456789\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if !until(20*time.Second, func() bool { return arrives() == "Bearer another-key-0123456789" }) {
+		t.Error("the new key is not used")
+	}
+	if err := os.Remove(key); err != nil {
+		t.Fatal(err)
+	}
+	const warning = "secrets not taken anew"
+	if !until(20*time.Second, func() bool { return strings.Contains(d.Log(), warning) }) {
+		t.Error("no warning")
+	}
+	time.Sleep(2500 * time.Millisecond) // two more that fail
+	if got := arrives(); got != "Bearer another-key-0123456789" || strings.Count(d.Log(), warning) != 1 {
+		t.Errorf("it is %q, with %d warnings", got, strings.Count(d.Log(), warning))
+	}
+	if err := os.WriteFile(key, []byte("a-third-key-0123456789\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if !until(20*time.Second, func() bool { return arrives() == "Bearer a-third-key-0123456789" }) {
+		t.Error("the third key is not used")
+	}
+}
