@@ -49,7 +49,8 @@ type Config struct {
 	Images      Images             `yaml:"images" json:"images"`
 	Registries  Registries         `yaml:"registries" json:"registries"`
 	Profiles    map[string]Profile `yaml:"profiles" json:"profiles" jsonschema:"description=Profiles by name\\, beside the built-in strict\\, compat\\, debug and dev"`
-	Secrets     map[string]string  `yaml:"secrets" json:"secrets" jsonschema:"description=Credentials of routes by name: the file of root's alone that holds each\\, as file:PATH"`
+	Secrets     map[string]string  `yaml:"secrets" json:"secrets" jsonschema:"description=Credentials of routes by name\\, as where the value of each is: file:PATH of root's alone\\, credential:NAME of systemd\\, env:VARIABLE of the daemon\\, or command:PROGRAM ARGUMENTS that prints it"`
+	SecretsAge  Duration           `yaml:"secrets_refresh" json:"secrets_refresh" jsonschema:"description=Take the values of secrets anew from files and commands after so long; 0 on reload alone"`
 	Unisolated  Unisolated         `yaml:"unisolated" json:"unisolated"`
 	Sandboxes   Sandboxes          `yaml:"sandboxes" json:"sandboxes"`
 	Pools       []Pool             `yaml:"pools" json:"pools" jsonschema:"description=Sandboxes that are kept ready"`

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Route leads http://NAME.caisson.internal in the sandboxes of a profile to an upstream.
@@ -29,28 +31,43 @@ type Route struct {
 // CAFile returns the path of the file with certificates, empty for none.
 func (r Route) CAFile() string { return strings.TrimPrefix(r.CA, fileReference) }
 
-// SecretFiles returns the path of the file of each secret that refers to one.
-func (c *Config) SecretFiles() map[string]string {
-	files := map[string]string{}
+// SecretSource is where the value of a secret comes from.
+type SecretSource struct {
+	Kind string // SecretFile, SecretCredential SecretVariable or SecretCommand
+	From string // the path, the name, or the program and its arguments
+}
+
+// The kinds of sources.
+const (
+	SecretFile       = "file"       // a file of the host
+	SecretCredential = "credential" // a credential that systemd gave the daemon
+	SecretVariable   = "env"        // a variable that the daemon was started with
+	SecretCommand    = "command"    // what a program prints
+)
+
+// SecretSources returns the source of each secret that refers to one.
+func (c *Config) SecretSources() map[string]SecretSource {
+	sources := map[string]SecretSource{}
 	for name, reference := range c.Secrets {
-		if path, isFile := strings.CutPrefix(reference, fileReference); isFile { // else it may be a value
-			files[name] = path
+		kind, from, _ := strings.Cut(reference, ":")
+		switch kind {
+		case SecretFile, SecretCredential, SecretVariable, SecretCommand: // else it may be a value
+			sources[name] = SecretSource{kind, from}
 		}
 	}
-	return files
+	return sources
 }
 
 // validateSecrets checks the references to secrets, and those of routes to them. It never
 // shows a text that may be a secret itself.
 func (c *Config) validateSecrets() error {
 	var errs []error
+	if d := time.Duration(c.SecretsAge); d != 0 && d < time.Second {
+		errs = append(errs, fmt.Errorf("secrets_refresh: %s is less than 1s, and not 0", d))
+	}
+	sources := c.SecretSources()
 	for _, name := range slices.Sorted(maps.Keys(c.Secrets)) {
-		path, isFile := strings.CutPrefix(c.Secrets[name], fileReference)
-		if !isFile {
-			errs = append(errs, fmt.Errorf("secrets.%s: is no reference to a file, give one such as file:/etc/caisson/%s.key", name, name))
-			continue
-		}
-		errs = append(errs, absolute("secrets."+name, path))
+		errs = append(errs, sources[name].validate(name))
 	}
 	for _, profile := range slices.Sorted(maps.Keys(c.Profiles)) {
 		routes := c.Profiles[profile].Routes
@@ -59,6 +76,31 @@ func (c *Config) validateSecrets() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// variable is a name that a variable of the environment may have.
+var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+func (s SecretSource) validate(name string) error {
+	const longest = 255 // name of a file
+	switch s.Kind {
+	case SecretFile:
+		return absolute("secrets."+name, s.From)
+	case SecretCredential:
+		if s.From == "" || s.From == "." || s.From == ".." || len(s.From) > longest || strings.ContainsAny(s.From, "/\x00") {
+			return fmt.Errorf("secrets.%s: is no credential of systemd: give its name alone, without a slash, such as credential:%s", name, name)
+		}
+	case SecretVariable:
+		if !variable.MatchString(s.From) {
+			return fmt.Errorf("secrets.%s: is no name of a variable: give letters, digits and underscores, such as env:MODELS_KEY", name)
+		}
+	case SecretCommand:
+		program, _, _ := strings.Cut(s.From, " ")
+		return absolute("secrets."+name, program)
+	default:
+		return fmt.Errorf("secrets.%s: is no reference to a file, credential, variable or command, give one such as file:/etc/caisson/%s.key, credential:%s, env:MODELS_KEY or command:/usr/bin/pass show %s", name, name, name, name)
+	}
+	return nil
 }
 
 func (c *Config) validateRoute(key string, r Route) error {

@@ -20,14 +20,21 @@ func TestRoutes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := c.Profiles["agent"].Routes["up"]; r.CAFile() != "/etc/caisson/ca.pem" || c.SecretFiles()["key"] != "/etc/caisson/key" {
-		t.Errorf("%+v, %v", r, c.SecretFiles())
+	if r := c.Profiles["agent"].Routes["up"]; r.CAFile() != "/etc/caisson/ca.pem" || c.SecretSources()["key"] != (SecretSource{SecretFile, "/etc/caisson/key"}) {
+		t.Errorf("%+v, %v", r, c.SecretSources())
 	}
 	for change, want := range map[string]string{
 		"credential: key=credential: kee":                      `profiles.agent.routes.up.credential: there is no secret "kee"`,
 		"file:/etc/caisson/key=sk-secret-value":                "secrets.key: is no reference to a file",
 		"file:/etc/caisson/key=file:key":                       "secrets.key: \"key\" is not a clean absolute path",
+		"file:/etc/caisson/key=credential:a/key":               "secrets.key: is no credential of systemd",
+		"file:/etc/caisson/key=credential:..":                  "secrets.key: is no credential of systemd",
+		"file:/etc/caisson/key=credential:":                    "secrets.key: is no credential of systemd",
+		"file:/etc/caisson/key=env:A-KEY":                      "secrets.key: is no name of a variable",
+		"file:/etc/caisson/key=command:pass show key":          "secrets.key: \"pass\" is not a clean absolute path",
+		"file:/etc/caisson/key=env:":                           "secrets.key: is no name of a variable",
 		"file:/etc/caisson/ca.pem=/etc/caisson/ca.pem":         "profiles.agent.routes.up.ca: is no reference to a file",
+		"secrets: {=secrets_refresh: 1ms\nsecrets: {":          "secrets_refresh: 1ms is less than 1s",
 		"credential: key=credentail: key":                      `did you mean "credential"?`,
 		"      up: {=      up: {upstream: \"x\"}\n      up: {": `mapping key "up" already defined`,
 	} {
@@ -42,10 +49,25 @@ func TestRoutes(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "sk-secret") {
 			t.Errorf("%q: %v, want %q", change, err, want)
 		}
-		for name, path := range c.SecretFiles() {
-			if strings.HasPrefix(path, "sk-") {
-				t.Errorf("the secret %s is taken for a file", name)
+		for name, source := range c.SecretSources() {
+			if strings.HasPrefix(source.From, "sk-") {
+				t.Errorf("the secret %s is taken for a source", name)
 			}
+		}
+	}
+}
+
+func TestSecretSources(t *testing.T) {
+	for reference, want := range map[string]SecretSource{
+		"credential:models-key": {SecretCredential, "models-key"}, "command:/usr/bin/pass show models": {SecretCommand, "/usr/bin/pass show models"},
+		"env:MODELS_KEY": {SecretVariable, "MODELS_KEY"}, "file:/a:b": {SecretFile, "/a:b"},
+	} {
+		c, err := load(t, strings.Replace(routesFile, "file:/etc/caisson/key", reference, 1))
+		if err == nil {
+			err = c.Complete()
+		}
+		if got := c.SecretSources()["key"]; err != nil || got != want {
+			t.Errorf("%q: %+v, %v", reference, got, err)
 		}
 	}
 }

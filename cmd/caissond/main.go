@@ -105,7 +105,7 @@ func rootCommand(f *flags) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.serve(cmd.Context(), func() (config.Config, error) { return f.config(cmd) }, cmd.ErrOrStderr())
+			return f.serve(cmd.Context(), func() (config.Config, error) { return f.daemonConfig(cmd) }, cmd.ErrOrStderr())
 		},
 	}
 	cmd.SetFlagErrorFunc(flagError)
@@ -122,6 +122,19 @@ func rootCommand(f *flags) *cobra.Command {
 	cmd.AddCommand(doctorCommand(f), schemaCommand())
 	fitHelp(cmd)
 	return cmd
+}
+
+// daemonConfig is config for a daemon that serves: it takes its secrets out of the environment,
+// and has commands print theirs.
+func (f *flags) daemonConfig(cmd *cobra.Command) (config.Config, error) {
+	c, err := f.config(cmd)
+	if err != nil || f.stopAll { // which needs none, and has the environment of another unit
+		return c, err
+	}
+	if err = errors.Join(started.take(c), checkOwnSecrets(c)); err == nil {
+		err = printed.run(cmd.Context(), c) // last: it takes long
+	}
+	return c, c.Locate(err)
 }
 
 // config puts the settings together and checks them.

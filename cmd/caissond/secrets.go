@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"syscall"
 
@@ -26,25 +27,62 @@ const (
 // secrets are the sources of the secrets of c. The daemon opens them and never reads them.
 func secrets(c config.Config) map[string]egress.Source {
 	sources := map[string]egress.Source{}
-	for name, path := range c.SecretFiles() {
-		sources[name] = func() (*os.File, error) { return openSecret(name, path) }
+	for name, s := range c.SecretSources() {
+		sources[name] = func() (*os.File, error) { return openSecret(name, s) }
 	}
 	return sources
 }
 
-// openSecret opens the file of a secret, which nobody but root can read or change.
-func openSecret(name, path string) (*os.File, error) {
+// openSecret opens the file with the value of a secret.
+func openSecret(name string, s config.SecretSource) (f *os.File, err error) {
+	switch s.Kind {
+	case config.SecretCredential:
+		f, err = openCredential(s.From)
+	case config.SecretVariable:
+		f, err = started.open(s.From)
+	case config.SecretCommand:
+		f, err = printed.open(s.From)
+	default:
+		f, err = openSecretFile(s.From)
+	}
+	if err != nil {
+		return nil, refuseSecret(name, s, err)
+	}
+	return f, nil
+}
+
+// refuseSecret adds to err the key of a secret, and what helps.
+func refuseSecret(name string, s config.SecretSource, err error) error {
+	remedy := "give a file of root's that nobody else may read, with the value on one line"
+	switch s.Kind {
+	case config.SecretCredential:
+		remedy = "have systemd give the daemon the value on one line: LoadCredential=" + s.From + ":PATH in its unit, then restart it"
+	case config.SecretVariable:
+		remedy = "start the daemon with the variable, with a value of one line, such as by EnvironmentFile= in its unit"
+	case config.SecretCommand:
+		remedy = "have the command print the value on one line; try it as root: env -i PATH=$PATH COMMAND"
+	}
+	return sbxerr.WithRemedy(sbxerr.DaemonConf, "caissond.secrets", fmt.Errorf("secrets.%s: %w", name, err), remedy)
+}
+
+// openSecretFile opens the file of a secret, which nobody but root can read or change.
+func openSecretFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a FIFO must not hold the daemon
 	if err == nil {
 		if err = checkSecret(f); err != nil {
-			err = fmt.Errorf("file %q %w", path, errors.Join(err, f.Close()))
+			return nil, fmt.Errorf("file %q %w", path, errors.Join(err, f.Close()))
 		}
 	}
-	if err != nil {
-		return nil, sbxerr.WithRemedy(sbxerr.DaemonConf, "caissond.secrets", fmt.Errorf("secrets.%s: %w", name, err),
-			"give a file of root's that nobody else may read, with the value on one line")
+	return f, err
+}
+
+// openCredential opens a credential that systemd gave the daemon (systemd.exec(5)).
+func openCredential(name string) (*os.File, error) {
+	dir := os.Getenv("CREDENTIALS_DIRECTORY")
+	if !filepath.IsAbs(dir) {
+		return nil, fmt.Errorf("credential %q: systemd gave the daemon none: CREDENTIALS_DIRECTORY is not set", name)
 	}
-	return f, nil
+	return openSecretFile(filepath.Join(dir, name))
 }
 
 func checkSecret(f *os.File) error {
@@ -52,26 +90,46 @@ func checkSecret(f *os.File) error {
 		return err
 	}
 	info, err := f.Stat()
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case info.Size() < leastSecretFile:
-		return fmt.Errorf("has %d bytes: a secret has at least %d, or it could not be masked", info.Size(), leastSecretFile)
-	case info.Size() > mostSecretFile:
+	}
+	return checkSecretSize(info.Size())
+}
+
+func checkSecretSize(size int64) error {
+	switch {
+	case size < leastSecretFile:
+		return fmt.Errorf("has %d bytes: a secret has at least %d, or it could not be masked", size, leastSecretFile)
+	case size > mostSecretFile:
 		return fmt.Errorf("is longer than %d bytes", mostSecretFile)
 	}
 	return nil
 }
 
-// checkSecrets refuses secrets that cannot be read.
+// checkSecrets refuses files of secrets that cannot be read. Credentials and variables are the
+// daemon's own, which other commands do not have.
 func checkSecrets(c config.Config) error {
-	sources := secrets(c)
+	sources := c.SecretSources()
 	if len(sources) > control.MaxSecrets {
 		return sbxerr.New(sbxerr.DaemonConf, "caissond.secrets", "secrets: there are %d, at most %d", len(sources), control.MaxSecrets)
 	}
+	return checkSources(sources, func(s config.SecretSource) bool { return s.Kind == config.SecretFile })
+}
+
+// checkOwnSecrets refuses credentials and variables that the daemon does not have.
+func checkOwnSecrets(c config.Config) error {
+	return checkSources(c.SecretSources(), func(s config.SecretSource) bool {
+		return s.Kind == config.SecretCredential || s.Kind == config.SecretVariable
+	})
+}
+
+func checkSources(sources map[string]config.SecretSource, checked func(config.SecretSource) bool) error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(sources)) {
-		f, err := sources[name]()
+		if !checked(sources[name]) {
+			continue
+		}
+		f, err := openSecret(name, sources[name])
 		if err == nil {
 			err = f.Close()
 		}

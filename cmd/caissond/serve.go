@@ -146,6 +146,7 @@ func (f *flags) serve(ctx context.Context, load func() (config.Config, error), l
 	d.log.Info("ready", "socket", c.Socket, "instance", c.Instance(), "version", version)
 	defer f.serveUnit(ctx, d.log, manager)()
 	go d.reloadOn(ctx, hangups)
+	go d.refreshSecrets(ctx, time.Duration(c.SecretsAge))
 	return d.serveAPI(d.beside(ctx, settle), l, site, manager, time.Duration(c.IdleTimeout))
 }
 

@@ -282,7 +282,13 @@ func TestRouteRefused(t *testing.T) {
 	}
 	for _, tt := range []struct{ from, to, says string }{
 		{"credential: models-key", "credential: other", `profiles.agent.routes.models.credential: there is no secret "other"`},
-		{"file:" + key, canary, "secrets.models-key: is no reference to a file"},
+		{"file:" + key, canary, "secrets.models-key: is no reference"},
+		{"file:" + key, "credential:../models-key", "secrets.models-key: is no credential of systemd"},
+		{"file:" + key, "credential:models-key", "secrets.models-key: credential \"models-key\": systemd gave the daemon none"},
+		{"file:" + key, "env:MODELS-KEY", "secrets.models-key: is no name of a variable"},
+		{"file:" + key, "env:MODELS_KEY", "secrets.models-key: variable \"MODELS_KEY\" was not in the environment when the daemon started"},
+		{"file:" + key, "command:pass show key", "secrets.models-key: \"pass\" is not a clean absolute path"},
+		{"file:" + key, "command:/bin/false", "secrets.models-key: command \"/bin/false\" failed: exit status 1"},
 		{key, key + "-absent", "secrets.models-key: open"},
 		{key, open, "secrets.models-key: file"},
 		{key, writeFile(t, "short", "short"), "has 5 bytes: a secret has at least 8"},
