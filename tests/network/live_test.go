@@ -50,8 +50,8 @@ func TestUpdateCuts(t *testing.T) {
 	reaches(t, "web.example:5432", "db.example:5432")
 	s := create(t, "--allow", "web.example:5432", "--allow", "db.example:5432")
 	web, db := s.held(t, "web.example:5432"), s.held(t, "db.example:5432")
-	begin := time.Now()
 	daemon.Run(t, "update", "--allow", "db.example:5432", s.id)
+	begin := time.Now()
 	select {
 	case said := <-web:
 		if took := time.Since(begin); took > time.Second {
