@@ -2,9 +2,12 @@ package integration
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -265,9 +268,35 @@ func TestKilledWhileItReads(t *testing.T) {
 }
 
 // awaitRead returns when a process of the sandbox waits for a disk (state D of proc_pid_stat(5)).
+// It looks from outside: a program that starts inside may have to wait for the disk, too.
 func awaitRead(t *testing.T, name string) {
 	t.Helper()
-	await(t, "a read that waits", func() bool {
-		return daemon.Try("exec", name, "--", "sh", "-c", "grep -q '^State:.*D' /proc/[0-9]*/status").Code == 0
-	})
+	var box struct {
+		PID int `json:"pid"`
+	}
+	if err := json.Unmarshal([]byte(daemon.Run(t, "inspect", name).Stdout), &box); err != nil || box.PID == 0 {
+		t.Fatalf("the PID of %s: %d, %v", name, box.PID, err)
+	}
+	await(t, "a read that waits", func() bool { return slices.Contains(statesBelow(t, box.PID), "D") })
+}
+
+// statesBelow are the states of the processes that a process and its descendants started.
+func statesBelow(t *testing.T, pid int) (states []string) {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has ended
+		}
+		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+		if parent, _ := strconv.Atoi(fields[1]); parent == pid {
+			child, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+			states = append(append(states, fields[0]), statesBelow(t, child)...)
+		}
+	}
+	return states
 }
