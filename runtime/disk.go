@@ -36,7 +36,7 @@ func noRoom(what string, bytes, room int64, root string) error {
 }
 
 // createDisk attaches the disk of s, if it has one, with the directory that is its workspace.
-func (h *host) createDisk(_ context.Context, s *sandbox) error {
+func (h *host) createDisk(ctx context.Context, s *sandbox) error {
 	size := s.plan.Limits.Disk()
 	if size.Bytes == 0 {
 		return nil
@@ -46,7 +46,7 @@ func (h *host) createDisk(_ context.Context, s *sandbox) error {
 			return err
 		}
 	}
-	if err := h.attachDisk(s, size); err != nil {
+	if err := h.attachDisk(ctx, s, size); err != nil {
 		return err
 	}
 	workspace := filepath.Join(h.paths.disk(s.id), plan.DiskWorkspace)
@@ -63,7 +63,7 @@ func (h *host) createDisk(_ context.Context, s *sandbox) error {
 
 // attachDisk attaches an empty disk, or a copy of that of a snapshot, whose ids it shows as
 // those of s.
-func (h *host) attachDisk(s *sandbox, size disk.Size) error {
+func (h *host) attachDisk(ctx context.Context, s *sandbox, size disk.Size) error {
 	from := s.plan.From
 	if from == nil {
 		return h.disks.Attach(h.paths.diskImage(s.id), h.paths.disk(s.id), size)
@@ -76,7 +76,7 @@ func (h *host) attachDisk(s *sandbox, size disk.Size) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(disk.AttachCopy(from.File, h.paths.diskImage(s.id), h.paths.disk(s.id), ns), ns.Close())
+	return errors.Join(disk.AttachCopy(ctx, from.File, h.paths.diskImage(s.id), h.paths.disk(s.id), ns), ns.Close())
 }
 
 func (h *host) removeDisk(ctx context.Context, id string) error {

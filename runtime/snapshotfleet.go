@@ -45,7 +45,7 @@ func (f snapshotFleet) Save(ctx context.Context, ref, file string) (plan.Snapsho
 	snapshot := snapshotOf(r, time.Now().Round(0), use)
 	ctx, stop := s.untilEnding(ctx)
 	defer stop()
-	save := func() error { return disk.Save(f.paths.diskImage(s.id), f.paths.disk(s.id), file) }
+	save := func() error { return disk.Save(ctx, f.paths.diskImage(s.id), f.paths.disk(s.id), file) }
 	if state == StateRunning {
 		err = f.whileFrozen(ctx, s, save)
 	} else {
@@ -56,8 +56,8 @@ func (f snapshotFleet) Save(ctx context.Context, ref, file string) (plan.Snapsho
 
 // keepDisk makes a snapshot of the disk of a sandbox that has ended, if that was asked for.
 func (h *host) keepDisk(ctx context.Context, id string) error {
-	if mounted, err := mount.IsPoint(h.paths.disk(id)); err != nil || !mounted {
-		return nil // there is none, or it is kept
+	if mounted, err := mount.IsPoint(h.paths.disk(id)); err != nil || !mounted { // there is none, or it is kept
+		return err
 	}
 	r, err := readRecord(h.paths.record(id), h.boot)
 	if err != nil || !r.Ready || r.Settings.SnapshotOnEnd == "" { // one that was never what was asked for has nothing to keep

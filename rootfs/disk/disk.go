@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -59,8 +60,8 @@ func (m *Maker) Attach(file, point string, size Size) error {
 
 // AttachCopy is Attach of a copy of the file saved, which Save wrote. The mount shows its ids
 // as ids maps them.
-func AttachCopy(saved, file, point string, ids *mount.UserNS) error {
-	return attachMade(file, point, ids, func() (*os.File, error) { return copyFile(saved, file) })
+func AttachCopy(ctx context.Context, saved, file, point string, ids *mount.UserNS) error {
+	return attachMade(file, point, ids, func() (*os.File, error) { return copyFile(ctx, saved, file) })
 }
 
 func attachMade(file, point string, ids *mount.UserNS, create func() (*os.File, error)) (err error) {

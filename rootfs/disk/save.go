@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -13,14 +14,14 @@ import (
 )
 
 // Save writes the disk in file, which is mounted at point, to a new file. What is not used
-// takes no room there. Nothing may write to the disk meanwhile: its sandbox is frozen. On an
-// error nothing stays.
-func Save(file, point, to string) error {
+// takes no room there. Nothing may write to the disk meanwhile: its sandbox is frozen. It ends
+// with ctx. On an error nothing stays.
+func Save(ctx context.Context, file, point, to string) error {
 	err := syncFS(point)
 	if err == nil {
 		var saved *os.File
-		if saved, err = copyFile(file, to); err == nil {
-			err = errors.Join(saved.Sync(), saved.Close())
+		if saved, err = copyFile(ctx, file, to); err == nil {
+			err = saved.Close()
 		}
 	}
 	if err != nil {
@@ -49,7 +50,7 @@ func syncFS(point string) error {
 
 // copyFile copies a sparse file with its holes. A file system that can shares the blocks
 // (copy_file_range(2)).
-func copyFile(from, to string) (_ *os.File, err error) {
+func copyFile(ctx context.Context, from, to string) (_ *os.File, err error) {
 	in, err := os.OpenFile(from, os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, err
@@ -64,7 +65,7 @@ func copyFile(from, to string) (_ *os.File, err error) {
 		return nil, err
 	}
 	if err = out.Truncate(st.Size()); err == nil {
-		err = copyData(out, in)
+		err = copyData(ctx, out, in)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("copy %q: %w", from, err), out.Close())
@@ -72,7 +73,10 @@ func copyFile(from, to string) (_ *os.File, err error) {
 	return out, nil
 }
 
-func copyData(out, in *os.File) error {
+// maxCopy is how many bytes are copied between two looks at the context.
+const maxCopy = 16 << 20
+
+func copyData(ctx context.Context, out, in *os.File) error {
 	for end := int64(0); ; {
 		begin, err := unix.Seek(int(in.Fd()), end, unix.SEEK_DATA)
 		if errors.Is(err, unix.ENXIO) { // holes alone
@@ -82,9 +86,12 @@ func copyData(out, in *os.File) error {
 			end, err = unix.Seek(int(in.Fd()), begin, unix.SEEK_HOLE)
 		}
 		for at := begin; err == nil && at < end; {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
 			var n int
 			to := at
-			if n, err = unix.CopyFileRange(int(in.Fd()), &at, int(out.Fd()), &to, int(end-at), 0); n == 0 && err == nil {
+			if n, err = unix.CopyFileRange(int(in.Fd()), &at, int(out.Fd()), &to, int(min(end-at, maxCopy)), 0); n == 0 && err == nil {
 				err = errors.New("it became shorter")
 			}
 		}

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/rootfs/disk"
 )
 
 // TestSnapshotFieldsAreDecided: of each setting that there will be it must be said whether a
@@ -63,5 +65,36 @@ func TestRequestOnSnapshot(t *testing.T) {
 	}
 	if r.Limits.GetMemoryBytes() != 1 || r.Limits.GetPids() != 5 || kept.Limits.GetPids() != 2 || kept.Labels["l"] != "w" {
 		t.Errorf("%v, kept %v %v", r.Limits, kept.Limits, kept.Labels)
+	}
+}
+
+// A sandbox begins only with what fits: its image, its kind of root, and the size of its disk.
+func TestOriginFits(t *testing.T) {
+	from := func() *Origin {
+		return &Origin{Name: "s", Snapshot: Snapshot{ImageDigest: "sha256:b", WritableRoot: true, Size: disk.Size{Bytes: 64 << 20}}}
+	}
+	for name, tt := range map[string]struct {
+		change func(*Planner, *CreateRequest)
+		code   sbxerr.Code
+	}{
+		"as it was":     {func(*Planner, *CreateRequest) {}, ""},
+		"another image": {func(p *Planner, _ *CreateRequest) { p.From.ImageDigest = "sha256:old" }, sbxerr.SnapshotImage},
+		"another image below a workspace alone": {func(p *Planner, r *CreateRequest) {
+			p.From.ImageDigest, p.From.WritableRoot, r.Rootfs = "sha256:old", false, "ro"
+		}, ""},
+		"another kind of root": {func(_ *Planner, r *CreateRequest) { r.Rootfs = "ro" }, sbxerr.Config},
+		"another size":         {func(_ *Planner, r *CreateRequest) { r.Limits = &caissonv1.Limits{DiskBytes: new(int64(32 << 20))} }, sbxerr.Limits},
+		"the same size":        {func(_ *Planner, r *CreateRequest) { r.Limits = &caissonv1.Limits{DiskBytes: new(int64(64 << 20))} }, ""},
+	} {
+		p, r := testPlanner(), CreateRequest{From: "s", Rootfs: "rw"}
+		p.From = from()
+		tt.change(&p, &r)
+		s, err := p.Sandbox(r)
+		if sbxerr.Of(err) != tt.code {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err == nil && (s.Limits.DiskBytes != 64<<20 || s.WritableRoot != p.From.WritableRoot || !s.OwnWorkspace) {
+			t.Errorf("%s: %+v", name, s.Limits)
+		}
 	}
 }

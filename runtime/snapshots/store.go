@@ -129,6 +129,9 @@ func fill(at string, save func(file string) (plan.Snapshot, error)) (plan.Snapsh
 	}
 	data, err := json.Marshal(document{version, snapshot})
 	if err == nil {
+		err = syncFile(filepath.Join(at, diskName)) // a snapshot outlives the boot
+	}
+	if err == nil {
 		err = os.WriteFile(filepath.Join(at, metaName), data, 0o600)
 	}
 	return snapshot, sbxerr.Wrap(sbxerr.StateDir, op, err)
@@ -136,6 +139,14 @@ func fill(at string, save func(file string) (plan.Snapshot, error)) (plan.Snapsh
 
 func taken(k Key) error {
 	return sbxerr.WithRemedy(sbxerr.Exists, "snapshots.create", fmt.Errorf("there is a snapshot %q", k.Name), "choose another name, or remove that one: caisson snapshot rm "+k.Name)
+}
+
+func syncFile(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
 }
 
 // begin returns a path for something half done, and how to say that it is over.
