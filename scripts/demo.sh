@@ -18,7 +18,7 @@ state=$(mktemp -d /run/caisson-demo.XXX) # short: sockets lie below it
 readonly scratch state root=$scratch/root prefix=$scratch/installed work=$scratch/work
 readonly caisson=$prefix/bin/caisson
 export CAISSON_SOCKET=$state/caisson.sock
-daemon='' site='' instance='' steps=0 failures=0
+daemon='' site='' instance='' steps=0 failures=()
 
 bold='' green='' red='' dim='' plain=''
 if [ -t 1 ]; then bold=$'\e[1m' green=$'\e[32m' red=$'\e[31m' dim=$'\e[2m' plain=$'\e[0m'; fi
@@ -158,7 +158,7 @@ verdict() {
     printf '   %s✓ %s%s\n' "$green" "$result" "$plain"
     return
   fi
-  failures=$((failures + 1))
+  failures+=("step $steps: $result, $(printf '%s; ' "$@")")
   printf '   %s✗ %s%s\n' "$red" "$result" "$plain"
   printf "     $red%s$plain\n" "$@"
   head -n 40 "$scratch/said" | sed 's/^/     all output: /'
@@ -341,7 +341,7 @@ try 'Reaching the network: there is none, and that is known at once' code=1 says
 try 'Using more memory than allowed' code=137 says='"oom_killed": true' says='"reason": "oom"' lines='exit_code|oom_killed|reason|peak_memory' -- \
   run --json -m 64M -- tail /dev/zero
 try 'Forking without end' code=124 says='"pids_limit_hit": true' says='"timed_out": true' lines='exit_code|pids_limit|reason|peak_memory' -- \
-  run --json --pids 64 --timeout 2s -- sh -c 'sleep 1000 & bomb() { bomb | bomb & }; bomb; wait'
+  run --json --pids 64 --timeout 2s -- sh -c '(bomb() { bomb | bomb & }; bomb); exec sleep 1000'
 try 'Running for longer than allowed, in the background too' code=124 within=10000 -- \
   run --timeout 1s -- sh -c 'sleep 1000 & sleep 1000'
 try 'Asking for no limit at all' code=125 says='SBX-102' -- run -m 0 -- true
@@ -350,8 +350,9 @@ section 'Nothing is left'
 check_nothing_left
 
 echo
-if [ "$failures" != 0 ]; then
-  echo "${red}$failures of $steps steps did not go as they must${plain}"
+if [ ${#failures[@]} != 0 ]; then
+  echo "${red}${#failures[@]} of $steps steps did not go as they must${plain}"
+  printf ' %s\n' "${failures[@]}"
   exit 1
 fi
 echo "${green}all $steps steps went as they must${plain}, in $((($(now) - began) / 1000)) s"

@@ -130,7 +130,7 @@ func TestExecOwnLimits(t *testing.T) {
 	if !r.OOMKilled || r.Reason != "oom" || r.ExitCode != 137 {
 		t.Errorf("result %+v", r)
 	}
-	r = execJSON(t, daemon, "--pids", "16", "--timeout", "1s", "big", "--", "sh", "-c", "bomb() { bomb | bomb & }; bomb; sleep 100")
+	r = execJSON(t, daemon, "--pids", "16", "--timeout", "1s", "big", "--", "sh", "-c", "(bomb() { bomb | bomb & }; bomb); exec sleep 100")
 	if !r.PIDsLimitHit || !r.TimedOut {
 		t.Errorf("result %+v", r)
 	}
