@@ -177,7 +177,7 @@ func TestUnisolatedEnds(t *testing.T) {
 	await(t, "40 processes", func() bool { return len(sleepers(t, "47114")) == 40 })
 	d.Run(t, "kill", "a", "1")
 	d.Run(t, "stop", "--grace", "1s", "b")
-	d.Run(t, "rm", "a", "b")
+	d.Run(t, "rm", "--force", "a", "b") // a may still be stopping: kill awaits nothing
 	for _, of := range []string{"47110", "47111", "47112", "47113", "47114"} {
 		await(t, "the end of sleep "+of, func() bool { return len(sleepers(t, of)) == 0 })
 	}
