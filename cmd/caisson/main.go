@@ -7,7 +7,10 @@
 //go:debug updatemaxprocs=0
 package main
 
-import "github.com/caisson-run/caisson/cmd/caisson/internal/cli"
+import (
+	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
+	"github.com/caisson-run/caisson/cmd/caisson/internal/verbs"
+)
 
 // Set when linked.
 var (
@@ -15,4 +18,6 @@ var (
 	commit  = "unknown"
 )
 
-func main() { cli.Program{Version: version, Commit: commit, Whole: "caisson-whole"}.Main() }
+func main() {
+	cli.Program{Version: version, Commit: commit, Groups: verbs.Groups(), Whole: "caisson-whole"}.Main()
+}

@@ -15,10 +15,12 @@ const mostLines = 4500
 
 // larger are the bounds of packages that are above it. They may only fall.
 var larger = map[string]int{
-	"runtime":                  13900,
-	"cmd/caisson/internal/cli": 11500,
-	"cmd/caisson-init":         4800,
+	"runtime":          13900,
+	"cmd/caisson-init": 4800,
 }
+
+// mostLinesOfCLI bounds each package of the CLI: it is parted by nouns.
+const mostLinesOfCLI = 3000
 
 func TestPackagesHaveBounds(t *testing.T) {
 	counted := 0
@@ -26,7 +28,11 @@ func TestPackagesHaveBounds(t *testing.T) {
 		name := strings.TrimPrefix(p.ImportPath, module)
 		lines := linesOf(t, filepath.Join("..", "..", filepath.FromSlash(name)))
 		counted += lines
-		if most := cmp.Or(larger[name], mostLines); lines > most {
+		most := cmp.Or(larger[name], mostLines)
+		if strings.HasPrefix(name, "cmd/caisson/") {
+			most = mostLinesOfCLI
+		}
+		if lines > most {
 			t.Errorf("%s has %d lines, at most %d", name, lines, most)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/caisson-run/caisson/cmd/caisson/internal/agents"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/forms"
+	"github.com/caisson-run/caisson/cmd/caisson/internal/verbs"
 )
 
 // Set when linked.
@@ -20,7 +21,7 @@ var (
 func program() cli.Program {
 	return cli.Program{
 		Version: version, Commit: commit,
-		Agents:   agents.Verbs,
+		Groups:   verbs.Groups(agents.Verbs...),
 		Template: func(text string) (cli.Form, error) { return forms.Template(text) },
 		YAML:     forms.YAML,
 	}

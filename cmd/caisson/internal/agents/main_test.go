@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
+	"github.com/caisson-run/caisson/cmd/caisson/internal/verbs"
 	"github.com/caisson-run/caisson/server/servertest"
 )
 
@@ -14,6 +15,6 @@ func invoke(t *testing.T, f *servertest.Fake, stdin string, args ...string) (cod
 	t.Helper()
 	t.Setenv("CAISSON_SOCKET", servertest.Listen(t, f))
 	var out, errOut bytes.Buffer
-	code = cli.Program{Agents: Verbs}.Run(t.Context(), args, strings.NewReader(stdin), &out, &errOut)
+	code = cli.Program{Groups: verbs.Groups(Verbs...)}.Run(t.Context(), args, strings.NewReader(stdin), &out, &errOut)
 	return code, out.String(), errOut.String()
 }

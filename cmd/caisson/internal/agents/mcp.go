@@ -12,6 +12,7 @@ import (
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
+	"github.com/caisson-run/caisson/cmd/caisson/internal/specflags"
 	"github.com/caisson-run/caisson/mcp"
 )
 
@@ -31,7 +32,7 @@ type mcpFlags struct {
 
 func mcpCommand(a *cli.App) *cobra.Command {
 	var f mcpFlags
-	var box cli.SandboxFlags
+	var box specflags.SandboxFlags
 	cmd := &cobra.Command{
 		Use:     "mcp [flags]",
 		Short:   "Serve sandboxes to an MCP client",
@@ -70,7 +71,7 @@ func mcpCommand(a *cli.App) *cobra.Command {
 // ofSandbox are the flags that say how a sandbox is made.
 func ofSandbox(cmd *cobra.Command) (set []string) {
 	all := &cobra.Command{}
-	var box cli.SandboxFlags
+	var box specflags.SandboxFlags
 	box.Register(all)
 	box.RegisterLife(all)
 	for _, name := range flagNames(cmd) {

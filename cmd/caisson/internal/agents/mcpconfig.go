@@ -13,6 +13,7 @@ import (
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
+	"github.com/caisson-run/caisson/cmd/caisson/internal/specflags"
 )
 
 // mcpClient is a program that starts MCP servers by its configuration.
@@ -54,7 +55,7 @@ func givenFlags(cmd *cobra.Command, spec *caissonv1.SandboxSpec, except ...strin
 				func(part string) bool { return part == "" }), ":"))
 		case f.Name == "mount":
 			for _, m := range spec.GetMounts() {
-				args = append(args, "--mount", cli.MountText(m))
+				args = append(args, "--mount", specflags.MountText(m))
 			}
 		case f.Name == "env-file":
 			file, _ := filepath.Abs(f.Value.String()) // it was read

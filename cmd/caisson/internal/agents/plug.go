@@ -11,6 +11,7 @@ import (
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
+	"github.com/caisson-run/caisson/cmd/caisson/internal/specflags"
 )
 
 func plugCommand(a *cli.App) *cobra.Command {
@@ -26,7 +27,7 @@ func plugCommand(a *cli.App) *cobra.Command {
 
 // plugged is the sandbox of an agent: the directory that it works in has the same path
 // inside and outside, so that both see the same files under the same names.
-func plugged(p *cli.Parser, box *cli.SandboxFlags, agent string) *caissonv1.SandboxSpec {
+func plugged(p *cli.Parser, box *specflags.SandboxFlags, agent string) *caissonv1.SandboxSpec {
 	spec := box.Spec(p)
 	dir, err := os.Getwd()
 	if err != nil {

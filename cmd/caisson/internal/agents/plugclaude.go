@@ -16,6 +16,7 @@ import (
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
+	"github.com/caisson-run/caisson/cmd/caisson/internal/specflags"
 )
 
 const plugClaudeLong = `Start Claude Code so that its shell commands run in a sandbox. The working directory is
@@ -28,7 +29,7 @@ servers of its configuration run in the sandbox.`
 const envShellPrefix = "CLAUDE_CODE_SHELL_PREFIX"
 
 func plugClaudeCommand(a *cli.App) *cobra.Command {
-	var box cli.SandboxFlags
+	var box specflags.SandboxFlags
 	var show bool
 	cmd := &cobra.Command{
 		Use:     "claude [flags] [-- ARG...]",

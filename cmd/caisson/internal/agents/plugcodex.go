@@ -20,6 +20,7 @@ import (
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
+	"github.com/caisson-run/caisson/cmd/caisson/internal/specflags"
 	"github.com/caisson-run/caisson/plug/codex"
 )
 
@@ -31,7 +32,7 @@ Start Codex with --sandbox danger-full-access: its own sandbox is off then, and 
 holds. Codex's other modes are enforced, or a command is refused.`
 
 func plugCodexCommand(a *cli.App) *cobra.Command {
-	var box cli.SandboxFlags
+	var box specflags.SandboxFlags
 	var listen cli.LoopbackFlags
 	var serve, install, show bool
 	cmd := &cobra.Command{

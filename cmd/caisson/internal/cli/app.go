@@ -33,39 +33,39 @@ type App struct {
 	cursor     cursor
 	Exec       func(path string, argv, env []string) error
 	Executable func() (string, error)
-	exit       func(code int) // does not return
-	euid       int
-	autoSocket string          // where a daemon may be started
-	unitDirs   func() []string // may have the daemon's unit
-	grace      time.Duration
-	stuck      time.Duration
-	now        func() time.Time
+	Exit       func(code int) // does not return
+	Euid       int
+	AutoSocket string          // where a daemon may be started
+	UnitDirs   func() []string // may have the daemon's unit
+	Grace      time.Duration
+	Stuck      time.Duration
+	Now        func() time.Time
 
 	Socket   string       // --socket
-	output   format       // -o, --json, --format
-	wide     bool         // -o wide
-	form     Form         // -o yaml, -o name and --format; nil is JSON
+	Output   Format       // -o, --json, --format
+	Wide     bool         // -o wide
+	Form     Form         // -o yaml, -o name and --format; nil is JSON
 	template bool         // form is a template
-	stream   streamFormat // --stream
+	Stream   streamFormat // --stream
 	raw      bool         // --raw
-	quiet    bool         // --quiet
-	trace    bool         // --trace
+	Quiet    bool         // --quiet
+	Trace    bool         // --trace
 }
 
-func newApp(p Program, stdin io.Reader, stdout, stderr io.Writer) *App {
+func NewApp(p Program, stdin io.Reader, stdout, stderr io.Writer) *App {
 	return &App{
 		Program: p, Stdin: stdin, Stdout: stdout, Stderr: stderr,
-		LookupEnv: os.LookupEnv, Exec: syscall.Exec, Executable: p.executable, exit: os.Exit, euid: os.Geteuid(),
-		autoSocket: api.DefaultSocket, unitDirs: unitDirs, grace: signalGrace, stuck: stuckGrace, now: time.Now, output: formatTable,
+		LookupEnv: os.LookupEnv, Exec: syscall.Exec, Executable: p.executable, Exit: os.Exit, Euid: os.Geteuid(),
+		AutoSocket: api.DefaultSocket, UnitDirs: unitDirs, Grace: signalGrace, Stuck: stuckGrace, Now: time.Now, Output: FormatTable,
 	}
 }
 
-func (a *App) run(ctx context.Context, args []string) int {
+func (a *App) Run(ctx context.Context, args []string) int {
 	args = helpFirst(shellFirst(args))
 	if a.Program.Whole != "" && !a.light(args) {
 		return a.finish(args, a.becomeWhole(args))
 	}
-	root := a.root(args)
+	root := a.Root(args)
 	root.SetArgs(args)
 	ctx = api.WithRequestID(ctx, a.requestID())
 	cmd, err := root, unknownCommand(root, args)
@@ -93,8 +93,8 @@ func (a *App) requestID() (id api.RequestID) {
 	return id
 }
 
-// root builds the tree of commands, as much of it as args need.
-func (a *App) root(args []string) *cobra.Command {
+// Root builds the tree of commands, as much of it as args need.
+func (a *App) Root(args []string) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "caisson",
 		Short:         "Run commands in sandboxes",
@@ -116,67 +116,24 @@ func (a *App) root(args []string) *cobra.Command {
 	return root
 }
 
-// verb is a command below the root.
-type verb struct {
-	name    string
-	command func() *cobra.Command
-}
-
-// group is a heading of the root's help, with the verbs below it.
-type group struct {
-	title string
-	verbs []verb
-}
-
-func (a *App) groups() []group {
-	return []group{
-		{"Commands", []verb{
-			{"run", a.runCommand}, {"exec", a.execCommand}, {"shell", a.shellCommand}, {"attach", a.attachCommand}, {"ps", a.psCommand}, {"logs", a.logsCommand},
-			{"wait", a.waitCommand}, {"kill", a.killCommand}, {"cp", a.cpCommand},
-		}},
-		{"Sandboxes", []verb{
-			{"create", a.createCommand}, {"ls", a.lsCommand}, {"inspect", a.inspectCommand}, {"port", a.portCommand}, {"update", a.updateCommand}, {"pause", a.pauseCommand},
-			{"resume", a.resumeCommand}, {"stop", a.stopCommand}, {"restart", a.restartCommand}, {"clean", a.cleanCommand}, {"snapshot", a.snapshotCommand}, {"fork", a.forkCommand}, {"rm", a.rmCommand},
-		}},
-		{"Agents", a.agentVerbs()},
-		{"Images, volumes and network", []verb{{"image", a.imageCommand}, {"bundle", a.bundleCommand}, {"volume", a.volumeCommand}, {"policy", a.policyCommand}}},
-		{"Watching", []verb{
-			{"stats", a.statsCommand}, {"history", a.historyCommand}, {"events", a.eventsCommand}, {"info", a.infoCommand}, {"audit", a.auditCommand}, {"page", a.pageCommand},
-			{"ping", a.pingCommand},
-		}},
-		{"Host", []verb{
-			{"doctor", a.doctorCommand}, {"capabilities", a.capabilitiesCommand}, {"spec", a.specCommand}, {"explain", a.explainCommand}, {"config", a.configCommand},
-			{"cleanup", a.cleanupCommand}, {"daemon", a.daemonCommand}, {"version", a.versionCommand}, {"completion", a.completionCommand},
-		}},
-	}
-}
-
-func (a *App) agentVerbs() []verb {
-	verbs := []verb{{claudeShellVerb, a.claudeShellCommand}}
-	for _, v := range a.Program.Agents {
-		verbs = append(verbs, verb{v.Name, func() *cobra.Command { return v.Command(a) }})
-	}
-	return verbs
-}
-
-func (a *App) verbs() (all []verb) {
-	for _, g := range a.groups() {
-		all = append(all, g.verbs...)
+func (a *App) Verbs() (all []Verb) {
+	for _, g := range a.Program.Groups {
+		all = append(all, g.Verbs...)
 	}
 	return all
 }
 
 // addVerbs adds the verbs that args need to root, in their groups.
 func (a *App) addVerbs(root *cobra.Command, args []string) {
-	wanted := needed(a.verbs(), args)
-	for _, g := range a.groups() {
-		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title + ":"})
-		for _, v := range g.verbs {
-			if !slices.ContainsFunc(wanted, func(w verb) bool { return w.name == v.name }) {
+	wanted := needed(a.Verbs(), args)
+	for _, g := range a.Program.Groups {
+		root.AddGroup(&cobra.Group{ID: g.Title, Title: g.Title + ":"})
+		for _, v := range g.Verbs {
+			if !slices.ContainsFunc(wanted, func(w Verb) bool { return w.Name == v.Name }) {
 				continue
 			}
-			cmd := v.command()
-			cmd.GroupID = g.title
+			cmd := v.Command(a)
+			cmd.GroupID = g.Title
 			a.completeFlags(cmd)
 			root.AddCommand(cmd)
 		}
@@ -185,7 +142,7 @@ func (a *App) addVerbs(root *cobra.Command, args []string) {
 
 // completeFlags has the daemon's names completed in the flags of cmd and of the commands below it.
 func (a *App) completeFlags(cmd *cobra.Command) {
-	for name, complete := range map[string]cobra.CompletionFunc{"image": a.completeImages, "profile": a.completeProfiles} {
+	for name, complete := range map[string]cobra.CompletionFunc{"image": a.CompleteImages, "profile": a.completeProfiles} {
 		if cmd.Flags().Lookup(name) != nil {
 			_ = cmd.RegisterFlagCompletionFunc(name, complete) // the flag is there
 		}
@@ -197,11 +154,11 @@ func (a *App) completeFlags(cmd *cobra.Command) {
 
 // needed is the verb that args begin with; all of them where they begin otherwise,
 // or with one that looks at the others. Building all is a tenth of a short call.
-func needed(all []verb, args []string) []verb {
+func needed(all []Verb, args []string) []Verb {
 	if len(args) == 0 || args[0] == "completion" {
 		return all
 	}
-	if i := slices.IndexFunc(all, func(v verb) bool { return v.name == args[0] }); i >= 0 {
+	if i := slices.IndexFunc(all, func(v Verb) bool { return v.Name == args[0] }); i >= 0 {
 		return all[i : i+1]
 	}
 	return all
@@ -211,7 +168,7 @@ func (a *App) defaultSocket() string {
 	if socket, ok := a.LookupEnv("CAISSON_SOCKET"); ok && socket != "" {
 		return socket
 	}
-	return a.autoSocket
+	return a.AutoSocket
 }
 
 // ShowHelp runs a command that only groups others.
@@ -220,10 +177,30 @@ func ShowHelp(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 // Client returns a client of the daemon, which it starts where that is meant
 // to happen. An unreachable daemon shows with the first call.
 func (a *App) Client(ctx context.Context) (*api.Client, error) {
-	if a.Socket == a.autoSocket && a.euid == 0 {
+	if a.Socket == a.AutoSocket && a.Euid == 0 {
 		if err := a.ensureDaemon(ctx); err != nil {
 			return nil, err
 		}
 	}
 	return api.Dial(a.Socket), nil
 }
+
+// ClaudeShellVerb is hidden.
+const ClaudeShellVerb = "claude-shell"
+
+// shellFirst turns a call of Claude Code into one of our verbs.
+func shellFirst(args []string) []string {
+	if len(args) == 2 && args[0] == ClaudeShellFlag {
+		return []string{ClaudeShellVerb, "--", args[1]}
+	}
+	return args
+}
+
+const (
+	// ClaudeShellFlag is the first argument when Claude Code calls us as its shell. It has to
+	// begin with a hyphen: the value of the prefix is cut there.
+	ClaudeShellFlag = "--claude-shell"
+
+	// EnvClaudeSandbox names the sandbox for such a call.
+	EnvClaudeSandbox = "CAISSON_PLUG_SANDBOX"
+)

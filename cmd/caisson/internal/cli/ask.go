@@ -16,8 +16,8 @@ func (a *App) With(ctx context.Context, do func(*api.Client) error) error {
 	return do(client)
 }
 
-// ask makes one call of the daemon and tells the answer: what most verbs are.
-func ask[Req, Res any](ctx context.Context, a *App, call func(*api.Client, context.Context, Req) (Res, error), req Req, tell func(Res) error) error {
+// Ask makes one call of the daemon and tells the answer: what most verbs are.
+func Ask[Req, Res any](ctx context.Context, a *App, call func(*api.Client, context.Context, Req) (Res, error), req Req, tell func(Res) error) error {
 	return a.With(ctx, func(client *api.Client) error {
 		answer, err := call(client, ctx, req)
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,7 +40,7 @@ func (a *App) ensureDaemon(ctx context.Context) error {
 	if a.isService() {
 		return a.waitForService(ctx)
 	}
-	path, err := a.findDaemon()
+	path, err := a.FindDaemon()
 	if err != nil {
 		return err
 	}
@@ -54,7 +55,7 @@ func (a *App) ensureDaemon(ctx context.Context) error {
 	defer lock.Close() // which unlocks it
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, errNoAnswer)
 	defer cancel()
-	s := &starter{path: path, socket: a.Socket, log: filepath.Join(dir, daemonName+".log"), lock: lock}
+	s := &starter{path: path, socket: a.Socket, log: filepath.Join(dir, DaemonName+".log"), lock: lock}
 	return s.wait(ctx)
 }
 
@@ -162,4 +163,27 @@ func (s *starter) tail() string {
 		return ""
 	}
 	return string(bytes.ReplaceAll(bytes.TrimSpace(text), []byte("\n"), []byte("; ")))
+}
+
+// DaemonName is the daemon's program.
+const DaemonName = "caissond"
+
+// FindDaemon returns the daemon's program: the one beside this program, else
+// the one in PATH.
+func (a *App) FindDaemon() (string, error) {
+	self, err := a.Executable()
+	if err == nil {
+		beside := filepath.Join(filepath.Dir(self), DaemonName)
+		if _, err = os.Stat(beside); err == nil {
+			return beside, nil
+		}
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", sbxerr.Wrap(sbxerr.Binary, "caisson.daemon", err)
+	}
+	path, err := exec.LookPath(DaemonName)
+	if err != nil {
+		return "", sbxerr.New(sbxerr.Binary, "caisson.daemon", "%s is neither beside %s nor in PATH", DaemonName, self)
+	}
+	return path, nil
 }

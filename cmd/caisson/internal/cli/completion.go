@@ -1,11 +1,9 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
-	"path"
 	"regexp"
 	"strings"
 	"time"
@@ -14,13 +12,13 @@ import (
 
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
-	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 )
 
 // completionTimeout is how long a shell waits for names.
 const completionTimeout = time.Second
 
-func (a *App) completionCommand() *cobra.Command {
+func (a *App) CompletionCommand() *cobra.Command {
 	shells := []string{"bash", "zsh", "fish"}
 	return &cobra.Command{
 		Use:       "completion bash|zsh|fish",
@@ -33,11 +31,11 @@ func (a *App) completionCommand() *cobra.Command {
 			switch args[0] {
 			case "bash":
 				_, err := io.WriteString(a.Stdout, bareBash)
-				return ownOutput(errors.Join(cmd.Root().GenBashCompletionV2(a.Stdout, true), err))
+				return OwnOutput(errors.Join(cmd.Root().GenBashCompletionV2(a.Stdout, true), err))
 			case "zsh":
-				return ownOutput(cmd.Root().GenZshCompletion(a.Stdout))
+				return OwnOutput(cmd.Root().GenZshCompletion(a.Stdout))
 			case "fish":
-				return ownOutput(cmd.Root().GenFishCompletion(a.Stdout, true))
+				return OwnOutput(cmd.Root().GenFishCompletion(a.Stdout, true))
 			}
 			return Usage("there is no completion for %q, only for bash, zsh and fish", args[0])
 		},
@@ -66,17 +64,17 @@ fi
 
 // CompleteSandboxes offers the names there are. It starts no daemon.
 func (a *App) CompleteSandboxes(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return a.complete(cmd, func(ctx context.Context, c *api.Client) ([]string, error) {
+	return a.Complete(cmd, func(ctx context.Context, c *api.Client) ([]string, error) {
 		r, err := c.List(ctx, &caissonv1.ListRequest{})
-		return each(r.GetSandboxes(), (*caissonv1.Sandbox).GetName), err
+		return views.Each(r.GetSandboxes(), (*caissonv1.Sandbox).GetName), err
 	})
 }
 
-// completeImages is the same for images.
-func (a *App) completeImages(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return a.complete(cmd, func(ctx context.Context, c *api.Client) ([]string, error) {
+// CompleteImages is the same for images.
+func (a *App) CompleteImages(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return a.Complete(cmd, func(ctx context.Context, c *api.Client) ([]string, error) {
 		r, err := c.ListImages(ctx, &caissonv1.ListImagesRequest{})
-		return each(r.GetImages(), (*caissonv1.Image).GetName), err
+		return views.Each(r.GetImages(), (*caissonv1.Image).GetName), err
 	})
 }
 
@@ -88,7 +86,7 @@ var listedProfiles = regexp.MustCompile(`(?:; there are|is none of) ([^;\n]+)`)
 
 // completeProfiles offers the profiles that the caller may use.
 func (a *App) completeProfiles(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return a.complete(cmd, func(ctx context.Context, c *api.Client) ([]string, error) {
+	return a.Complete(cmd, func(ctx context.Context, c *api.Client) ([]string, error) {
 		_, err := c.Spec(ctx, &caissonv1.SpecRequest{Spec: &caissonv1.RunSpec{
 			Sandbox: &caissonv1.SandboxSpec{Profile: noProfile}, Exec: &caissonv1.ExecSpec{Args: []string{"true"}},
 		}})
@@ -104,52 +102,26 @@ func (a *App) completeProfiles(cmd *cobra.Command, _ []string, _ string) ([]stri
 	})
 }
 
-// completeExecs offers sandboxes, and then the commands of the one that is named.
-func (a *App) completeExecs(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+// CompleteExecs offers sandboxes, and then the commands of the one that is named.
+func (a *App) CompleteExecs(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 	switch len(args) {
 	case 0:
 		return a.CompleteSandboxes(cmd, args, word)
 	case 1:
-		return a.execsOf(cmd, args[0])
+		return a.ExecsOf(cmd, args[0])
 	}
 	return nil, cobra.ShellCompDirectiveNoFileComp
 }
 
-// execsOf offers the commands of a sandbox, each with what it runs.
-func (a *App) execsOf(cmd *cobra.Command, ref string) ([]string, cobra.ShellCompDirective) {
-	return a.complete(cmd, func(ctx context.Context, c *api.Client) ([]string, error) {
+// ExecsOf offers the commands of a sandbox, each with what it runs.
+func (a *App) ExecsOf(cmd *cobra.Command, ref string) ([]string, cobra.ShellCompDirective) {
+	return a.Complete(cmd, func(ctx context.Context, c *api.Client) ([]string, error) {
 		execs, err := c.Execs(ctx, ref)
-		return each(execs, func(e *caissonv1.Exec) string { return e.Id + "\t" + strings.Join(e.Args, " ") }), err
+		return views.Each(execs, func(e *caissonv1.Exec) string { return e.Id + "\t" + strings.Join(e.Args, " ") }), err
 	})
 }
 
-// completePlaces offers SANDBOX: and paths inside, and leaves files of the host to the shell.
-func (a *App) completePlaces(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-	place := parsePlace(word)
-	if place.ref == "" {
-		names, _ := a.CompleteSandboxes(cmd, args, word)
-		return each(names, func(name string) string { return name + ":" }), cobra.ShellCompDirectiveNoSpace
-	}
-	dir, _ := path.Split(place.path)
-	names, directive := a.complete(cmd, func(ctx context.Context, c *api.Client) ([]string, error) {
-		r, err := c.ListDir(ctx, &caissonv1.ListDirRequest{Ref: place.ref, Path: cmp.Or(dir, "/")})
-		return each(r.GetFiles(), func(f *caissonv1.FileInfo) string {
-			name := place.ref + ":" + path.Join("/", dir, path.Base(f.Path))
-			if f.Type == "directory" {
-				name += "/"
-			}
-			return name
-		}), err
-	})
-	return names, directive | cobra.ShellCompDirectiveNoSpace
-}
-
-// completeCodes offers error codes.
-func completeCodes(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	return each(sbxerr.All(), func(d sbxerr.Description) string { return string(d.Code) + "\t" + d.Summary }), cobra.ShellCompDirectiveNoFileComp
-}
-
-func (a *App) complete(cmd *cobra.Command, names func(context.Context, *api.Client) ([]string, error)) ([]string, cobra.ShellCompDirective) {
+func (a *App) Complete(cmd *cobra.Command, names func(context.Context, *api.Client) ([]string, error)) ([]string, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 	defer cancel()
 	client := api.Dial(a.Socket)

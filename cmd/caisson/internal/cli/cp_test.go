@@ -1,4 +1,4 @@
-package cli
+package cli_test
 
 import (
 	"archive/tar"
@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
 	"github.com/caisson-run/caisson/cmd/caisson/localtree"
 	"github.com/caisson-run/caisson/runtime/files"
 	"github.com/caisson-run/caisson/server"
@@ -183,7 +184,7 @@ func TestCpRefuses(t *testing.T) {
 		b, here := cpSetup(t)
 		before := cpNames(t, here)
 		code, stdout, stderr := cp(t, b, here, "", strings.Fields(args)...)
-		if code != exitRuntime || !strings.Contains(stdout+stderr, want) {
+		if code != cli.ExitRuntime || !strings.Contains(stdout+stderr, want) {
 			t.Errorf("%s: %d %q %q", args, code, stdout, stderr)
 		}
 		if after := cpNames(t, here); after != before {
@@ -198,7 +199,7 @@ func TestCpOutThatBreaks(t *testing.T) {
 	b.fail = sbxerr.New(sbxerr.FileFailed, "fake.copy", "the disk is gone")
 	before := cpNames(t, here)
 	code, _, stderr := cp(t, b, here, "", "box:/src", "new")
-	if code != exitRuntime || !strings.Contains(stderr, "the disk is gone") || !strings.Contains(stderr, string(sbxerr.FileFailed)) {
+	if code != cli.ExitRuntime || !strings.Contains(stderr, "the disk is gone") || !strings.Contains(stderr, string(sbxerr.FileFailed)) {
 		t.Errorf("%d %q", code, stderr)
 	}
 	if after := cpNames(t, here); after != before {

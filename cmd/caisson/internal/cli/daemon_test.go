@@ -1,4 +1,4 @@
-package cli
+package cli_test
 
 import (
 	"bytes"
@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
 	"github.com/caisson-run/caisson/server"
 	"github.com/caisson-run/caisson/server/servertest"
 )
@@ -90,24 +91,24 @@ func install(t *testing.T) installation {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(self, filepath.Join(dir, daemonName)); err != nil {
+	if err := os.Symlink(self, filepath.Join(dir, cli.DaemonName)); err != nil {
 		t.Fatal(err)
 	}
 	return installation{dir, filepath.Join(dir, "run", "caisson.sock")}
 }
 
-func (i installation) app(stdout, stderr io.Writer) *App {
-	a := newApp(whole, strings.NewReader(""), stdout, stderr)
+func (i installation) app(stdout, stderr io.Writer) *cli.App {
+	a := cli.NewApp(whole, strings.NewReader(""), stdout, stderr)
 	a.LookupEnv = func(string) (string, bool) { return "", false }
 	a.Executable = func() (string, error) { return filepath.Join(i.dir, "caisson"), nil }
-	a.euid, a.autoSocket = 0, i.socket
-	a.unitDirs = func() []string { return []string{filepath.Join(i.dir, "units")} }
+	a.Euid, a.AutoSocket = 0, i.socket
+	a.UnitDirs = func() []string { return []string{filepath.Join(i.dir, "units")} }
 	return a
 }
 
 func (i installation) run(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	var out, errOut bytes.Buffer
-	code = i.app(&out, &errOut).run(t.Context(), args)
+	code = i.app(&out, &errOut).Run(t.Context(), args)
 	return code, out.String(), errOut.String()
 }
 
@@ -185,10 +186,10 @@ func TestAutoStartFails(t *testing.T) {
 	}
 	began := time.Now()
 	code, _, stderr := i.run(t, "run", "--", "x")
-	if code != exitRuntime || !strings.Contains(stderr, "no cgroups here; at all") || !strings.Contains(stderr, "[SBX-802]") || !strings.Contains(stderr, "caissond.log") {
+	if code != cli.ExitRuntime || !strings.Contains(stderr, "no cgroups here; at all") || !strings.Contains(stderr, "[SBX-802]") || !strings.Contains(stderr, "caissond.log") {
 		t.Errorf("exit code %d, stderr %q", code, stderr)
 	}
-	if took := time.Since(began); took > startTimeout/2 {
+	if took := time.Since(began); took > cli.StartTimeout/2 {
 		t.Errorf("it took %v to say so", took)
 	}
 }
@@ -198,7 +199,7 @@ func TestAutoStartCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var out, errOut bytes.Buffer
-	if code := i.app(&out, &errOut).run(ctx, []string{"ls"}); code != exitRuntime || !strings.Contains(errOut.String(), "SBX-002") {
+	if code := i.app(&out, &errOut).Run(ctx, []string{"ls"}); code != cli.ExitRuntime || !strings.Contains(errOut.String(), "SBX-002") {
 		t.Errorf("exit code %d, stderr %q", code, &errOut)
 	}
 }
@@ -206,20 +207,20 @@ func TestAutoStartCancelled(t *testing.T) {
 // TestNoAutoStart checks who must start the daemon by hand.
 func TestNoAutoStart(t *testing.T) {
 	i := install(t)
-	tests := map[string]func(*App) []string{
-		"another user":      func(a *App) []string { a.euid = 1000; return []string{"run", "--", "x"} },
-		"another socket":    func(*App) []string { return []string{"--socket", i.dir + "/other.sock", "run", "--", "x"} },
-		"only the version":  func(*App) []string { return []string{"version", "--daemon"} },
-		"no such program":   func(a *App) []string { a.Executable = elsewhere; return []string{"ls"} },
-		"unknown own place": func(a *App) []string { a.Executable = nowhere; return []string{"ls"} },
+	tests := map[string]func(*cli.App) []string{
+		"another user":      func(a *cli.App) []string { a.Euid = 1000; return []string{"run", "--", "x"} },
+		"another socket":    func(*cli.App) []string { return []string{"--socket", i.dir + "/other.sock", "run", "--", "x"} },
+		"only the version":  func(*cli.App) []string { return []string{"version", "--daemon"} },
+		"no such program":   func(a *cli.App) []string { a.Executable = elsewhere; return []string{"ls"} },
+		"unknown own place": func(a *cli.App) []string { a.Executable = nowhere; return []string{"ls"} },
 	}
 	t.Setenv("PATH", "/nonexistent")
 	for name, prepare := range tests {
 		var out, errOut bytes.Buffer
 		a := i.app(&out, &errOut)
 		args := prepare(a)
-		code := a.run(t.Context(), args)
-		if code != exitRuntime || !strings.Contains(errOut.String(), "remedy: ") {
+		code := a.Run(t.Context(), args)
+		if code != cli.ExitRuntime || !strings.Contains(errOut.String(), "remedy: ") {
 			t.Errorf("%s: exit code %d, stderr %q", name, code, &errOut)
 		}
 	}
@@ -240,8 +241,8 @@ func TestDoctorAlone(t *testing.T) {
 		t.Errorf("exit code %d, %q", code, stdout)
 	}
 	t.Setenv("PATH", "/nonexistent")
-	os.Remove(filepath.Join(i.dir, daemonName))
-	if code, _, stderr := i.run(t, "doctor"); code != exitRuntime || !strings.Contains(stderr, "SBX-802") {
+	os.Remove(filepath.Join(i.dir, cli.DaemonName))
+	if code, _, stderr := i.run(t, "doctor"); code != cli.ExitRuntime || !strings.Contains(stderr, "SBX-802") {
 		t.Errorf("exit code %d, %q", code, stderr)
 	}
 }
@@ -255,10 +256,10 @@ func TestDaemonCommand(t *testing.T) {
 		path, argv = p, args
 		return errors.New("exec format error")
 	}
-	if code := a.run(t.Context(), []string{"daemon", "--root", "/r", "--help"}); code != exitRuntime {
+	if code := a.Run(t.Context(), []string{"daemon", "--root", "/r", "--help"}); code != cli.ExitRuntime {
 		t.Errorf("exit code %d where exec fails", code)
 	}
-	if path != filepath.Join(i.dir, daemonName) || strings.Join(argv, " ") != "caissond --root /r --help" {
+	if path != filepath.Join(i.dir, cli.DaemonName) || strings.Join(argv, " ") != "caissond --root /r --help" {
 		t.Errorf("executed %s %q", path, argv)
 	}
 }
@@ -266,9 +267,9 @@ func TestDaemonCommand(t *testing.T) {
 func TestDaemonInPath(t *testing.T) {
 	i := install(t)
 	t.Setenv("PATH", i.dir)
-	a := newApp(whole, nil, nil, nil)
+	a := cli.NewApp(whole, nil, nil, nil)
 	a.Executable = elsewhere
-	if path, err := a.findDaemon(); err != nil || path != filepath.Join(i.dir, daemonName) {
+	if path, err := a.FindDaemon(); err != nil || path != filepath.Join(i.dir, cli.DaemonName) {
 		t.Errorf("got %q, %v", path, err)
 	}
 }

@@ -1,59 +1,18 @@
-package cli
+package cli_test
 
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"strings"
 	"testing"
-	"testing/iotest"
 	"time"
 
-	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/server/servertest"
 )
-
-func TestParseDetachKeys(t *testing.T) {
-	for text, want := range map[string]string{"": "", "ctrl-p,ctrl-q": "\x10\x11", "a": "a", "ctrl-@,x,ctrl-_": "\x00x\x1f"} {
-		if got, err := parseDetachKeys(text); err != nil || string(got) != want {
-			t.Errorf("%q: %q, %v", text, got, err)
-		}
-	}
-	for _, text := range []string{"ctrl-", "ctrl-P", "ctrl-1", "ab", ",", "ctrl-p,", "é", "\x10"} {
-		if got, err := parseDetachKeys(text); sbxerr.Of(err) != sbxerr.APIUsage {
-			t.Errorf("%q: %q, %v", text, got, err)
-		}
-	}
-}
-
-// What is typed comes through but for the keys that end the call, also where they come
-// one by one; and the end of the terminal is never that of the input.
-func TestDetacher(t *testing.T) {
-	for typed, want := range map[string]struct {
-		passed string
-		cause  error
-	}{
-		"ls\n\x10\x11more":   {"ls\n", errDetached},
-		"a\x10b\x10\x10\x11": {"a\x10b\x10", errDetached},
-		"\x11\x10":           {"\x11", errHungUp},
-		"":                   {"", errHungUp},
-	} {
-		for name, r := range map[string]io.Reader{"at once": bytes.NewReader([]byte(typed)), "one by one": iotest.OneByteReader(bytes.NewReader([]byte(typed)))} {
-			var cause error
-			d := &detacher{Reader: r, keys: []byte("\x10\x11"), leave: func(err error) { cause = err }}
-			got, err := io.ReadAll(d)
-			if l := (left{}); errors.As(err, &l) {
-				l.Leave()
-			}
-			if string(got) != want.passed || !errors.Is(err, want.cause) || !errors.Is(cause, want.cause) {
-				t.Errorf("%q %s: %q, %v, %v", typed, name, got, err, cause)
-			}
-		}
-	}
-}
 
 // Detach keys leave a command of exec that is on a terminal as it is. A closed terminal kills it
 // when it does not act on its HUP, and an end by itself is told.
@@ -100,10 +59,10 @@ func TestLeavingExec(t *testing.T) {
 			master, slave := openPTY(t)
 			t.Setenv("CAISSON_SOCKET", servertest.Listen(t, f))
 			var stderr bytes.Buffer
-			a := newApp(whole, slave, io.Discard, &stderr)
-			a.grace = 10 * time.Millisecond
+			a := cli.NewApp(whole, slave, io.Discard, &stderr)
+			a.Grace = 10 * time.Millisecond
 			code := make(chan int, 1)
-			go func() { code <- a.run(t.Context(), strings.Fields(tt.args)) }()
+			go func() { code <- a.Run(t.Context(), strings.Fields(tt.args)) }()
 			await(t, "the command", began)
 			if _, err := master.WriteString(tt.typed); err != nil {
 				t.Fatal(err)
@@ -144,7 +103,7 @@ func TestTypedBeforeLeaving(t *testing.T) {
 	t.Setenv("CAISSON_SOCKET", servertest.Listen(t, f))
 	code := make(chan int, 1)
 	go func() {
-		code <- newApp(whole, slave, io.Discard, io.Discard).run(t.Context(), strings.Fields("exec -it --detach-keys ctrl-p,ctrl-q box -- sh"))
+		code <- cli.NewApp(whole, slave, io.Discard, io.Discard).Run(t.Context(), strings.Fields("exec -it --detach-keys ctrl-p,ctrl-q box -- sh"))
 	}()
 	await(t, "the command", begun)
 	if _, err := master.WriteString("typed\x10\x11"); err != nil {

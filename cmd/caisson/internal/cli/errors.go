@@ -10,14 +10,15 @@ import (
 
 	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 )
 
 // The exit codes that are caisson's own. All others are the command's.
 const (
-	exitRuntime       = 125 // caisson or its daemon failed or refused
+	ExitRuntime       = 125 // caisson or its daemon failed or refused
 	exitNotExecutable = 126
 	exitNotFound      = 127
-	exitSignal        = 128 // plus the signal's number
+	ExitSignal        = 128 // plus the signal's number
 )
 
 // ExitStatus ends the program with a code and says nothing.
@@ -25,14 +26,14 @@ type ExitStatus int
 
 func (s ExitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
 
-// exitError ends the program with a code of its own for err.
-type exitError struct {
-	code int
-	err  error
+// ExitError ends the program with a code of its own for err.
+type ExitError struct {
+	Code int
+	Err  error
 }
 
-func (e *exitError) Error() string { return e.err.Error() }
-func (e *exitError) Unwrap() error { return e.err }
+func (e *ExitError) Error() string { return e.Err.Error() }
+func (e *ExitError) Unwrap() error { return e.Err }
 
 // Usage is an error of the command line.
 func Usage(format string, args ...any) error {
@@ -61,7 +62,7 @@ func (a *App) finish(args []string, err error) int {
 	case errors.As(err, &status):
 		return int(status)
 	case errors.Is(err, syscall.EPIPE):
-		return exitSignal + int(syscall.SIGPIPE) // whoever read our output has left: nobody is there to tell
+		return ExitSignal + int(syscall.SIGPIPE) // whoever read our output has left: nobody is there to tell
 	}
 	view, err := failureOf(err)
 	if told := a.tellJSON(args, view); !told {
@@ -75,9 +76,9 @@ func (a *App) finish(args []string, err error) int {
 func (a *App) tellJSON(args []string, view failureView) bool {
 	usage := view.Error.Code == sbxerr.APIUsage
 	switch {
-	case a.stream == streamJSONL || wantsJSONL(args) && usage:
-		return newJSONL(a.shown(a.Stdout)).line(errorLine{"error", view.Error}) == nil
-	case a.output == formatJSON && !a.template || wantsJSON(args) && usage:
+	case a.Stream == StreamJSONL || wantsJSONL(args) && usage:
+		return NewJSONL(a.Shown(a.Stdout)).Line(errorLine{"error", view.Error}) == nil
+	case a.Output == FormatJSON && !a.template || wantsJSON(args) && usage:
 		return a.PrintJSON(view) == nil
 	}
 	return false
@@ -85,21 +86,15 @@ func (a *App) tellJSON(args []string, view failureView) bool {
 
 // failureView is what is printed of an error where JSON is asked for.
 type failureView struct {
-	Error     *api.Error `json:"error"`
-	*cutView             // nil where no command ran
-	*partView            // nil where nothing was done
-}
-
-// partView is what a call did that failed for others of what it was for.
-type partView struct {
-	Changed []sandboxView `json:"changed,omitempty"`
-	Removed []string      `json:"removed,omitempty"`
+	Error           *api.Error `json:"error"`
+	*views.CutView             // nil where no command ran
+	*views.PartView            // nil where nothing was done
 }
 
 // partError is why not all was done.
 type partError struct {
 	err  error
-	view partView
+	view views.PartView
 }
 
 func (e *partError) Error() string { return e.err.Error() }
@@ -107,21 +102,21 @@ func (e *partError) Unwrap() error { return e.err }
 
 // failureOf parts err from what is to be told beside it.
 func failureOf(err error) (failureView, error) {
-	var cut *cutError
+	var cut *CutError
 	if errors.As(err, &cut) {
-		return failureView{Error: api.Explain(cut.err), cutView: &cut.view}, cut.err
+		return failureView{Error: api.Explain(cut.Err), CutView: &cut.View}, cut.Err
 	}
 	var part *partError
 	if errors.As(err, &part) {
-		return failureView{Error: api.Explain(part.err), partView: &part.view}, part.err
+		return failureView{Error: api.Explain(part.err), PartView: &part.view}, part.err
 	}
 	return failureView{Error: api.Explain(err)}, err
 }
 
 func exitCodeOf(err error, e *api.Error) int {
-	var own *exitError
+	var own *ExitError
 	if errors.As(err, &own) {
-		return own.code
+		return own.Code
 	}
 	switch e.Code {
 	case sbxerr.NotExecutable:
@@ -129,18 +124,18 @@ func exitCodeOf(err error, e *api.Error) int {
 	case sbxerr.CommandAbsent:
 		return exitNotFound
 	}
-	return exitRuntime
+	return ExitRuntime
 }
 
 // errorText is an error as people read it.
 func errorText(e *api.Error) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "caisson: %s [%s]\n", printable(e.Message), e.Code)
+	fmt.Fprintf(&b, "caisson: %s [%s]\n", Printable(e.Message), e.Code)
 	if e.Cause != "" {
-		fmt.Fprintf(&b, "  cause: %s\n", printable(e.Cause))
+		fmt.Fprintf(&b, "  cause: %s\n", Printable(e.Cause))
 	}
 	if e.Remedy != "" {
-		fmt.Fprintf(&b, "  remedy: %s\n", printable(e.Remedy))
+		fmt.Fprintf(&b, "  remedy: %s\n", Printable(e.Remedy))
 	}
 	return b.String()
 }
@@ -175,3 +170,13 @@ func wantsJSONL(args []string) bool {
 	}
 	return false
 }
+
+// CutError is why the call of a command ended without its result.
+type CutError struct {
+	Err  error
+	View views.CutView
+}
+
+func (e *CutError) Error() string { return e.Err.Error() }
+
+func (e *CutError) Unwrap() error { return e.Err }

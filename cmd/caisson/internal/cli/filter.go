@@ -9,17 +9,18 @@ import (
 
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 )
 
-// filterFlags select sandboxes by what they have.
-type filterFlags struct {
+// FilterFlags select sandboxes by what they have.
+type FilterFlags struct {
 	labels, states []string
 	session, task  string
 	name, older    string
 	all            bool
 }
 
-func (f *filterFlags) register(cmd *cobra.Command) {
+func (f *FilterFlags) Register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringArrayVarP(&f.labels, "label", "l", nil, "only sandboxes with label `K=V`")
 	flags.StringVar(&f.name, "name", "", "only sandboxes whose name matches `PATTERN`, such as 'build-*'")
@@ -30,39 +31,39 @@ func (f *filterFlags) register(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions([]string{"creating", "running", "paused", "stopping", "exited"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// registerSelecting registers them for a verb that must select something.
-func (f *filterFlags) registerSelecting(cmd *cobra.Command) {
-	f.register(cmd)
+// RegisterSelecting registers them for a verb that must select something.
+func (f *FilterFlags) RegisterSelecting(cmd *cobra.Command) {
+	f.Register(cmd)
 	cmd.Flags().BoolVarP(&f.all, "all", "a", false, "all sandboxes that you may see")
 }
 
-// given reports whether a flag selects.
-func (f *filterFlags) given(cmd *cobra.Command) bool {
+// Given reports whether a flag selects.
+func (f *FilterFlags) Given(cmd *cobra.Command) bool {
 	return slices.ContainsFunc([]string{"label", "name", "session", "task", "state", "older-than", "all"}, cmd.Flags().Changed)
 }
 
-func (f *filterFlags) request(p *Parser) *caissonv1.ListRequest {
+func (f *FilterFlags) Request(p *Parser) *caissonv1.ListRequest {
 	p.NotEmpty("name", "session", "task")
 	return &caissonv1.ListRequest{
-		Labels: p.labels(f.labels), Name: f.name, Session: f.session, Task: f.task, States: f.states, OlderThan: p.duration("older-than", f.older),
+		Labels: p.Labels(f.labels), Name: f.name, Session: f.session, Task: f.task, States: f.states, OlderThan: p.Duration("older-than", f.older),
 	}
 }
 
 // selected are the sandboxes that a command line names, by reference or by a filter. One
 // that selects none is no error.
-func (a *App) selected(cmd *cobra.Command, f *filterFlags, refs []string) ([]string, error) {
-	list, err := a.selectedOf(cmd, f, refs)
+func (a *App) selected(cmd *cobra.Command, f *FilterFlags, refs []string) ([]string, error) {
+	list, err := a.SelectedOf(cmd, f, refs)
 	if list == nil {
 		return refs, err
 	}
-	return each(list, (*caissonv1.Sandbox).GetId), err
+	return views.Each(list, (*caissonv1.Sandbox).GetId), err
 }
 
-// selectedOf returns the sandboxes that the flags select, or nil if the command line names
+// SelectedOf returns the sandboxes that the flags select, or nil if the command line names
 // sandboxes instead.
-func (a *App) selectedOf(cmd *cobra.Command, f *filterFlags, refs []string) (list []*caissonv1.Sandbox, err error) {
-	p := Parser{flags: cmd.Flags()}
-	req := f.request(&p)
+func (a *App) SelectedOf(cmd *cobra.Command, f *FilterFlags, refs []string) (list []*caissonv1.Sandbox, err error) {
+	p := Parser{Flags: cmd.Flags()}
+	req := f.Request(&p)
 	filtered := proto.Size(req) > 0
 	switch {
 	case f.all && (filtered || len(refs) > 0):
@@ -80,14 +81,14 @@ func (a *App) selectedOf(cmd *cobra.Command, f *filterFlags, refs []string) (lis
 	}
 	err = a.With(cmd.Context(), func(client *api.Client) error {
 		answer, err := client.List(cmd.Context(), req)
-		list = orEmpty(answer.GetSandboxes())
+		list = views.OrEmpty(answer.GetSandboxes())
 		return err
 	})
 	return list, err
 }
 
-// withSelected calls do with the sandboxes that the command line names.
-func (a *App) withSelected(cmd *cobra.Command, f *filterFlags, refs []string, do func(context.Context, *api.Client, []string) error) error {
+// WithSelected calls do with the sandboxes that the command line names.
+func (a *App) WithSelected(cmd *cobra.Command, f *FilterFlags, refs []string, do func(context.Context, *api.Client, []string) error) error {
 	refs, err := a.selected(cmd, f, refs)
 	if err != nil {
 		return err

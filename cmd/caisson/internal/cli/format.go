@@ -9,12 +9,12 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// format is how a command tells its result: as a table or line to read, or as an object.
-type format string
+// Format is how a command tells its result: as a table or line to read, or as an object.
+type Format string
 
 const (
-	formatTable format = "table"
-	formatJSON  format = "json"
+	FormatTable Format = "table"
+	FormatJSON  Format = "json"
 )
 
 // formats are the values of -o. wide is a table with all columns, yaml and name are forms of
@@ -32,28 +32,28 @@ func (f outputFlag) String() string {
 	if f.a == nil {
 		return ""
 	}
-	return string(f.a.output)
+	return string(f.a.Output)
 }
 
 func (f outputFlag) Set(s string) error {
 	a := f.a
-	a.output, a.wide, a.form, a.template = formatJSON, s == "wide", nil, false
+	a.Output, a.Wide, a.Form, a.template = FormatJSON, s == "wide", nil, false
 	switch s {
 	case "json":
 		return nil
 	case "yaml":
-		if a.form = a.Program.YAML; a.form == nil {
+		if a.Form = a.Program.YAML; a.Form == nil {
 			return errWhole
 		}
 		return nil
 	case "table", "wide":
-		a.output = formatTable
+		a.Output = FormatTable
 		return nil
 	case "name":
 		return templateFlag{a}.Set(nameTemplate)
 	}
-	a.output = formatTable
-	if near := nearest(s, formats); near != "" {
+	a.Output = FormatTable
+	if near := Nearest(s, formats); near != "" {
 		return fmt.Errorf("it is not a format; did you mean %q?", near)
 	}
 	return fmt.Errorf("it is not a format, use one of %s", strings.Join(formats, ", "))
@@ -89,14 +89,14 @@ func (f templateFlag) Set(s string) error {
 	if err != nil {
 		return err
 	}
-	f.a.output, f.a.form, f.a.template = formatJSON, form, true
+	f.a.Output, f.a.Form, f.a.template = FormatJSON, form, true
 	return nil
 }
 
 func (f templateFlag) Type() string { return "template" }
 
-// outputFlags gives cmd -o, --json and --format.
-func (a *App) outputFlags(cmd *cobra.Command) {
+// OutputFlags gives cmd -o, --json and --format.
+func (a *App) OutputFlags(cmd *cobra.Command) {
 	cmd.Flags().VarP(outputFlag{a}, "output", "o", "output `FORMAT`: "+strings.Join(formats[:len(formats)-1], ", ")+" or name")
 	cmd.Flags().VarPF(jsonSwitch{a}, "json", "", "short for -o json").NoOptDefVal = "true"
 	cmd.Flags().Var(templateFlag{a}, "format", "print by Go `TEMPLATE`, with the names of JSON, such as '{{.name}} {{json .labels}}'")

@@ -1,4 +1,4 @@
-package cli
+package cli_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/server/servertest"
@@ -27,14 +28,14 @@ func TestHabits(t *testing.T) {
 		}
 	}
 	for line, want := range map[string]string{"cp -r . box:/tmp": "all that is in it", "create --workdir /tmp": "run and exec"} {
-		if code, _, stderr := invoke(t, &servertest.Fake{}, "", strings.Fields(line)...); code != exitRuntime || !strings.Contains(stderr, want) {
+		if code, _, stderr := invoke(t, &servertest.Fake{}, "", strings.Fields(line)...); code != cli.ExitRuntime || !strings.Contains(stderr, want) {
 			t.Errorf("%s: %d %s", line, code, stderr)
 		}
 	}
 	if code, _, stderr := invoke(t, &servertest.Fake{}, "", "run", "--rm", "--", "true"); code != 0 {
 		t.Errorf("--rm: %s", stderr)
 	}
-	if code, _, stderr := invoke(t, &servertest.Fake{}, "", "run", "-d", "--rm", "--", "true"); code != exitRuntime || !strings.Contains(stderr, "--ttl removes it") {
+	if code, _, stderr := invoke(t, &servertest.Fake{}, "", "run", "-d", "--rm", "--", "true"); code != cli.ExitRuntime || !strings.Contains(stderr, "--ttl removes it") {
 		t.Errorf("-d --rm: %d %s", code, stderr)
 	}
 }
@@ -43,7 +44,7 @@ func TestHabits(t *testing.T) {
 func TestTerminalThatIsNone(t *testing.T) {
 	for _, line := range []string{"run -it -- sh", "exec -it box -- sh", "shell box"} {
 		code, _, stderr := invoke(t, &servertest.Fake{}, "input", strings.Fields(line)...)
-		if code != exitRuntime || !strings.Contains(stderr, "standard input is not a terminal") || !strings.Contains(stderr, "leave -t away") {
+		if code != cli.ExitRuntime || !strings.Contains(stderr, "standard input is not a terminal") || !strings.Contains(stderr, "leave -t away") {
 			t.Errorf("%s: %d %s", line, code, stderr)
 		}
 	}
@@ -64,7 +65,7 @@ func TestEnvFile(t *testing.T) {
 	if want := []string{"A=2", "B=two words", "FROM_HERE=inherited"}; code != 0 || !reflect.DeepEqual(got, want) {
 		t.Errorf("%d %q %s", code, got, stderr)
 	}
-	if code, _, stderr := invoke(t, f, "", "run", "--env-file", file+".absent", "--", "true"); code != exitRuntime || !strings.Contains(stderr, "no such file") {
+	if code, _, stderr := invoke(t, f, "", "run", "--env-file", file+".absent", "--", "true"); code != cli.ExitRuntime || !strings.Contains(stderr, "no such file") {
 		t.Errorf("%d %s", code, stderr)
 	}
 }
@@ -94,10 +95,10 @@ func TestElsewhere(t *testing.T) {
 		}
 	}
 	words := map[string]bool{}
-	for _, v := range new(App).verbs() {
-		words[v.name] = true
+	for _, v := range cli.NewApp(whole, nil, nil, nil).Verbs() {
+		words[v.Name] = true
 	}
-	for word := range verbsElsewhere {
+	for word := range cli.VerbsElsewhere {
 		if words[word] {
 			t.Errorf("there is a command %s", word)
 		}

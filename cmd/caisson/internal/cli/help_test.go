@@ -1,4 +1,4 @@
-package cli
+package cli_test
 
 import (
 	"bytes"
@@ -6,12 +6,14 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
 )
 
 // The help of each command fits a terminal of 80 columns and shows how to call it. The root's names each verb once.
 func TestHelpFits(t *testing.T) {
-	a := newApp(whole, strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{})
-	root := a.root(nil)
+	a := cli.NewApp(whole, strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{})
+	root := a.Root(nil)
 	var check func(*cobra.Command)
 	check = func(cmd *cobra.Command) {
 		var out bytes.Buffer
@@ -20,7 +22,7 @@ func TestHelpFits(t *testing.T) {
 			t.Fatal(err)
 		}
 		for line := range strings.Lines(out.String()) {
-			if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > helpWidth {
+			if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > cli.HelpWidth {
 				t.Errorf("%s: %d columns: %s", cmd.CommandPath(), n, line)
 			}
 		}
@@ -36,14 +38,5 @@ func TestHelpFits(t *testing.T) {
 		if c.GroupID == "" {
 			t.Errorf("%s is in no group of the help", c.Name())
 		}
-	}
-}
-
-func TestFit(t *testing.T) {
-	long := strings.Repeat("word ", 40)
-	got := fit("One.\nTwo.\n\n" + long + "\n\nA list:\n  - stays " + long)
-	lines := strings.Split(got, "\n")
-	if lines[0] != "One. Two." || len(lines[2]) > helpWidth || len(lines[2]) < helpWidth-6 || !strings.Contains(got, "A list:\n  - stays "+strings.TrimSpace(long)) {
-		t.Errorf("%q", got)
 	}
 }

@@ -51,8 +51,8 @@ func languageOf(dir string) (language, marker string) {
 	return "", ""
 }
 
-// setLanguage says which language the workspace of s has, if s names no image.
-func setLanguage(s *caissonv1.SandboxSpec) {
+// SetLanguage says which language the workspace of s has, if s names no image.
+func SetLanguage(s *caissonv1.SandboxSpec) {
 	if s.Image == "" && s.GetWorkspace().GetDir() != "" {
 		s.Language, s.LanguageReason = languageOf(s.Workspace.Dir)
 	}

@@ -1,4 +1,4 @@
-package cli
+package cli_test
 
 import (
 	"context"
@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
+	"github.com/caisson-run/caisson/cmd/caisson/internal/execs"
+	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/server/servertest"
 )
@@ -72,7 +75,7 @@ func TestLogsTimes(t *testing.T) {
 		"yesterday": "neither a time such as 2026-01-02T15:04:05Z nor a duration such as 24h [", "2d": "did you mean 48h?", "10min": "did you mean 10m?", "1week": "did you mean 168h?",
 		"5 minutes": "did you mean 5m?", "2026-01-02": "did you mean 2026-01-02T00:00:00Z?", "2026-01-02 15:04:05+01:00": "did you mean 2026-01-02T14:04:05Z?", "-5m": "neither",
 	} {
-		if code, _, stderr := invoke(t, spoken(at), "", "logs", "--since", value, "a"); code != exitRuntime || !strings.Contains(stderr, want) {
+		if code, _, stderr := invoke(t, spoken(at), "", "logs", "--since", value, "a"); code != cli.ExitRuntime || !strings.Contains(stderr, want) {
 			t.Errorf("--since %q: %d, %s", value, code, stderr)
 		}
 	}
@@ -81,13 +84,13 @@ func TestLogsTimes(t *testing.T) {
 func TestLogsTimesAsJSON(t *testing.T) {
 	at := time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC)
 	_, stdout, _ := invoke(t, spoken(at), "", "logs", "--json", "-t", "--since", "2026-01-02T15:04:05Z", "--offset", "1", "a")
-	var got logsView
+	var got views.LogsView
 	if err := json.Unmarshal([]byte(stdout), &got); err != nil {
 		t.Fatal(err, stdout)
 	}
 	second := at.Add(time.Second)
-	if want := []logTime{{1, &at}, {6, &second}}; got.Stdout != "ne\ntwo\nthree" || got.StdoutSkipped != 0 || !slices.EqualFunc(got.StdoutTimes, want, func(a, b logTime) bool {
-		return a.Offset == b.Offset && sameTime(a.Time, b.Time)
+	if want := []views.LogTime{{Offset: 1, Time: &at}, {Offset: 6, Time: &second}}; got.Stdout != "ne\ntwo\nthree" || got.StdoutSkipped != 0 || !slices.EqualFunc(got.StdoutTimes, want, func(a, b views.LogTime) bool {
+		return a.Offset == b.Offset && execs.SameTime(a.Time, b.Time)
 	}) {
 		t.Errorf("got %s", stdout)
 	}

@@ -1,4 +1,4 @@
-package cli
+package cli_test
 
 import (
 	"bytes"
@@ -16,7 +16,10 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/forms"
+	"github.com/caisson-run/caisson/cmd/caisson/internal/host"
+	"github.com/caisson-run/caisson/cmd/caisson/internal/verbs"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/runtime/plan"
@@ -33,13 +36,13 @@ const patience = 10 * time.Second
 const mainEnv = "CAISSON_TEST_MAIN"
 
 // whole is a program with all that does not need an agent.
-var whole = Program{Version: "dev", Commit: "unknown", Template: formTemplate, YAML: forms.YAML}
+var whole = cli.Program{Version: "dev", Commit: "unknown", Groups: verbs.Groups(), Template: formTemplate, YAML: forms.YAML}
 
-func formTemplate(text string) (Form, error) { return forms.Template(text) }
+func formTemplate(text string) (cli.Form, error) { return forms.Template(text) }
 
 func TestMain(m *testing.M) {
 	switch {
-	case filepath.Base(os.Args[0]) == daemonName:
+	case filepath.Base(os.Args[0]) == cli.DaemonName:
 		os.Exit(fakeDaemon(os.Args[1:]))
 	case os.Getenv(mainEnv) != "":
 		whole.Main()
@@ -53,9 +56,9 @@ func invoke(t *testing.T, f *servertest.Fake, stdin string, args ...string) (cod
 	t.Helper()
 	t.Setenv("CAISSON_SOCKET", servertest.Listen(t, f))
 	var out, errOut bytes.Buffer
-	a := newApp(whole, strings.NewReader(stdin), &out, &errOut)
-	a.now = func() time.Time { return time.Date(2026, 3, 4, 6, 0, 0, 0, time.UTC) } // 54 minutes after sample's
-	code = a.run(t.Context(), args)
+	a := cli.NewApp(whole, strings.NewReader(stdin), &out, &errOut)
+	a.Now = func() time.Time { return time.Date(2026, 3, 4, 6, 0, 0, 0, time.UTC) } // 54 minutes after sample's
+	code = a.Run(t.Context(), args)
 	return code, out.String(), errOut.String()
 }
 
@@ -457,7 +460,7 @@ func TestFullDevice(t *testing.T) {
 	} {
 		var stderr bytes.Buffer
 		code := whole.Run(t.Context(), strings.Fields(line), strings.NewReader(""), full, &stderr)
-		if code != exitRuntime || stderr.Len() == 0 {
+		if code != cli.ExitRuntime || stderr.Len() == 0 {
 			t.Errorf("%s: ended with %d, %q", line, code, &stderr)
 		}
 	}
@@ -503,7 +506,7 @@ func TestExplainAll(t *testing.T) {
 			t.Errorf("%d, %s is missing", code, row.Code)
 		}
 	}
-	var rows []codeView
+	var rows []host.CodeView
 	_, stdout, _ = invoke(t, &servertest.Fake{}, "", "explain", "--json")
 	if err := json.Unmarshal([]byte(stdout), &rows); err != nil || len(rows) != len(sbxerr.All()) {
 		t.Errorf("%d rows, %v", len(rows), err)
@@ -535,17 +538,17 @@ func TestCompletion(t *testing.T) {
 
 // A verb that is built alone must go by the name that it is found by.
 func TestVerbsGoByTheirNames(t *testing.T) {
-	a := newApp(whole, nil, io.Discard, io.Discard)
-	for _, v := range a.verbs() {
-		if name := v.command().Name(); name != v.name {
-			t.Errorf("the verb %q is called %q", v.name, name)
+	a := cli.NewApp(whole, nil, io.Discard, io.Discard)
+	for _, v := range a.Verbs() {
+		if name := v.Command(a).Name(); name != v.Name {
+			t.Errorf("the verb %q is called %q", v.Name, name)
 		}
 	}
-	if got := needed(a.verbs(), []string{"exec", "x"}); len(got) != 1 || got[0].name != "exec" {
+	if got := cli.Needed(a.Verbs(), []string{"exec", "x"}); len(got) != 1 || got[0].Name != "exec" {
 		t.Errorf("for exec: %d verbs", len(got))
 	}
 	for _, args := range [][]string{nil, {"--socket", "x", "exec"}, {"exce"}, {"help", "exec"}, {"completion", "bash"}, {"__complete", "ex"}} {
-		if got := needed(a.verbs(), args); len(got) != len(a.verbs()) {
+		if got := cli.Needed(a.Verbs(), args); len(got) != len(a.Verbs()) {
 			t.Errorf("for %q: %d verbs", args, len(got))
 		}
 	}

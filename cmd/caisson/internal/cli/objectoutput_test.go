@@ -1,4 +1,4 @@
-package cli
+package cli_test
 
 import (
 	"bytes"
@@ -7,13 +7,12 @@ import (
 	"errors"
 	"io"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/server/servertest"
@@ -87,36 +86,16 @@ func TestCutObject(t *testing.T) {
 			code := await(t, "exit", exit)
 			var got struct {
 				Error struct{ Code sbxerr.Code }
-				cutView
+				views.CutView
 			}
 			if err := json.Unmarshal(out.Bytes(), &got); err != nil || code != tt.code || got.Error.Code != tt.error || errOut.Len() > 0 {
 				t.Errorf("exit code %d, %v, %q %q", code, err, &out, &errOut)
 			}
-			want := cutView{SandboxID: "id", Exec: "e1", StdoutBytes: 7, StderrBytes: 7, outputView: outputView{Stdout: "so far\n", StdoutEncoding: "utf-8", Stderr: "Ynl0ZXMg/w==", StderrEncoding: "base64"}}
-			if got.cutView != want {
-				t.Errorf("got %+v, want %+v", got.cutView, want)
+			want := views.CutView{SandboxID: "id", Exec: "e1", StdoutBytes: 7, StderrBytes: 7, OutputView: views.OutputView{Stdout: "so far\n", StdoutEncoding: "utf-8", Stderr: "Ynl0ZXMg/w==", StderrEncoding: "base64"}}
+			if got.CutView != want {
+				t.Errorf("got %+v, want %+v", got.CutView, want)
 			}
 		})
-	}
-}
-
-// TestCutObjectOfAHungCall: also a call that does not return is told of.
-func TestCutObjectOfAHungCall(t *testing.T) {
-	var out bytes.Buffer
-	a := newApp(whole, nil, &out, nil)
-	a.output, a.stuck = formatJSON, 250*time.Millisecond
-	exit := make(chan int, 1)
-	a.exit = func(code int) { exit <- code }
-	o := a.objectOutput(task{})
-	o.start(&caissonv1.Exec{SandboxId: "id", Id: "e1"})
-	if _, err := io.WriteString(o.stdout, "so far\n"); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer a.leaveWhenStuck(ctx, func() error { return o.failed(sbxerr.New(sbxerr.Canceled, "a.b", "no")) })()
-	cancel()
-	if code := await(t, "exit", exit); code != exitRuntime || !strings.Contains(out.String(), `"stdout": "so far\n"`) {
-		t.Errorf("exit code %d, %s", code, &out)
 	}
 }
 
@@ -128,7 +107,7 @@ func TestObjectFromAnOffset(t *testing.T) {
 		return &runtime.Result{StdoutBytes: 10}, err
 	}}
 	code, stdout, _ := invoke(t, f, "", "attach", "--json", "--offset", "5", "id", "e1")
-	var got runView
+	var got views.RunView
 	if err := json.Unmarshal([]byte(stdout), &got); err != nil || code != 0 || got.Stdout != "56789" || got.StdoutBytes != 10 {
 		t.Errorf("exit code %d, %v: %q of %d", code, err, got.Stdout, got.StdoutBytes)
 	}

@@ -2,9 +2,11 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"unicode"
@@ -12,15 +14,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 )
 
-// jsonOnly gives cmd the same flags where JSON is its only form. They still
+// JsonOnly gives cmd the same flags where JSON is its only form. They still
 // choose the form of an error.
-func (a *App) jsonOnly(cmd *cobra.Command) {
-	a.outputFlags(cmd)
+func (a *App) JsonOnly(cmd *cobra.Command) {
+	a.OutputFlags(cmd)
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if cmd.Flags().Changed("output") && a.output != formatJSON {
+		if cmd.Flags().Changed("output") && a.Output != FormatJSON {
 			return Usage("%s has no table, use -o json", cmd.CommandPath())
 		}
 		return run(cmd, args)
@@ -30,71 +33,71 @@ func (a *App) jsonOnly(cmd *cobra.Command) {
 // PrintJSON writes one value, indented, to standard output, or in the form that -o and
 // --format ask for.
 func (a *App) PrintJSON(v any) error {
-	w := a.shown(a.Stdout)
-	if a.form != nil {
-		text, err := a.form(v)
+	w := a.Shown(a.Stdout)
+	if a.Form != nil {
+		text, err := a.Form(v)
 		if err != nil {
 			return Usage("%w", err)
 		}
 		_, err = io.WriteString(w, text)
-		return ownOutput(err)
+		return OwnOutput(err)
 	}
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
 	if err := e.Encode(v); err != nil {
-		return ownOutput(err)
+		return OwnOutput(err)
 	}
 	return nil
 }
 
-// printJSONLine prints v on one line, for a list that has no end.
-func (a *App) printJSONLine(v any) error {
-	if a.form != nil {
+// PrintJSONLine prints v on one line, for a list that has no end.
+func (a *App) PrintJSONLine(v any) error {
+	if a.Form != nil {
 		return a.PrintJSON(v)
 	}
-	return ownOutput(json.NewEncoder(a.shown(a.Stdout)).Encode(v))
+	return OwnOutput(json.NewEncoder(a.Shown(a.Stdout)).Encode(v))
 }
 
-// printTable writes rows below their headings to standard output.
-func (a *App) printTable(headings []string, rows [][]string) error {
+// PrintTable writes rows below their headings to standard output.
+func (a *App) PrintTable(headings []string, rows [][]string) error {
 	f, ok := a.Stdout.(*os.File)
-	onScreen, width := ok && isTerminal(f), 0
-	if onScreen && !a.wide {
-		width = int((&terminal{file: f}).size().Cols)
+	onScreen, width := ok && IsTerminal(f), 0
+	if onScreen && !a.Wide {
+		width = int((&Terminal{File: f}).Size().Cols)
 	}
-	return ownOutput(writeTable(a.Stdout, headings, rows, width, onScreen))
+	return OwnOutput(WriteTable(a.Stdout, headings, rows, width, onScreen))
 }
 
-// printList writes a list as what is asked for: an array, or a table.
-func printList[T, V any](a *App, list []T, view func(T) V, headings []string, row func(T) []string) error {
-	if a.output == formatJSON {
-		return a.PrintJSON(each(list, view))
+// PrintList writes a list as what is asked for: an array, or a table.
+func PrintList[T, V any](a *App, list []T, view func(T) V, headings []string, row func(T) []string) error {
+	if a.Output == FormatJSON {
+		return a.PrintJSON(views.Each(list, view))
 	}
-	return a.printTable(headings, each(list, row))
+	return a.PrintTable(headings, views.Each(list, row))
 }
 
 // PrintLine writes one line to standard output.
 func (a *App) PrintLine(format string, args ...any) error {
 	_, err := fmt.Fprintf(a.Stdout, format+"\n", args...)
-	return ownOutput(err)
+	return OwnOutput(err)
 }
 
-// progress writes a line about what is going on to standard error.
-func (a *App) progress(line string) {
-	fmt.Fprint(a.Stderr, a.cursor.below(), printable(line), a.cursor.lineEnd())
+// Progress writes a line about what is going on to standard error.
+func (a *App) Progress(line string) {
+	fmt.Fprint(a.Stderr, a.cursor.below(), Printable(line), a.cursor.lineEnd())
 }
 
-func ownOutput(err error) error {
+func OwnOutput(err error) error {
 	if err == nil {
 		return nil
 	}
 	return sbxerr.Wrap(sbxerr.ClientIO, "caisson.print", fmt.Errorf("write the output: %w", err))
 }
 
-// printable makes text safe for a terminal: names and commands come from
+// Printable makes text safe for a terminal: names and commands come from
 // others, and an escape sequence in them must not act.
-func printable(s string) string {
+func Printable(s string) string {
 	if !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }) {
 		return s
 	}
@@ -109,8 +112,8 @@ func printable(s string) string {
 	return b.String()
 }
 
-// shorten cuts s to at most n runes.
-func shorten(s string, n int) string {
+// Shorten cuts s to at most n runes.
+func Shorten(s string, n int) string {
 	runes := []rune(s)
 	if len(runes) <= n {
 		return s
@@ -118,10 +121,69 @@ func shorten(s string, n int) string {
 	return string(runes[:n-1]) + "…"
 }
 
-// orDash fills an empty cell.
-func orDash(s string) string {
+// OrDash fills an empty cell.
+func OrDash(s string) string {
 	if s == "" {
 		return "-"
 	}
 	return s
 }
+
+func (a *App) PrintLines(lines []string) error {
+	for _, line := range lines {
+		if err := a.PrintLine("%s", Printable(line)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Warn prints those warnings of a sandbox that are for a person.
+func (a *App) Warn(warnings []string) {
+	for _, w := range warnings {
+		switch {
+		case isClamped(w), isUnisolated(w):
+			a.Progress("caisson: warning: " + w)
+		case strings.HasPrefix(w, imagePicked):
+			a.Progress("caisson: " + w)
+		}
+	}
+}
+
+// isClamped reports whether a warning is about a limit that is lower than what was asked for:
+// such begin with its name. The others are for programs, which read them in the result: a
+// person who got all output need not know that the daemon kept less.
+func isClamped(warning string) bool {
+	return strings.HasPrefix(warning, "RLIMIT_") || strings.HasPrefix(warning, "limits.")
+}
+
+// isUnisolated reports whether a warning says that a command ran without isolation.
+func isUnisolated(warning string) bool { return strings.HasPrefix(warning, "isolation none") }
+
+// imagePicked begins the note on an image that nobody named.
+const imagePicked = "the image "
+
+// SaveFile makes the file at path of what write writes. It has its name once it is whole.
+func SaveFile(path string, write func(io.Writer) error) (err error) {
+	dir, err := os.OpenRoot(filepath.Dir(path))
+	if err != nil {
+		return SaveError(err)
+	}
+	defer dir.Close()
+	name := fmt.Sprintf(".%s.%d", filepath.Base(path), os.Getpid())
+	f, err := dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return SaveError(err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, SaveError(dir.Remove(name)))
+		}
+	}()
+	if err := errors.Join(write(f), SaveError(f.Close())); err != nil {
+		return err
+	}
+	return SaveError(dir.Rename(name, filepath.Base(path)))
+}
+
+func SaveError(err error) error { return sbxerr.Wrap(sbxerr.ClientIO, "caisson.save", err) }

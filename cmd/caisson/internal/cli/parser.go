@@ -17,38 +17,38 @@ import (
 
 // Parser reads the values of flags and gathers what is wrong with them.
 type Parser struct {
-	flags *pflag.FlagSet
-	errs  []error
+	Flags *pflag.FlagSet
+	Errs  []error
 }
 
 // NewParser reads the values of flags.
-func NewParser(flags *pflag.FlagSet) *Parser { return &Parser{flags: flags} }
+func NewParser(flags *pflag.FlagSet) *Parser { return &Parser{Flags: flags} }
 
 // Refuse gathers err.
-func (p *Parser) Refuse(err error) { p.errs = append(p.errs, err) }
+func (p *Parser) Refuse(err error) { p.Errs = append(p.Errs, err) }
 
 // End returns all that is wrong, also with the request as a whole.
 func (p *Parser) End(request proto.Message) error {
 	if _, err := proto.Marshal(request); err != nil {
 		p.Refuse(Usage("what is not UTF-8 cannot be sent: %w", err))
 	}
-	return errors.Join(p.errs...)
+	return errors.Join(p.Errs...)
 }
 
 // NotEmpty refuses flags that were given, but with no value: "" would mean
 // the default, which is not what somebody who writes a flag wants.
 func (p *Parser) NotEmpty(names ...string) {
 	for _, name := range names {
-		if p.flags.Changed(name) && p.flags.Lookup(name).Value.String() == "" {
+		if p.Flags.Changed(name) && p.Flags.Lookup(name).Value.String() == "" {
 			p.Refuse(Usage("--%s is empty: leave it out for the default", name))
 		}
 	}
 }
 
-// number reads a flag that may be absent. What is given is never taken for
+// Number reads a flag that may be absent. What is given is never taken for
 // absent, so that "" and 0 are refused.
-func (p *Parser) number(name, text string, parse func(string) (int64, error)) *int64 {
-	if !p.flags.Changed(name) {
+func (p *Parser) Number(name, text string, parse func(string) (int64, error)) *int64 {
+	if !p.Flags.Changed(name) {
 		return nil
 	}
 	n, err := parse(text)
@@ -59,8 +59,8 @@ func (p *Parser) number(name, text string, parse func(string) (int64, error)) *i
 	return &n
 }
 
-// ports reads the ports of a flag. Which of them may be given, the daemon says.
-func (p *Parser) ports(name string, list []string) []uint32 {
+// Ports reads the ports of a flag. Which of them may be given, the daemon says.
+func (p *Parser) Ports(name string, list []string) []uint32 {
 	var out []uint32
 	for _, text := range list {
 		n, err := strconv.ParseUint(text, 10, 32)
@@ -73,25 +73,25 @@ func (p *Parser) ports(name string, list []string) []uint32 {
 	return out
 }
 
-func (p *Parser) duration(name, text string) *durationpb.Duration {
-	return p.durationOr(name, text, durationExamples)
+func (p *Parser) Duration(name, text string) *durationpb.Duration {
+	return p.DurationOr(name, text, DurationExamples)
 }
 
-// durationOr is duration where something else may be said too, which remedy names.
-func (p *Parser) durationOr(name, text, remedy string) *durationpb.Duration {
-	if !p.flags.Changed(name) {
+// DurationOr is duration where something else may be said too, which remedy names.
+func (p *Parser) DurationOr(name, text, remedy string) *durationpb.Duration {
+	if !p.Flags.Changed(name) {
 		return nil
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d <= 0 {
-		p.Refuse(noDuration(remedy, "--%s: %q is not a positive duration", name, text))
+		p.Refuse(NoDuration(remedy, "--%s: %q is not a positive duration", name, text))
 		return nil
 	}
 	return durationpb.New(d)
 }
 
-// moment reads a point in time: of RFC 3339, in seconds since 1970, or a duration before now.
-func (p *Parser) moment(name, text string, now time.Time) time.Time {
+// Moment reads a point in time: of RFC 3339, in seconds since 1970, or a duration before now.
+func (p *Parser) Moment(name, text string, now time.Time) time.Time {
 	if text == "" {
 		return time.Time{}
 	}
@@ -131,9 +131,9 @@ func nearMoment(text string) string {
 	return ""
 }
 
-const durationExamples = "give a number and its unit, such as 500ms, 30s, 5m or 2h"
+const DurationExamples = "give a number and its unit, such as 500ms, 30s, 5m or 2h"
 
-func noDuration(remedy, format string, args ...any) error {
+func NoDuration(remedy, format string, args ...any) error {
 	return sbxerr.WithRemedy(sbxerr.Limits, "caisson.duration", fmt.Errorf(format, args...), remedy)
 }
 
@@ -179,7 +179,7 @@ func (p *Parser) envFile(path string) []string {
 	return list
 }
 
-func (p *Parser) labels(list []string) map[string]string {
+func (p *Parser) Labels(list []string) map[string]string {
 	if len(list) == 0 {
 		return nil
 	}

@@ -17,20 +17,26 @@ const gcPercent = 800
 // Form prints an object.
 type Form func(object any) (string, error)
 
-// Verb is a command that a program adds.
+// Verb is a command below the root.
 type Verb struct {
 	Name    string
 	Command func(*App) *cobra.Command
 }
 
+// Group is a heading of the root's help, with the verbs below it.
+type Group struct {
+	Title string
+	Verbs []Verb
+}
+
 // Program is one that is called caisson.
 type Program struct {
 	Version, Commit string
+	Groups          []Group
 
 	// Whole is the name of the program that does what this one cannot: what has to do with
 	// the following, which take time to load. Empty: it has all of them.
-	Whole  string
-	Agents []Verb
+	Whole string
 	// Template reads the text of --format. YAML is -o yaml.
 	Template func(text string) (Form, error)
 	YAML     Form
@@ -44,8 +50,8 @@ func (p Program) Main() {
 
 // Run is the program. It returns the exit code.
 func (p Program) Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	return newApp(p, stdin, stdout, stderr).run(ctx, args)
+	return NewApp(p, stdin, stdout, stderr).Run(ctx, args)
 }
 
 // Commands returns all commands, for manual pages.
-func (p Program) Commands() *cobra.Command { return newApp(p, nil, nil, nil).root(nil) }
+func (p Program) Commands() *cobra.Command { return NewApp(p, nil, nil, nil).Root(nil) }

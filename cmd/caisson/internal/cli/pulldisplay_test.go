@@ -1,4 +1,4 @@
-package cli
+package cli_test
 
 import (
 	"io"
@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
 	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/server/servertest"
 )
@@ -67,9 +68,9 @@ func TestPullShowsUnpacking(t *testing.T) {
 	resize(t, master, 24, 120)
 	screen := readTerminal(master)
 	t.Setenv("CAISSON_SOCKET", servertest.Listen(t, f))
-	a := newApp(whole, nil, io.Discard, slave)
+	a := cli.NewApp(whole, nil, io.Discard, slave)
 	code := make(chan int, 1)
-	go func() { code <- a.run(t.Context(), []string{"image", "pull", "r.example/a"}) }()
+	go func() { code <- a.Run(t.Context(), []string{"image", "pull", "r.example/a"}) }()
 	states <- "fetching"
 	screen.await(t, "half of it", func(text string) bool {
 		return strings.Contains(text, "512.0 KiB / 1.0 MiB") && !strings.Contains(text, "unpacking")

@@ -20,7 +20,7 @@ func QuoteArgs(args []string) string {
 // SocketFlag names the daemon for a process that is started anywhere later, and may not get
 // this one's environment.
 func (a *App) SocketFlag() []string {
-	if a.Socket == a.autoSocket {
+	if a.Socket == a.AutoSocket {
 		return nil
 	}
 	path, err := filepath.Abs(a.Socket)

@@ -1,4 +1,4 @@
-package cli
+package cli_test
 
 import (
 	"bufio"
@@ -20,6 +20,7 @@ import (
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/server/servertest"
@@ -126,7 +127,7 @@ func TestRunJSON(t *testing.T) {
 	}
 	golden(t, "run-json", stdout)
 	code, stdout, stderr = invoke(t, fails(sbxerr.New(sbxerr.ImageNotFound, "a.b", "no image %q", "x")), "", "run", "-o", "json", "--", "x")
-	if code != exitRuntime || stderr != "" {
+	if code != cli.ExitRuntime || stderr != "" {
 		t.Errorf("exit code %d, stderr %q", code, stderr)
 	}
 	golden(t, "run-json-error", stdout)
@@ -144,7 +145,7 @@ func TestDetach(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &got); err != nil || got["sandbox_id"] != "id" || got["name"] != "n" {
 		t.Errorf("%q %v", stdout, err)
 	}
-	if code, _, stderr := invoke(t, &servertest.Fake{}, "", "run", "-d", "--", "x"); code != exitRuntime || !strings.Contains(stderr, "SBX-107") {
+	if code, _, stderr := invoke(t, &servertest.Fake{}, "", "run", "-d", "--", "x"); code != cli.ExitRuntime || !strings.Contains(stderr, "SBX-107") {
 		t.Errorf("%d %q", code, stderr)
 	}
 }
@@ -247,10 +248,10 @@ func signalled(t *testing.T, grace time.Duration, ends syscall.Signal, send ...s
 	t.Setenv("CAISSON_SOCKET", servertest.Listen(t, f))
 	out, outW := io.Pipe()
 	var errOut bytes.Buffer
-	a := newApp(whole, nil, outW, &errOut)
-	a.grace = grace
+	a := cli.NewApp(whole, nil, outW, &errOut)
+	a.Grace = grace
 	exit := make(chan int, 1)
-	go func() { exit <- a.run(t.Context(), []string{"run", "--", "sleep"}) }()
+	go func() { exit <- a.Run(t.Context(), []string{"run", "--", "sleep"}) }()
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "running\n" {
 		t.Fatalf("got %q, %v", line, err)
 	}
@@ -319,15 +320,15 @@ func twice(t *testing.T, f *servertest.Fake, stdout io.Writer, written <-chan st
 	t.Helper()
 	t.Setenv("CAISSON_SOCKET", servertest.Listen(t, f))
 	var errOut bytes.Buffer
-	a := newApp(whole, nil, stdout, &errOut)
-	a.stuck = 100 * time.Millisecond
+	a := cli.NewApp(whole, nil, stdout, &errOut)
+	a.Stuck = 100 * time.Millisecond
 	exit := make(chan int, 1)
-	a.exit = func(code int) {
+	a.Exit = func(code int) {
 		exit <- code
 		select {} // the real one does not return
 	}
 	go func() {
-		exit <- a.run(t.Context(), slices.Concat([]string{"exec"}, flags, []string{"id", "--", "yes"}))
+		exit <- a.Run(t.Context(), slices.Concat([]string{"exec"}, flags, []string{"id", "--", "yes"}))
 	}()
 	await(t, "output", written)
 	for range 2 {
@@ -499,11 +500,11 @@ func TestFullDisk(t *testing.T) {
 	var errOut bytes.Buffer
 	code := whole.Run(t.Context(), []string{"run", "--", "yes"}, nil, full, &errOut)
 	await(t, "end of the sandbox", gone)
-	if code != exitRuntime || !strings.Contains(errOut.String(), "no space left") || !strings.Contains(errOut.String(), "SBX-804") {
+	if code != cli.ExitRuntime || !strings.Contains(errOut.String(), "no space left") || !strings.Contains(errOut.String(), "SBX-804") {
 		t.Errorf("exit code %d, stderr %q", code, &errOut)
 	}
 	errOut.Reset()
-	if code := whole.Run(t.Context(), []string{"version"}, nil, full, &errOut); code != exitRuntime || !strings.Contains(errOut.String(), "SBX-804") {
+	if code := whole.Run(t.Context(), []string{"version"}, nil, full, &errOut); code != cli.ExitRuntime || !strings.Contains(errOut.String(), "SBX-804") {
 		t.Errorf("version: exit code %d, stderr %q", code, &errOut)
 	}
 }

@@ -10,25 +10,25 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// shown returns the writer for bytes that come from a sandbox. On a terminal, control
+// Shown returns the writer for bytes that come from a sandbox. On a terminal, control
 // characters are shown escaped: an escape sequence could retitle the window, move the
 // cursor over earlier lines or make the terminal type an answer, and a bidirectional
 // control could reorder the text (CVE-2021-42574). Pipes and files get the bytes as they
 // are, and so does a terminal with --raw.
-func (a *App) shown(w io.Writer) io.Writer {
-	if !a.raw && onTerminal(w) {
+func (a *App) Shown(w io.Writer) io.Writer {
+	if !a.raw && OnTerminal(w) {
 		return &screen{w: w}
 	}
 	return w
 }
 
-func onTerminal(w io.Writer) bool {
+func OnTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
-	return ok && isTerminal(f)
+	return ok && IsTerminal(f)
 }
 
-// rawFlag gives cmd --raw.
-func (a *App) rawFlag(cmd *cobra.Command) {
+// RawFlag gives cmd --raw.
+func (a *App) RawFlag(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&a.raw, "raw", false, "print control characters of the output unescaped")
 }
 

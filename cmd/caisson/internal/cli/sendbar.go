@@ -8,11 +8,11 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 )
 
-// sending shows on a terminal how much of r was read, of size bytes where that is not 0. The
+// Sending shows on a terminal how much of r was read, of size bytes where that is not 0. The
 // caller calls done at the end; elsewhere nothing is shown.
-func (a *App) sending(name string, r io.Reader, size int64) (shown io.Reader, done func()) {
+func (a *App) Sending(name string, r io.Reader, size int64) (shown io.Reader, done func()) {
 	f, ok := a.Stderr.(*os.File)
-	if !ok || !isTerminal(f) || a.output == formatJSON {
+	if !ok || !IsTerminal(f) || a.Output == FormatJSON {
 		return r, func() {}
 	}
 	bars := mpb.New(mpb.WithOutput(f), mpb.WithWidth(40), mpb.WithAutoRefresh())
@@ -20,7 +20,7 @@ func (a *App) sending(name string, r io.Reader, size int64) (shown io.Reader, do
 	if size == 0 {
 		amount = decor.CurrentKibiByte("% .1f")
 	}
-	bar := bars.AddBar(size, mpb.PrependDecorators(decor.Name(printable(name))), mpb.AppendDecorators(amount))
+	bar := bars.AddBar(size, mpb.PrependDecorators(decor.Name(Printable(name))), mpb.AppendDecorators(amount))
 	proxy, err := bar.ProxyReader(r)
 	if err != nil { // the bar has ended
 		return r, func() {}

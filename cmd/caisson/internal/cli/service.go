@@ -26,7 +26,7 @@ func unitDirs() []string {
 
 // isService reports whether the daemon of this host is a unit of systemd.
 func (a *App) isService() bool {
-	for _, dir := range a.unitDirs() {
+	for _, dir := range a.UnitDirs() {
 		if _, err := os.Stat(filepath.Join(dir, unitName)); err == nil {
 			return true
 		}

@@ -1,4 +1,4 @@
-package cli
+package cli_test
 
 import (
 	"os"
@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
 	"github.com/caisson-run/caisson/server/servertest"
 )
 
@@ -14,7 +15,7 @@ func (i installation) asService(t *testing.T) (told string) {
 	t.Helper()
 	told = filepath.Join(i.dir, "told")
 	for _, file := range []struct{ path, text string }{
-		{filepath.Join("units", unitName), "[Service]\n"},
+		{filepath.Join("units", cli.UnitName), "[Service]\n"},
 		{filepath.Join("bin", "systemctl"), "#!/bin/sh\necho \"systemctl $*\" >>" + i.dir + "/asked\nexec /bin/cat " + told + "\n"},
 	} {
 		path := filepath.Join(i.dir, file.path)
@@ -45,7 +46,7 @@ func TestServiceStopped(t *testing.T) {
 		i := install(t)
 		i.tell(t, i.asService(t), told)
 		code, _, stderr := i.run(t, "ls")
-		if code != exitRuntime || !strings.Contains(stderr, "a service of systemd, which does not run") || !strings.Contains(stderr, "SBX-802") || !strings.Contains(stderr, "systemctl start caissond") {
+		if code != cli.ExitRuntime || !strings.Contains(stderr, "a service of systemd, which does not run") || !strings.Contains(stderr, "SBX-802") || !strings.Contains(stderr, "systemctl start caissond") {
 			t.Errorf("exit code %d, %q", code, stderr)
 		}
 		if calls := i.calls(t); calls[0] != "" {

@@ -1,4 +1,4 @@
-package cli
+package cli_test
 
 import (
 	"bytes"
@@ -16,11 +16,11 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
-	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
+	"github.com/caisson-run/caisson/cmd/caisson/internal/specflags"
+	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/server/servertest"
@@ -204,11 +204,11 @@ func TestExecRefuses(t *testing.T) {
 		"ps":                                  "SANDBOX is missing",
 		"stop --grace soon box":               "is not a duration",
 	} {
-		if code, stdout, stderr := invoke(t, &servertest.Fake{}, "script", strings.Fields(line)...); code != exitRuntime || !strings.Contains(stdout+stderr, want) {
+		if code, stdout, stderr := invoke(t, &servertest.Fake{}, "script", strings.Fields(line)...); code != cli.ExitRuntime || !strings.Contains(stdout+stderr, want) {
 			t.Errorf("%s: exit code %d, %q, want %q", line, code, stderr, want)
 		}
 	}
-	if code, _, stderr := invoke(t, &servertest.Fake{}, "", "exec", "--shell", "box"); code != exitRuntime || !strings.Contains(stderr, "is empty") {
+	if code, _, stderr := invoke(t, &servertest.Fake{}, "", "exec", "--shell", "box"); code != cli.ExitRuntime || !strings.Contains(stderr, "is empty") {
 		t.Errorf("an empty script: %d %q", code, stderr)
 	}
 	for _, line := range []string{"run --timeout 0 -- x", "create --ttl 5", "update --ttl -1s box", "stop --grace soon box"} {
@@ -216,8 +216,8 @@ func TestExecRefuses(t *testing.T) {
 			t.Errorf("%s: %q", line, stderr)
 		}
 	}
-	large := strings.Repeat("x", maxScript+1)
-	if code, _, stderr := invoke(t, &servertest.Fake{}, large, "exec", "--shell", "box"); code != exitRuntime || !strings.Contains(stderr, "more than 131071 bytes") {
+	large := strings.Repeat("x", specflags.MaxScript+1)
+	if code, _, stderr := invoke(t, &servertest.Fake{}, large, "exec", "--shell", "box"); code != cli.ExitRuntime || !strings.Contains(stderr, "more than 131071 bytes") {
 		t.Errorf("a large script: %d %q", code, stderr)
 	}
 }
@@ -231,7 +231,7 @@ func TestExecDetached(t *testing.T) {
 	if code, stdout, _ := invoke(t, f, "", "exec", "-d", "box", "--", "sleep", "1"); code != 0 || stdout != "e9\n" {
 		t.Errorf("%d %q", code, stdout)
 	}
-	var v execView
+	var v views.ExecView
 	_, stdout, _ := invoke(t, f, "", "exec", "-d", "--json", "box", "--", "sleep", "1")
 	if err := json.Unmarshal([]byte(stdout), &v); err != nil || v.ID != "e9" || v.SandboxID != "box" || v.State != "running" {
 		t.Errorf("%q %v", stdout, err)
@@ -391,18 +391,6 @@ func TestKillSends(t *testing.T) {
 	}
 }
 
-func TestTimeCells(t *testing.T) {
-	now := time.Unix(1_700_000_000, 0)
-	a := &App{now: func() time.Time { return now }}
-	s := &caissonv1.Sandbox{
-		ExpiresAt: timestamppb.New(now.Add(90 * time.Second)), IdleSince: timestamppb.New(now.Add(-5 * time.Second)),
-		IdleTimeout: durationpb.New(10 * time.Minute),
-	}
-	if ttl, idle := a.ttlCell(s), a.idleCell(s); ttl != "1m30s" || idle != "5s/10m0s" {
-		t.Errorf("%q %q", ttl, idle)
-	}
-}
-
 // TestExecBrokenPipe is caisson exec box -- yes | head -1: the command is killed.
 func TestExecBrokenPipe(t *testing.T) {
 	killed := make(chan syscall.Signal, 1)
@@ -446,7 +434,7 @@ func openPTY(t *testing.T) (master, slave *os.File) {
 	}
 	t.Cleanup(func() { master.Close() })
 	var n int
-	err = control(master, func(fd int) error {
+	err = cli.Control(master, func(fd int) error {
 		if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
 			return err
 		}
@@ -467,7 +455,7 @@ func openPTY(t *testing.T) (master, slave *os.File) {
 func lflag(t *testing.T, f *os.File) uint32 {
 	t.Helper()
 	var flags uint32
-	if err := control(f, func(fd int) error {
+	if err := cli.Control(f, func(fd int) error {
 		v, err := unix.IoctlGetTermios(fd, unix.TCGETS)
 		if err == nil {
 			flags = v.Lflag
@@ -481,7 +469,7 @@ func lflag(t *testing.T, f *os.File) uint32 {
 
 func resize(t *testing.T, f *os.File, rows, cols uint16) {
 	t.Helper()
-	if err := control(f, func(fd int) error {
+	if err := cli.Control(f, func(fd int) error {
 		return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: cols})
 	}); err != nil {
 		t.Fatal(err)

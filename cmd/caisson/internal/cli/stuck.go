@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// leaveWhenStuck ends the program, with the outcome of leave, when a call goes on for
+// LeaveWhenStuck ends the program, with the outcome of leave, when a call goes on for
 // too long after ctx has ended: one that writes to a reader who takes nothing never
 // returns. What it tells may have the same reader, so that is not waited for either.
 // The caller says by returned that the call did return.
-func (a *App) leaveWhenStuck(ctx context.Context, leave func() error) (returned func()) {
+func (a *App) LeaveWhenStuck(ctx context.Context, leave func() error) (returned func()) {
 	over := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		select {
 		case <-over:
-		case <-time.After(a.stuck):
-			a.exit(a.finishWithin(a.stuck, leave()))
+		case <-time.After(a.Stuck):
+			a.Exit(a.finishWithin(a.Stuck, leave()))
 		}
 	})
 	return func() {

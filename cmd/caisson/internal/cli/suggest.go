@@ -35,7 +35,7 @@ func unknownCommand(root *cobra.Command, args []string) error {
 	if here := verbsElsewhere[word]; here != "" && !cmd.HasParent() {
 		return Usage("%s: use %s", message, here)
 	}
-	if near := nearest(word, names); near != "" {
+	if near := Nearest(word, names); near != "" {
 		return Usage("%s; did you mean %q?", message, near)
 	}
 	slices.Sort(names)
@@ -103,7 +103,7 @@ func unknownFlag(cmd *cobra.Command, absent *pflag.NotExistError) error {
 			names = append(names, f.Name)
 		}
 	})
-	if near := nearest(name, names); near != "" {
+	if near := Nearest(name, names); near != "" {
 		return Usage("%q has no flag --%s; did you mean --%s?", cmd.CommandPath(), name, near)
 	}
 	return Usage("%q has no flag --%s", cmd.CommandPath(), name)
@@ -129,8 +129,8 @@ func Exactly(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// atLeastOne refuses a command line that names nothing.
-func atLeastOne(name string) cobra.PositionalArgs {
+// AtLeastOne refuses a command line that names nothing.
+func AtLeastOne(name string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return Usage("%s is missing: %s", name, cmd.UseLine())
@@ -139,18 +139,18 @@ func atLeastOne(name string) cobra.PositionalArgs {
 	}
 }
 
-// atMostOne refuses a second argument.
-func atMostOne(cmd *cobra.Command, args []string) error {
+// AtMostOne refuses a second argument.
+func AtMostOne(cmd *cobra.Command, args []string) error {
 	if len(args) > 1 {
 		return Usage("%q is one argument too many: %s", args[1], cmd.UseLine())
 	}
 	return nil
 }
 
-// nearest is what word is most likely a misspelling of, or "". Among equally
+// Nearest is what word is most likely a misspelling of, or "". Among equally
 // near names it takes one that is as long: letters are swapped more often than
 // lost.
-func nearest(word string, names []string) string {
+func Nearest(word string, names []string) string {
 	names = slices.Clone(names)
 	slices.SortStableFunc(names, func(a, b string) int {
 		return cmp.Compare(difference(a, word), difference(b, word))

@@ -11,12 +11,14 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 )
 
-// writeTable writes rows below their headings, two spaces apart. Columns of numbers are
+// WriteTable writes rows below their headings, two spaces apart. Columns of numbers are
 // aligned at the right. Where the table has more than width columns of the screen, the longest
 // cells go on below; 0 is any width. With coloured set, states are (see stateColours).
-func writeTable(to io.Writer, headings []string, rows [][]string, width int, coloured bool) error {
+func WriteTable(to io.Writer, headings []string, rows [][]string, width int, coloured bool) error {
 	t := table.NewWriter()
 	t.SetStyle(table.Style{Box: table.BoxStyle{PaddingRight: "  "}, Format: table.FormatOptions{Header: text.FormatDefault}})
 	t.SuppressTrailingSpaces()
@@ -74,7 +76,7 @@ func fitted(rows [][]string, width int) []int {
 	sum := 2 * (len(widths) - 1)
 	for n := range widths {
 		for _, row := range rows {
-			widths[n] = max(widths[n], text.StringWidthWithoutEscSequences(printable(row[n])))
+			widths[n] = max(widths[n], text.StringWidthWithoutEscSequences(Printable(row[n])))
 		}
 		sum += widths[n]
 	}
@@ -94,7 +96,7 @@ func fitted(rows [][]string, width int) []int {
 }
 
 func cells(row []string) table.Row {
-	return each(row, func(cell string) any { return printable(cell) })
+	return views.Each(row, func(cell string) any { return Printable(cell) })
 }
 
 // isNumber reports whether a cell is one number, with a unit or without, or none.
@@ -103,12 +105,12 @@ func isNumber(cell string) bool {
 	return cell == "-" || digits != "" && strings.Trim(digits, "0123456789.") == "" && len(cell) < 12
 }
 
-// ageCell is how long ago t was: in seconds, minutes, hours or days.
-func (a *App) ageCell(t *timestamppb.Timestamp) string {
+// AgeCell is how long ago t was: in seconds, minutes, hours or days.
+func (a *App) AgeCell(t *timestamppb.Timestamp) string {
 	if t == nil {
 		return "-"
 	}
-	age := max(0, a.now().Sub(t.AsTime()))
+	age := max(0, a.Now().Sub(t.AsTime()))
 	switch {
 	case age < 2*time.Minute:
 		return fmt.Sprintf("%ds ago", int(age.Seconds()))
@@ -118,4 +120,36 @@ func (a *App) ageCell(t *timestamppb.Timestamp) string {
 		return fmt.Sprintf("%dh ago", int(age.Hours()))
 	}
 	return fmt.Sprintf("%dd ago", int(age.Hours()/24))
+}
+
+// SizeCell is a size to read, with one digit after the point.
+func SizeCell(n int64) string {
+	const step = 1024
+	if n < step {
+		return strconv.FormatInt(n, 10) + "B"
+	}
+	size, unit := float64(n), 0
+	for ; size >= step && unit < 4; unit++ {
+		size /= step
+	}
+	return strconv.FormatFloat(size, 'f', 1, 64) + "BKMGT"[unit:unit+1]
+}
+
+func Decimal(n int64) string { return strconv.FormatInt(n, 10) }
+
+// How much of a text is in a table, in characters. A line of idCell of an ID and the narrow
+// ones fits 80 columns; -o wide has all.
+const (
+	IdCell      = 12
+	NameCell    = 16
+	NarrowCell  = 14
+	CommandCell = 40
+)
+
+// TimeCell is a time in a table.
+func TimeCell(t *timestamppb.Timestamp) string {
+	if t == nil {
+		return "-"
+	}
+	return t.AsTime().Format(time.RFC3339)
 }

@@ -12,7 +12,7 @@ func TestTableFits(t *testing.T) {
 	rows := [][]string{{"a", strings.Repeat("word ", 30), "7"}, {strings.Repeat("n", 50), "short", "100"}}
 	var wide, narrow strings.Builder
 	for width, to := range map[int]*strings.Builder{0: &wide, 80: &narrow} {
-		if err := writeTable(to, []string{"NAME", "REMEDY", "N"}, rows, width, false); err != nil {
+		if err := WriteTable(to, []string{"NAME", "REMEDY", "N"}, rows, width, false); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -32,10 +32,10 @@ func TestTableColours(t *testing.T) {
 	headings := []string{"NAME", "STATE", "EXIT"}
 	rows := [][]string{{"running", "running", "-"}, {"one", "exited", "1"}, {"zero", "exited", "0"}}
 	var plain, coloured strings.Builder
-	if err := writeTable(&plain, headings, rows, 80, false); err != nil {
+	if err := WriteTable(&plain, headings, rows, 80, false); err != nil {
 		t.Fatal(err)
 	}
-	if err := writeTable(&coloured, headings, rows, 80, true); err != nil {
+	if err := WriteTable(&coloured, headings, rows, 80, true); err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(plain.String(), "\x1b") {
@@ -48,5 +48,23 @@ func TestTableColours(t *testing.T) {
 	}
 	if got := text.StripEscape(coloured.String()); got != plain.String() {
 		t.Errorf("without its colours it is\n%s\nand not\n%s", got, &plain)
+	}
+}
+
+func TestPrintable(t *testing.T) {
+	for in, want := range map[string]string{
+		"plain ä": "plain ä", "\x1b[31m": `\x1b[31m`, "a\nb\t": `a\nb\t`, "\u202e": `\u202e`, "\x9bx": "\ufffdx",
+	} {
+		if got := Printable(in); got != want {
+			t.Errorf("%q: got %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestSizeCell(t *testing.T) {
+	for n, want := range map[int64]string{0: "0B", 1023: "1023B", 1024: "1.0K", 1572864: "1.5M", 1 << 62: "4194304.0T"} {
+		if got := SizeCell(n); got != want {
+			t.Errorf("%d: got %s, want %s", n, got, want)
+		}
 	}
 }

@@ -17,14 +17,14 @@ import (
 	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
-// defaultSize is the size of a terminal where ours is not known.
-var defaultSize = api.Size{Rows: 24, Cols: 80}
+// DefaultSize is the size of a terminal where ours is not known.
+var DefaultSize = api.Size{Rows: 24, Cols: 80}
 
-// terminal is ours while a command has one.
-type terminal struct {
-	resizes chan api.Size
+// Terminal is ours while a command has one.
+type Terminal struct {
+	Resizes chan api.Size
 
-	file    *os.File // nil: there is none
+	File    *os.File // nil: there is none
 	before  *unix.Termios
 	cursor  *cursor
 	changed chan os.Signal
@@ -55,7 +55,10 @@ func (c *cursor) lineEnd() string {
 	return "\n"
 }
 
-// cursorWriter passes a command's output to our terminal.
+// ToTerminal passes a command's output to our terminal.
+func (a *App) ToTerminal(w io.Writer) io.Writer { return &cursorWriter{w, &a.cursor} }
+
+// cursorWriter notes where the output leaves the cursor.
 type cursorWriter struct {
 	io.Writer
 	cursor *cursor
@@ -69,18 +72,18 @@ func (w *cursorWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// openTerminal prepares the terminal that is our input or output. With raw,
+// OpenTerminal prepares the terminal that is our input or output. With raw,
 // where it is our input, what is typed goes to the command as it is: also
 // Ctrl-C. close undoes it.
-func (a *App) openTerminal(raw bool) (*terminal, error) {
-	t := &terminal{cursor: &a.cursor, resizes: make(chan api.Size, 1), changed: make(chan os.Signal, 1), done: make(chan struct{})}
+func (a *App) OpenTerminal(raw bool) (*Terminal, error) {
+	t := &Terminal{cursor: &a.cursor, Resizes: make(chan api.Size, 1), changed: make(chan os.Signal, 1), done: make(chan struct{})}
 	for _, stream := range []any{a.Stdin, a.Stdout, a.Stderr} {
-		if f, ok := stream.(*os.File); ok && t.file == nil && isTerminal(f) {
-			t.file = f
+		if f, ok := stream.(*os.File); ok && t.File == nil && IsTerminal(f) {
+			t.File = f
 		}
 	}
 	in, ok := a.Stdin.(*os.File)
-	if raw && (!ok || !isTerminal(in)) {
+	if raw && (!ok || !IsTerminal(in)) {
 		return nil, sbxerr.WithRemedy(sbxerr.ClientIO, "caisson.terminal", errors.New("-i and -t: standard input is not a terminal"),
 			"leave -t away, or give a terminal as standard input")
 	}
@@ -92,15 +95,15 @@ func (a *App) openTerminal(raw bool) (*terminal, error) {
 		t.before = before
 		t.cursor.raw.Store(true)
 	}
-	if t.file != nil {
+	if t.File != nil {
 		signal.Notify(t.changed, syscall.SIGWINCH)
 		go t.watch()
 	}
 	return t, nil
 }
 
-// inheritTERM gives a command on a terminal the caller's TERM, unless given has one.
-func (a *App) inheritTERM(spec *caissonv1.ExecSpec, given map[string]string) {
+// InheritTERM gives a command on a terminal the caller's TERM, unless given has one.
+func (a *App) InheritTERM(spec *caissonv1.ExecSpec, given map[string]string) {
 	term, _ := a.LookupEnv("TERM")
 	if _, chosen := given["TERM"]; spec.Tty == nil || chosen || term == "" {
 		return
@@ -111,24 +114,24 @@ func (a *App) inheritTERM(spec *caissonv1.ExecSpec, given map[string]string) {
 	spec.Env["TERM"] = term
 }
 
-// size is the terminal's now.
-func (t *terminal) size() api.Size {
-	if t.file == nil {
-		return defaultSize
+// Size is the terminal's now.
+func (t *Terminal) Size() api.Size {
+	if t.File == nil {
+		return DefaultSize
 	}
 	var w *unix.Winsize
-	err := control(t.file, func(fd int) (err error) {
+	err := control(t.File, func(fd int) (err error) {
 		w, err = unix.IoctlGetWinsize(fd, unix.TIOCGWINSZ)
 		return err
 	})
 	if err != nil || w.Row == 0 || w.Col == 0 {
-		return defaultSize
+		return DefaultSize
 	}
 	return api.Size{Rows: w.Row, Cols: w.Col}
 }
 
 // watch passes the size on when it changes.
-func (t *terminal) watch() {
+func (t *Terminal) watch() {
 	for {
 		select {
 		case <-t.done:
@@ -136,29 +139,29 @@ func (t *terminal) watch() {
 		case <-t.changed:
 		}
 		select {
-		case t.resizes <- t.size():
+		case t.Resizes <- t.Size():
 		case <-t.done:
 			return
 		}
 	}
 }
 
-// close restores the terminal. It may be called again.
-func (t *terminal) close() {
+// Close restores the terminal. It may be called again.
+func (t *Terminal) Close() {
 	t.once.Do(func() {
 		signal.Stop(t.changed)
 		close(t.done)
 		if t.before == nil {
 			return
 		}
-		_ = control(t.file, func(fd int) error { // the command is over: an error changes nothing
+		_ = control(t.File, func(fd int) error { // the command is over: an error changes nothing
 			return unix.IoctlSetTermios(fd, unix.TCSETS, t.before)
 		})
 		t.cursor.raw.Store(false)
 	})
 }
 
-func isTerminal(f *os.File) bool {
+func IsTerminal(f *os.File) bool {
 	return control(f, func(fd int) error {
 		_, err := unix.IoctlGetTermios(fd, unix.TCGETS)
 		return err

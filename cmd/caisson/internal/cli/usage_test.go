@@ -1,4 +1,4 @@
-package cli
+package cli_test
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
 	"github.com/caisson-run/caisson/server/servertest"
 )
 
@@ -110,7 +111,7 @@ func TestRefused(t *testing.T) {
 			var out, errOut bytes.Buffer
 			code := whole.Run(t.Context(), strings.Split(tt.args, "|"), nil, &out, &errOut)
 			text := errOut.String()
-			if code != exitRuntime || out.Len() > 0 {
+			if code != cli.ExitRuntime || out.Len() > 0 {
 				t.Errorf("exit code %d, stdout %q", code, &out)
 			}
 			if !strings.HasPrefix(text, "caisson: ") || !strings.Contains(text, "["+string(tt.code)+"]\n") || !strings.Contains(text, tt.want) || !strings.Contains(text, "\n  remedy: ") {
@@ -155,7 +156,7 @@ func TestErrorsAsJSON(t *testing.T) {
 			continue
 		}
 		e := got["error"]
-		if code != exitRuntime || len(got) != 1 || len(e) != 6 || e["code"] != string(want) || e["message"] == "" || e["remedy"] == "" || e["class"] == "" || errOut.Len() > 0 {
+		if code != cli.ExitRuntime || len(got) != 1 || len(e) != 6 || e["code"] != string(want) || e["message"] == "" || e["remedy"] == "" || e["class"] == "" || errOut.Len() > 0 {
 			t.Errorf("%s: exit code %d, %v, stderr %q", args, code, got, &errOut)
 		}
 	}
@@ -238,25 +239,7 @@ func TestRelativeWorkspace(t *testing.T) {
 
 func TestSecretsAreNotQuoted(t *testing.T) {
 	code, stdout, stderr := invoke(t, &servertest.Fake{}, "", "run", "-e", "TOKEN=hunter2", "-e", "=hunter2", "-m", "0", "--", "x")
-	if code != exitRuntime || strings.Contains(stdout+stderr, "hunter2") {
+	if code != cli.ExitRuntime || strings.Contains(stdout+stderr, "hunter2") {
 		t.Errorf("%d %q %q", code, stdout, stderr)
-	}
-}
-
-func TestPrintable(t *testing.T) {
-	for in, want := range map[string]string{
-		"plain ä": "plain ä", "\x1b[31m": `\x1b[31m`, "a\nb\t": `a\nb\t`, "\u202e": `\u202e`, "\x9bx": "\ufffdx",
-	} {
-		if got := printable(in); got != want {
-			t.Errorf("%q: got %q, want %q", in, got, want)
-		}
-	}
-}
-
-func TestSizeCell(t *testing.T) {
-	for n, want := range map[int64]string{0: "0B", 1023: "1023B", 1024: "1.0K", 1572864: "1.5M", 1 << 62: "4194304.0T"} {
-		if got := sizeCell(n); got != want {
-			t.Errorf("%d: got %s, want %s", n, got, want)
-		}
 	}
 }

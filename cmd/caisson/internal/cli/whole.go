@@ -13,7 +13,7 @@ import (
 // light reports whether args begin with a verb of this program. All others are of the whole
 // one, and so is what tells of all verbs.
 func (a *App) light(args []string) bool {
-	return len(args) > 0 && args[0] != "completion" && slices.ContainsFunc(a.verbs(), func(v verb) bool { return v.name == args[0] })
+	return len(args) > 0 && args[0] != "completion" && slices.ContainsFunc(a.Verbs(), func(v Verb) bool { return v.Name == args[0] })
 }
 
 // errWhole is for a flag that the whole program has.

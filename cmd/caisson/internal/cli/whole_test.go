@@ -1,4 +1,4 @@
-package cli
+package cli_test
 
 import (
 	"bytes"
@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
+	"github.com/caisson-run/caisson/cmd/caisson/internal/verbs"
 	"github.com/caisson-run/caisson/server/servertest"
 )
 
@@ -24,16 +26,16 @@ func TestWhole(t *testing.T) {
 	t.Setenv("CAISSON_SOCKET", servertest.Listen(t, f))
 	call := func(line string) (executed []string, code int, stderr string) {
 		var out, errOut bytes.Buffer
-		a := newApp(Program{Whole: "more", Version: "1.1"}, strings.NewReader(""), &out, &errOut)
+		a := cli.NewApp(cli.Program{Whole: "more", Version: "1.1", Groups: verbs.Groups()}, strings.NewReader(""), &out, &errOut)
 		a.Executable = func() (string, error) { return self, nil }
 		a.Exec = func(path string, argv, _ []string) error {
 			executed = append([]string{path}, argv...)
 			return nil
 		}
-		code = a.run(t.Context(), strings.Fields(line))
+		code = a.Run(t.Context(), strings.Fields(line))
 		return executed, code, errOut.String()
 	}
-	if _, code, stderr := call("mcp"); code != exitRuntime || !strings.Contains(stderr, "more is neither beside "+self) {
+	if _, code, stderr := call("mcp"); code != cli.ExitRuntime || !strings.Contains(stderr, "more is neither beside "+self) {
 		t.Errorf("without the whole program: %d, %s", code, stderr)
 	}
 	if err := os.WriteFile(more, nil, 0o755); err != nil {

@@ -1,0 +1,112 @@
+package host
+
+import (
+	"cmp"
+	goruntime "runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caisson-run/caisson/api"
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
+	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
+)
+
+// apiName names the API that this client speaks: the package of its messages.
+var apiName = string(caissonv1.File_caisson_v1_system_proto.Package())
+
+type versionView struct {
+	Version   string             `json:"version"`
+	Commit    string             `json:"commit"`
+	GoVersion string             `json:"go_version"`
+	API       string             `json:"api"`
+	Daemon    *daemonVersionView `json:"daemon"`
+	Deps      []depView          `json:"deps,omitempty"`
+}
+
+// depView is a Go module that is linked into this program.
+type depView struct {
+	Path    string `json:"path"`
+	Version string `json:"version"`
+	Sum     string `json:"sum"` // of its content, as in go.sum
+}
+
+func deps() []depView {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return nil
+	}
+	return views.Each(info.Deps, func(m *debug.Module) depView {
+		m = cmp.Or(m.Replace, m)
+		return depView{m.Path, m.Version, m.Sum}
+	})
+}
+
+type daemonVersionView struct {
+	Version           string `json:"version"`
+	Commit            string `json:"commit"`
+	GoVersion         string `json:"go_version"`
+	Containerd        string `json:"containerd"`
+	ContainerdAddress string `json:"containerd_address"`
+	Runc              string `json:"runc"`
+	Root              string `json:"root"`
+	Instance          string `json:"instance"`
+}
+
+func VersionCommand(a *cli.App) *cobra.Command {
+	var daemon, withDeps bool
+	cmd := &cobra.Command{
+		Use:     "version [--daemon] [--deps]",
+		Short:   "Show the version",
+		Example: "  caisson version\n  caisson version --daemon",
+		Args:    cli.Exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			v := versionView{Version: a.Program.Version, Commit: a.Program.Commit, GoVersion: goruntime.Version(), API: apiName}
+			if daemon {
+				client := api.Dial(a.Socket)
+				defer client.Close()
+				r, err := client.Version(cmd.Context(), &caissonv1.VersionRequest{})
+				if err != nil {
+					return err
+				}
+				v.Daemon = &daemonVersionView{
+					r.Version, r.Commit, r.GoVersion, r.Containerd, r.ContainerdAddress, r.Runc, r.Root, r.Instance,
+				}
+			}
+			if withDeps {
+				v.Deps = deps()
+			}
+			if a.Output == cli.FormatJSON {
+				return a.PrintJSON(v)
+			}
+			return printVersion(a, v)
+		},
+	}
+	cmd.Flags().BoolVar(&daemon, "daemon", false, "show the versions of the daemon and its engine too")
+	cmd.Flags().BoolVar(&withDeps, "deps", false, "show the Go modules that are linked into caisson too")
+	a.OutputFlags(cmd)
+	return cmd
+}
+
+func printVersion(a *cli.App, v versionView) error {
+	if err := a.PrintLine("caisson %s (commit %s, %s, API %s)", v.Version, v.Commit, v.GoVersion, v.API); err != nil {
+		return err
+	}
+	for _, m := range v.Deps {
+		if err := a.PrintLine("%s %s", m.Path, m.Version); err != nil {
+			return err
+		}
+	}
+	if v.Daemon == nil {
+		return nil
+	}
+	d := v.Daemon
+	engine := "of its own"
+	if d.ContainerdAddress != "" {
+		engine = "on " + d.ContainerdAddress
+	}
+	return a.PrintLine("caissond %s (commit %s, %s)\ncontainerd %s %s\nrunc %s\nroot %s, instance %s",
+		cli.Printable(d.Version), cli.Printable(d.Commit), cli.Printable(d.GoVersion), cli.Printable(d.Containerd), cli.Printable(engine),
+		cli.Printable(d.Runc), cli.Printable(d.Root), cli.Printable(d.Instance))
+}

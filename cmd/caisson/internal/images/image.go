@@ -1,0 +1,140 @@
+// Package images has the verbs of images.
+package images
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caisson-run/caisson/api"
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
+	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
+)
+
+func ImageCommand(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "image",
+		Short: "Manage images",
+		Args:  cobra.ArbitraryArgs, // unknownCommand has seen them
+		RunE:  cli.ShowHelp,
+	}
+	cmd.AddCommand(imageLsCommand(a), imagePullCommand(a), imageImportCommand(a), imageFromHostCommand(a), imageToolsCommand(a), imageBuildCommand(a), imageInspectCommand(a), imageTagCommand(a),
+		imageSaveCommand(a), imageDuCommand(a), imageRmCommand(a), imagePruneCommand(a))
+	return cmd
+}
+
+func imageLsCommand(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "ls",
+		Aliases: []string{"list"},
+		Short:   "List images",
+		Example: "  caisson image ls\n  caisson image ls -o json",
+		Args:    cli.Exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return cli.Ask(cmd.Context(), a, (*api.Client).ListImages, &caissonv1.ListImagesRequest{}, func(r *caissonv1.ListImagesResponse) error {
+				headings := []string{"NAME", "SIZE", "SOURCE", "CREATED", "DIGEST"}
+				if a.Wide {
+					headings = append(headings, "OWNER")
+				}
+				return cli.PrintList(a, r.Images, views.ImageViewOf, headings, func(i *caissonv1.Image) []string { return imageRow(a, i) })
+			})
+		},
+	}
+	a.OutputFlags(cmd)
+	return cmd
+}
+
+func imageRow(a *cli.App, i *caissonv1.Image) []string {
+	damaged := ""
+	if i.Damaged != "" {
+		damaged = " (damaged)"
+	}
+	if a.Wide {
+		return []string{i.Name, cli.SizeCell(i.SizeBytes), i.Source, cli.TimeCell(i.CreatedAt), i.Digest + damaged, cli.Decimal(int64(i.Owner))}
+	}
+	digest := strings.TrimPrefix(i.Digest, "sha256:")
+	return []string{i.Name, cli.SizeCell(i.SizeBytes), i.Source, a.AgeCell(i.CreatedAt), digest[:min(len(digest), cli.IdCell)] + damaged}
+}
+
+func imageInspectCommand(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:               "inspect IMAGE",
+		Short:             "Show details of an image as JSON",
+		Example:           "  caisson image inspect base",
+		Args:              cli.Exactly("IMAGE"),
+		ValidArgsFunction: a.CompleteImages,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return cli.Ask(cmd.Context(), a, (*api.Client).InspectImage, &caissonv1.InspectImageRequest{Name: args[0]}, func(r *caissonv1.InspectImageResponse) error {
+				return a.PrintJSON(views.ImageDetailViewOf(r))
+			})
+		},
+	}
+	a.JsonOnly(cmd)
+	return cmd
+}
+
+func imageRmCommand(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:               "rm IMAGE...",
+		Aliases:           []string{"remove"},
+		Short:             "Remove images",
+		Example:           "  caisson image rm tools",
+		Args:              cli.AtLeastOne("IMAGE"),
+		ValidArgsFunction: a.CompleteImages,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.With(cmd.Context(), func(client *api.Client) error {
+				return a.RemoveEach(args, func(name string) (string, error) {
+					_, err := client.RemoveImage(cmd.Context(), &caissonv1.RemoveImageRequest{Name: name})
+					return name, err
+				})
+			})
+		},
+	}
+	a.OutputFlags(cmd)
+	return cmd
+}
+
+func imageFromHostCommand(a *cli.App) *cobra.Command {
+	req := &caissonv1.FromHostRequest{}
+	cmd := &cobra.Command{
+		Use:     "from-host NAME [--package P]... [--path DIR]...",
+		Short:   "Create an image from software installed on the host",
+		Long:    "Create an image from software installed on the host, with its dependencies. The files are\ncopied: the image shares nothing with the host.",
+		Example: "  caisson image from-host python --package python3",
+		Args:    cli.Exactly("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req.Name = args[0]
+			if len(req.Packages)+len(req.Paths) == 0 {
+				return cli.Usage("there is nothing to collect: name a --package or a --path")
+			}
+			return fromHost(a, cmd.Context(), req)
+		},
+	}
+	cmd.Flags().StringArrayVar(&req.Packages, "package", nil, "installed package `P` with its dependencies")
+	cmd.Flags().StringArrayVar(&req.Paths, "path", nil, "copy the file or directory `DIR` as it is, with its libraries")
+	a.OutputFlags(cmd)
+	return cmd
+}
+
+func fromHost(a *cli.App, ctx context.Context, req *caissonv1.FromHostRequest) error {
+	return a.With(ctx, func(client *api.Client) error {
+		r, err := client.FromHost(ctx, req, a.Progress)
+		if err != nil {
+			return err
+		}
+		return PrintImported(a, r)
+	})
+}
+
+func PrintImported(a *cli.App, r views.Imported) error {
+	image := r.GetImage()
+	if a.Output == cli.FormatJSON {
+		return a.PrintJSON(views.ImportedViewOf(r))
+	}
+	if r.GetReplaced() != "" {
+		a.Progress("replaced the image " + image.GetName() + ", " + r.GetReplaced())
+	}
+	return a.PrintLine("%s %s", cli.Printable(image.GetName()), cli.Printable(image.GetDigest()))
+}

@@ -1,0 +1,196 @@
+package sandboxes
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caisson-run/caisson/api"
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
+	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
+)
+
+func SnapshotCommand(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "snapshot",
+		Short: "Keep disks of sandboxes to begin others with",
+		Args:  cobra.ArbitraryArgs, // unknownCommand has seen them
+		RunE:  cli.ShowHelp,
+	}
+	cmd.AddCommand(snapshotCreateCommand(a), snapshotLsCommand(a), snapshotInspectCommand(a), snapshotRmCommand(a))
+	return cmd
+}
+
+func snapshotCreateCommand(a *cli.App) *cobra.Command {
+	req := &caissonv1.CreateSnapshotRequest{}
+	cmd := &cobra.Command{
+		Use:   "create SANDBOX",
+		Short: "Keep the disk of a sandbox as it is now",
+		Long: "Keep the disk of a running or paused sandbox as it is now, and print the name of the\nsnapshot. The sandbox has a disk with --rootfs rw or --disk. Its processes stand still\n" +
+			"meanwhile. /tmp and mounts of the host are not part of it.",
+		Example:           "  caisson create --name agent --rootfs rw\n  caisson snapshot create agent --name installed\n  caisson create --from installed",
+		Args:              cli.Exactly("SANDBOX"),
+		ValidArgsFunction: a.CompleteSandboxes,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req.Ref = args[0]
+			p := cli.Parser{Flags: cmd.Flags()}
+			p.NotEmpty("name")
+			if err := p.End(req); err != nil {
+				return err
+			}
+			return cli.Ask(cmd.Context(), a, (*api.Client).CreateSnapshot, req, func(s *caissonv1.Snapshot) error {
+				if a.Output == cli.FormatJSON {
+					return a.PrintJSON(snapshotViewOf(s))
+				}
+				return a.PrintLine("%s", cli.Printable(s.Name))
+			})
+		},
+	}
+	cmd.Flags().StringVar(&req.Name, "name", "", "`NAME` of the snapshot (default: one that is made up)")
+	a.OutputFlags(cmd)
+	return cmd
+}
+
+func snapshotLsCommand(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "ls",
+		Aliases: []string{"list"},
+		Short:   "List snapshots",
+		Example: "  caisson snapshot ls",
+		Args:    cli.Exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return cli.Ask(cmd.Context(), a, (*api.Client).ListSnapshots, &caissonv1.ListSnapshotsRequest{}, func(r *caissonv1.ListSnapshotsResponse) error {
+				return cli.PrintList(a, r.Snapshots, snapshotViewOf, []string{"NAME", "OWNER", "CREATED", "SANDBOX", "IMAGE", "ROOTFS", "USED"}, func(s *caissonv1.Snapshot) []string { return snapshotRow(a, s) })
+			})
+		},
+	}
+	a.OutputFlags(cmd)
+	return cmd
+}
+
+func snapshotRow(a *cli.App, s *caissonv1.Snapshot) []string {
+	created := a.AgeCell(s.CreatedAt)
+	if a.Wide {
+		created = cli.TimeCell(s.CreatedAt)
+	}
+	return []string{s.Name, cli.Decimal(int64(s.Owner)), created, s.SandboxName, s.Image, s.Rootfs, cli.SizeCell(s.UsedBytes)}
+}
+
+func snapshotInspectCommand(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "inspect SNAPSHOT",
+		Short:   "Show details of a snapshot as JSON",
+		Example: "  caisson snapshot inspect installed",
+		Args:    cli.Exactly("SNAPSHOT"),
+		ValidArgsFunction: func(cmd *cobra.Command, p1 []string, p2 string) ([]string, cobra.ShellCompDirective) {
+			return completeSnapshots(a, cmd, p1, p2)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return cli.Ask(cmd.Context(), a, (*api.Client).InspectSnapshot, &caissonv1.InspectSnapshotRequest{Name: args[0]}, func(s *caissonv1.Snapshot) error {
+				return a.PrintJSON(snapshotViewOf(s))
+			})
+		},
+	}
+	a.JsonOnly(cmd)
+	return cmd
+}
+
+func snapshotRmCommand(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "rm SNAPSHOT...",
+		Aliases: []string{"remove"},
+		Short:   "Remove snapshots",
+		Long:    "Remove snapshots. Sandboxes that began with one keep what they have.",
+		Example: "  caisson snapshot rm installed",
+		Args:    cli.AtLeastOne("SNAPSHOT"),
+		ValidArgsFunction: func(cmd *cobra.Command, p1 []string, p2 string) ([]string, cobra.ShellCompDirective) {
+			return completeSnapshots(a, cmd, p1, p2)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.With(cmd.Context(), func(client *api.Client) error {
+				return a.RemoveEach(args, func(name string) (string, error) {
+					_, err := client.RemoveSnapshot(cmd.Context(), &caissonv1.RemoveSnapshotRequest{Name: name})
+					return name, err
+				})
+			})
+		},
+	}
+	a.OutputFlags(cmd)
+	return cmd
+}
+
+func ForkCommand(a *cli.App) *cobra.Command {
+	var count uint32
+	req := &caissonv1.ForkRequest{Count: &count}
+	cmd := &cobra.Command{
+		Use:   "fork SANDBOX",
+		Short: "Create sandboxes that begin with the files of another",
+		Long: "Create sandboxes with the files and the settings of a running or paused one, and print\ntheir IDs. The sandbox has a disk with --rootfs rw or --disk. Names, ports, links and\n" +
+			"mounts of the host do not come along.",
+		Example:           "  caisson fork -n 3 agent",
+		Args:              cli.Exactly("SANDBOX"),
+		ValidArgsFunction: a.CompleteSandboxes,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req.Ref = args[0]
+			return cli.Ask(cmd.Context(), a, (*api.Client).Fork, req, func(r *caissonv1.ForkResponse) error { return printForks(a, args[0], r.Forks) })
+		},
+	}
+	cmd.Flags().Uint32VarP(&count, "count", "n", 1, "create `N` sandboxes, at most 64")
+	a.OutputFlags(cmd)
+	return cmd
+}
+
+func printForks(a *cli.App, ref string, forks []*caissonv1.Forked) error {
+	made := []views.SandboxView{}
+	var errs []error
+	for i, f := range forks {
+		if f.Sandbox == nil {
+			errs = append(errs, fmt.Errorf("fork %d of %s: %w", i+1, ref, api.Told(f.Error)))
+			continue
+		}
+		a.Warn(f.Sandbox.Warnings)
+		made = append(made, views.SandboxViewOf(f.Sandbox))
+	}
+	var told error
+	switch {
+	case a.Output == cli.FormatJSON && len(errs) == 0:
+		told = a.PrintJSON(made)
+	case a.Output != cli.FormatJSON:
+		for _, s := range made {
+			if told == nil {
+				told = a.PrintLine("%s", s.ID)
+			}
+		}
+	}
+	return cli.FailedEach(errs, told, views.PartView{Changed: made}, len(made))
+}
+
+type snapshotView struct {
+	Name        string     `json:"name"`
+	Owner       uint32     `json:"owner"`
+	CreatedAt   *time.Time `json:"created_at"`
+	SandboxID   string     `json:"sandbox_id"`
+	SandboxName string     `json:"sandbox_name"`
+	Image       string     `json:"image"`
+	ImageDigest string     `json:"image_digest"`
+	Rootfs      string     `json:"rootfs"`
+	DiskBytes   int64      `json:"disk_bytes"`
+	UsedBytes   int64      `json:"used_bytes"`
+}
+
+func snapshotViewOf(s *caissonv1.Snapshot) snapshotView {
+	return snapshotView{
+		s.GetName(), s.GetOwner(), views.TimeOf(s.GetCreatedAt()), s.GetSandboxId(), s.GetSandboxName(), s.GetImage(), s.GetImageDigest(), s.GetRootfs(), s.GetDiskBytes(), s.GetUsedBytes(),
+	}
+}
+
+// completeSnapshots offers the names of snapshots.
+func completeSnapshots(a *cli.App, cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return a.Complete(cmd, func(ctx context.Context, c *api.Client) ([]string, error) {
+		r, err := c.ListSnapshots(ctx, &caissonv1.ListSnapshotsRequest{})
+		return views.Each(r.GetSnapshots(), (*caissonv1.Snapshot).GetName), err
+	})
+}

@@ -1,0 +1,153 @@
+// Package volumes has the verbs of volumes.
+package volumes
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caisson-run/caisson/api"
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
+	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
+)
+
+func VolumeCommand(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "volume",
+		Short: "Manage volumes",
+		Args:  cobra.ArbitraryArgs, // unknownCommand has seen them
+		RunE:  cli.ShowHelp,
+	}
+	cmd.AddCommand(volumeCreateCommand(a), volumeLsCommand(a), volumeInspectCommand(a), volumeRmCommand(a), volumePruneCommand(a))
+	return cmd
+}
+
+func volumeCreateCommand(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "create VOLUME",
+		Short:   "Create a volume",
+		Long:    "Create a volume, a directory that outlives sandboxes. The first sandbox that mounts one\ncreates it, too.",
+		Example: "  caisson volume create cache\n  caisson run --mount type=volume,src=cache,dst=/cache -- touch /cache/made",
+		Args:    cli.Exactly("VOLUME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return cli.Ask(cmd.Context(), a, (*api.Client).CreateVolume, &caissonv1.CreateVolumeRequest{Name: args[0]}, func(v *caissonv1.Volume) error {
+				if a.Output == cli.FormatJSON {
+					return a.PrintJSON(views.VolumeViewOf(v))
+				}
+				return a.PrintLine("%s", cli.Printable(v.Name))
+			})
+		},
+	}
+	a.OutputFlags(cmd)
+	return cmd
+}
+
+func volumeLsCommand(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "ls",
+		Aliases: []string{"list"},
+		Short:   "List volumes",
+		Example: "  caisson volume ls",
+		Args:    cli.Exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return cli.Ask(cmd.Context(), a, (*api.Client).ListVolumes, &caissonv1.ListVolumesRequest{}, func(r *caissonv1.ListVolumesResponse) error {
+				return cli.PrintList(a, r.Volumes, views.VolumeViewOf, []string{"NAME", "OWNER", "CREATED", "USED BY"}, func(v *caissonv1.Volume) []string { return volumeRow(a, v) })
+			})
+		},
+	}
+	a.OutputFlags(cmd)
+	return cmd
+}
+
+func volumeRow(a *cli.App, v *caissonv1.Volume) []string {
+	created := a.AgeCell(v.CreatedAt)
+	if a.Wide {
+		created = cli.TimeCell(v.CreatedAt)
+	}
+	return []string{v.Name, cli.Decimal(int64(v.Owner)), created, strings.Join(v.UsedBy, ", ")}
+}
+
+func volumeInspectCommand(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "inspect VOLUME",
+		Short:   "Show details of a volume as JSON",
+		Example: "  caisson volume inspect deps",
+		Args:    cli.Exactly("VOLUME"),
+		ValidArgsFunction: func(cmd *cobra.Command, p1 []string, p2 string) ([]string, cobra.ShellCompDirective) {
+			return completeVolumes(a, cmd, p1, p2)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return cli.Ask(cmd.Context(), a, (*api.Client).InspectVolume, &caissonv1.InspectVolumeRequest{Name: args[0]}, func(v *caissonv1.Volume) error {
+				return a.PrintJSON(views.VolumeViewOf(v))
+			})
+		},
+	}
+	a.JsonOnly(cmd)
+	return cmd
+}
+
+func volumeRmCommand(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "rm VOLUME...",
+		Aliases: []string{"remove"},
+		Short:   "Remove volumes that no sandbox uses",
+		Example: "  caisson volume rm deps",
+		Args:    cli.AtLeastOne("VOLUME"),
+		ValidArgsFunction: func(cmd *cobra.Command, p1 []string, p2 string) ([]string, cobra.ShellCompDirective) {
+			return completeVolumes(a, cmd, p1, p2)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.With(cmd.Context(), func(client *api.Client) error {
+				return a.RemoveEach(args, func(name string) (string, error) {
+					_, err := client.RemoveVolume(cmd.Context(), &caissonv1.RemoveVolumeRequest{Name: name})
+					return name, err
+				})
+			})
+		},
+	}
+	a.OutputFlags(cmd)
+	return cmd
+}
+
+func volumePruneCommand(a *cli.App) *cobra.Command {
+	req := &caissonv1.PruneVolumesRequest{}
+	cmd := &cobra.Command{
+		Use:     "prune",
+		Short:   "Remove all unused volumes",
+		Long:    "Remove all of your volumes that no sandbox uses, with the files in them.",
+		Example: "  caisson volume prune",
+		Args:    cli.Exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return cli.Ask(cmd.Context(), a, (*api.Client).PruneVolumes, req, func(r *caissonv1.PruneVolumesResponse) error { return printPrunedVolumes(a, r) })
+		},
+	}
+	cmd.Flags().BoolVar(&req.DryRun, "dry-run", false, "show what would be removed, and remove nothing")
+	a.OutputFlags(cmd)
+	return cmd
+}
+
+func printPrunedVolumes(a *cli.App, r *caissonv1.PruneVolumesResponse) error {
+	if a.Output == cli.FormatJSON {
+		return a.PrintJSON(struct {
+			Volumes []views.VolumeView `json:"volumes"`
+		}{views.OrEmpty(views.Each(r.Volumes, views.VolumeViewOf))})
+	}
+	for _, v := range r.Volumes {
+		if err := a.PrintLine("%s", cli.Printable(v.Name)); err != nil {
+			return err
+		}
+	}
+	a.Progress(fmt.Sprintf("%d volumes", len(r.Volumes)))
+	return nil
+}
+
+// completeVolumes offers the names of volumes.
+func completeVolumes(a *cli.App, cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return a.Complete(cmd, func(ctx context.Context, c *api.Client) ([]string, error) {
+		r, err := c.ListVolumes(ctx, &caissonv1.ListVolumesRequest{})
+		return views.Each(r.GetVolumes(), (*caissonv1.Volume).GetName), err
+	})
+}
