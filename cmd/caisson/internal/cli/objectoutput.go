@@ -6,6 +6,7 @@ import (
 
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/api/settings"
 )
 
 // objectOutput keeps what a command writes for one object, when it has ended or its
@@ -17,7 +18,7 @@ type objectOutput struct {
 
 // objectOutput keeps as much of each stream as t says; nil is the default.
 func (a *App) objectOutput(t task) taskOutput {
-	n := int64(api.DefaultOutputLimit)
+	n := int64(settings.DefaultOutputLimit)
 	if t.limit != nil {
 		n = *t.limit
 	}
