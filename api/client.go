@@ -17,10 +17,6 @@ import (
 // DefaultSocket is where caissond listens unless told otherwise.
 const DefaultSocket = "/run/caisson/caisson.sock"
 
-// DefaultOutputLimit is what is kept of each stream of a command, in bytes,
-// where the request names no limit.
-const DefaultOutputLimit = 10 << 20
-
 // dialTimeout bounds connecting. A unix socket connects at once or its
 // listener's backlog is full.
 const dialTimeout = 10 * time.Second

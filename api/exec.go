@@ -27,7 +27,7 @@ func (c *Client) Exec(ctx context.Context, ref string, spec *caissonv1.ExecSpec,
 	f := c.foreground(rio)
 	f.resume, f.sandbox = true, ref
 	result, err := f.run(ctx, func(ctx context.Context) (*events, error) {
-		return c.openExec(ctx, &caissonv1.StartExecRequest{Ref: ref, Exec: withStdin(spec, rio.Stdin != nil)})
+		return c.openExec(ctx, &caissonv1.StartExecRequest{Ref: ref, Exec: withStdin(spec, rio.Stdin != nil), Attach: true})
 	})
 	if f.exec == "" || err == nil || ctx.Err() == nil && !errors.Is(err, sbxerr.ClientIO) {
 		return result, err

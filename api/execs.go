@@ -11,21 +11,18 @@ import (
 // Output runs a command in the sandbox ref with stdin as all of its input,
 // waits for its end, and returns what it wrote. It is the fastest way to run a
 // short command: one request and one answer. Of each stream it returns at most
-// spec.OutputLimitBytes: 1 MiB where that is nil, and 64 MiB at most. A nil
-// stdin connects none. The end of ctx does not end the command at once.
-func (c *Client) Output(ctx context.Context, ref string, spec *caissonv1.ExecSpec, stdin []byte) (*caissonv1.ExecResponse, error) {
-	return call(ctx, c.execs().Exec, &caissonv1.ExecRequest{Ref: ref, Exec: withStdin(spec, stdin != nil), Stdin: stdin})
+// spec.OutputLimitBytes, which is 64 MiB at most. A nil stdin connects none. The end
+// of ctx does not end the command at once.
+func (c *Client) Output(ctx context.Context, ref string, spec *caissonv1.ExecSpec, stdin []byte) (*caissonv1.Finished, error) {
+	last, err := only(c.openExec(ctx, &caissonv1.StartExecRequest{Ref: ref, Exec: withStdin(spec, stdin != nil), Stdin: stdin, Wait: true}))
+	return last.GetFinished(), err
 }
 
 // Start starts a command in the background of the sandbox ref. Attach, Wait and
 // Logs find it by the ID that is returned.
 func (c *Client) Start(ctx context.Context, ref string, spec *caissonv1.ExecSpec) (*caissonv1.Exec, error) {
-	stream, err := c.openExec(ctx, &caissonv1.StartExecRequest{Ref: ref, Exec: spec, Detach: true})
-	if err != nil {
-		return nil, err
-	}
-	started, err := onlyStarted(stream)
-	return started.GetExec(), err
+	last, err := only(c.openExec(ctx, &caissonv1.StartExecRequest{Ref: ref, Exec: spec}))
+	return last.GetStarted().GetExec(), err
 }
 
 // Execs returns the commands of the sandbox ref, oldest first.

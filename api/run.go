@@ -23,31 +23,31 @@ func (c *Client) Run(ctx context.Context, spec *caissonv1.RunSpec, rio IO) (*cai
 func (c *Client) RunDetached(ctx context.Context, spec *caissonv1.RunSpec) (*caissonv1.Started, error) {
 	spec = proto.CloneOf(spec)
 	spec.Detach = true
-	stream, err := c.openRun(ctx, spec)
-	if err != nil {
-		return nil, err
-	}
-	return onlyStarted(stream)
+	last, err := only(c.openRun(ctx, spec))
+	return last.GetStarted(), err
 }
 
 func (c *Client) openRun(ctx context.Context, spec *caissonv1.RunSpec) (*events, error) {
 	return c.sandboxes().Run(ctx, connect.NewRequest(&caissonv1.RunRequest{Spec: spec}))
 }
 
-// onlyStarted reads the stream of a detached command.
-func onlyStarted(stream *events) (*caissonv1.Started, error) {
+// only reads a stream of one event.
+func only(stream *events, err error) (*caissonv1.ExecEvent, error) {
+	if err != nil {
+		return nil, err
+	}
 	defer stream.Close()
-	var started *caissonv1.Started
+	var event *caissonv1.ExecEvent
 	for stream.Receive() { // to the end: a daemon that fails after all says so
-		started = stream.Msg().GetStarted()
+		event = stream.Msg()
 	}
 	if err := stream.Err(); err != nil {
 		return nil, err
 	}
-	if started == nil {
+	if event == nil {
 		return nil, errNoResult
 	}
-	return started, nil
+	return event, nil
 }
 
 // withStdin is spec with or without an input.

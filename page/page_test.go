@@ -79,7 +79,6 @@ func TestCalls(t *testing.T) {
 		{"POST", "/v1/sandboxes", false, false},
 		{"POST", "/v1/run", false, false},
 		{"PATCH", "/v1/sandboxes/x", false, false},
-		{"POST", "/v1/sandboxes/x/exec", false, false},
 		{"GET", "/v1/sandboxes/x", false, false}, // the OCI spec holds variables
 		{"GET", "/v1/sandboxes/x/files/etc/passwd", false, false},
 		{"PUT", "/v1/images/x", false, false},

@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/api/settings"
 	"github.com/caisson-run/caisson/runtime/output"
 	"github.com/caisson-run/caisson/runtime/pid1"
-	"github.com/caisson-run/caisson/runtime/plan"
 )
 
 // loadExecs goes on with the commands of s: with those that ended as they are
@@ -127,7 +127,7 @@ func (h *host) loseMain(s *sandbox) error {
 		return nil
 	}
 	e, err := h.loadExec(s, execRecord{
-		Number: s.lastExec + 1, Args: r.MainArgs, Detached: true, OutputLimit: plan.DefaultOutputLimit, Began: now(), StartedAt: time.Now().Round(0),
+		Number: s.lastExec + 1, Args: r.MainArgs, Detached: true, OutputLimit: settings.DefaultOutputLimit, Began: now(), StartedAt: time.Now().Round(0),
 	})
 	if err != nil {
 		return err

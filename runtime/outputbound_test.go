@@ -7,6 +7,7 @@ import (
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/api/sbxerr/errtest"
+	"github.com/caisson-run/caisson/api/settings"
 	"github.com/caisson-run/caisson/runtime/plan"
 )
 
@@ -23,7 +24,7 @@ func TestOutputLimitsFitTheSandbox(t *testing.T) {
 		{new(int64(1 << 19)), false, 1 << 19}, {new(int64(1<<19 + 1)), false, 0},
 		{new(int64(1 << 20)), true, 1 << 20}, {new(int64(1<<20 + 1)), true, 0},
 	} {
-		p := &plan.Command{OutputLimit: plan.DefaultOutputLimit}
+		p := &plan.Command{OutputLimit: settings.DefaultOutputLimit}
 		plan.Override(&p.OutputLimit, tt.asked)
 		if tt.tty {
 			p.TTY = &plan.WinSize{}

@@ -16,11 +16,11 @@ import (
 // refused before it is decoded, and that all that is in bounds is not.
 func TestElements(t *testing.T) {
 	const most = 64 << 10
-	fine := &caissonv1.ExecRequest{Exec: &caissonv1.ExecSpec{Args: make([]string, most), Env: map[string]string{}}, Stdin: make([]byte, 1<<20)}
+	fine := &caissonv1.StartExecRequest{Exec: &caissonv1.ExecSpec{Args: make([]string, most), Env: map[string]string{}}, Stdin: make([]byte, 1<<20)}
 	for i := range most {
 		fine.Exec.Args[i], fine.Exec.Env[strconv.Itoa(i)] = `a,"\\`, `",,`
 	}
-	many := &caissonv1.ExecRequest{Exec: &caissonv1.ExecSpec{}}
+	many := &caissonv1.StartExecRequest{Exec: &caissonv1.ExecSpec{}}
 	for range strictjson.MaxElements {
 		many.Exec.Rlimits = append(many.Exec.Rlimits, &caissonv1.Rlimit{})
 	}
@@ -52,7 +52,7 @@ func TestElements(t *testing.T) {
 
 // A malformed message is counted as far as it goes, for the decoder to refuse.
 func TestElementsOfRubbish(t *testing.T) {
-	d := (&caissonv1.ExecRequest{}).ProtoReflect().Descriptor()
+	d := (&caissonv1.StartExecRequest{}).ProtoReflect().Descriptor()
 	for _, data := range []string{"", "\xff", "\x0a\xff", "\x12\x02\x0a\x05", strings.Repeat("\x0b", 100)} {
 		if n := elementsOf([]byte(data), d, 0); n > 2 {
 			t.Errorf("%q: %d", data, n)

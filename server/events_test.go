@@ -86,13 +86,14 @@ func TestEvents(t *testing.T) {
 		want            []string
 	}{
 		"exec": {
-			"ExecService/Start", `{"ref":"a","exec":{"args":["x"]},"stdin":"aW4="}`, append([]string{`"started"`}, told...),
+			"ExecService/Start", `{"ref":"a","exec":{"args":["x"]},"stdin":"aW4=","attach":true}`, append([]string{`"started"`}, told...),
 		},
 		"run": {
 			"SandboxService/Run", `{"spec":{"exec":{"args":["x"]}},"stdin":"aW4="}`, append([]string{`"id":"exec"`}, told...),
 		},
 		"detached":      {"SandboxService/Run", `{"spec":{"exec":{"args":["x"]},"detach":true}}`, []string{`{"started":{"sandbox_id":"id","sandbox_name":"","warnings":[]}}`, `{}`}},
-		"detached exec": {"ExecService/Start", `{"ref":"a","exec":{"args":["x"]},"detach":true}`, []string{`"id":"e2"`, `{}`}},
+		"started exec":  {"ExecService/Start", `{"ref":"a","exec":{"args":["x"]}}`, []string{`"id":"e2"`, `{}`}},
+		"finished exec": {"ExecService/Start", `{"ref":"a","exec":{"args":["x"]},"stdin":"aW4=","wait":true}`, []string{`"finished":{"result":{"sandbox_id":"","exit_code":3`, `{}`}},
 	} {
 		got := followed(t, f, tt.procedure, tt.body)
 		for i, want := range tt.want {
@@ -112,7 +113,7 @@ func TestStartWithoutInput(t *testing.T) {
 		}
 		return &runtime.Result{}, nil
 	}}
-	got := followed(t, f, "ExecService/Start", `{"ref":"a","exec":{"args":["x"]}}`)
+	got := followed(t, f, "ExecService/Start", `{"ref":"a","exec":{"args":["x"]},"attach":true}`)
 	if len(got) != 2 || !strings.Contains(got[0], "exit") {
 		t.Errorf("got %q", got)
 	}
@@ -124,7 +125,12 @@ func TestStreamsRefuse(t *testing.T) {
 		"no exec":             {"ExecService/Start", `{"ref":"a"}`, `there is no exec`},
 		"a size of nothing":   {"ExecService/Start", `{"ref":"a","exec":{"args":["x"],"tty":{}}}`, `0 rows and 0 columns`},
 		"a size too large":    {"ExecService/Start", `{"ref":"a","exec":{"args":["x"],"tty":{"rows":65536,"cols":1}}}`, `65536 rows`},
-		"input of a detached": {"ExecService/Start", `{"ref":"a","exec":{"args":["x"]},"stdin":"eA==","detach":true}`, `takes its input from SendInput`},
+		"input of a started":  {"ExecService/Start", `{"ref":"a","exec":{"args":["x"]},"stdin":"eA=="}`, `takes its input from SendInput`},
+		"wait and attach":     {"ExecService/Start", `{"ref":"a","exec":{"args":["x"]},"wait":true,"attach":true}`, `wait and attach exclude each other`},
+		"an awaited terminal": {"ExecService/Start", `{"ref":"a","exec":{"args":["x"],"tty":{"rows":1,"cols":1}},"wait":true}`, `a terminal needs attach`},
+		"much output":         {"ExecService/Start", `{"ref":"a","exec":{"args":["x"],"output_limit_bytes":"67108865"},"wait":true}`, `give 2 to 67108864`},
+		"no output":           {"ExecService/Start", `{"ref":"a","exec":{"args":["x"],"output_limit_bytes":"0"},"wait":true}`, `give 2 to 67108864`},
+		"args and shell":      {"ExecService/Start", `{"ref":"a","exec":{"args":["x"],"shell":"x"}}`, `exclude each other`},
 		"attach to a path":    {"ExecService/Attach", `{"ref":"a","id":"../e"}`, `is not a name`},
 		"attach to none":      {"ExecService/Attach", `{"id":"e"}`, `is not a name`},
 		"an offset below 0":   {"ExecService/Attach", `{"ref":"a","id":"e","stdout_offset":"-1"}`, `stdout_offset is -1`},

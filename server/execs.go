@@ -9,98 +9,86 @@ import (
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/api/settings"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/plan"
 )
 
-// What Exec keeps of each stream, in bytes: it is answered in one message.
-const (
-	unaryOutputLimit    = 1 << 20
-	maxUnaryOutputLimit = 64 << 20
-)
+// maxFinishedOutput is the most of each stream in a Finished, in bytes: it is one message.
+const maxFinishedOutput = 64 << 20
 
 // execs serves ExecService.
 type execs struct{ runtime Execs }
 
-// request reads what Exec and Start have in common.
-func (execs) request(ref string, spec *caissonv1.ExecSpec) (plan.ExecRequest, error) {
-	if err := checkRef("ref", ref); err != nil {
+// errUnsentInput refuses input beside a command that nobody follows.
+var errUnsentInput = refuse("a command that runs on by itself takes its input from SendInput: set exec.stdin, and leave stdin away")
+
+// start reads what to run.
+func (execs) start(m *caissonv1.StartExecRequest) (plan.ExecRequest, error) {
+	if err := checkRef("ref", m.Ref); err != nil {
 		return plan.ExecRequest{}, err
 	}
-	if spec == nil {
+	if m.Exec == nil {
 		return plan.ExecRequest{}, sbxerr.New(sbxerr.APIUsage, "server.exec", "there is no exec: it says what to run")
 	}
-	return execOf(spec)
-}
-
-// Exec implements ExecServiceHandler.
-func (s execs) Exec(ctx context.Context, r *connect.Request[caissonv1.ExecRequest]) (*connect.Response[caissonv1.ExecResponse], error) {
-	req, err := s.unary(r.Msg)
-	if err != nil {
-		return nil, fail(err)
+	req, err := execOf(m.Exec)
+	errs := []error{err}
+	switch {
+	case m.Wait && m.Attach:
+		errs = append(errs, refuse("wait and attach exclude each other"))
+	case m.Wait && req.TTY != nil:
+		errs = append(errs, refuse("a terminal needs attach instead of wait"))
+	case !m.Wait && !m.Attach && m.Stdin != nil:
+		errs = append(errs, errUnsentInput)
 	}
-	out := &caissonv1.ExecResponse{}
-	stdout, stderr := api.NewKept(*req.OutputLimit), api.NewKept(*req.OutputLimit)
-	rio := runtime.IO{
-		Stdin: r.Msg.Stdin, Stdout: stdout, Stderr: stderr,
-		Started: func(_ runtime.Info, e runtime.ExecInfo) { out.Id = e.ID },
-	}
-	result, err := s.runtime.Exec(ctx, r.Msg.Ref, req, rio)
-	if err != nil {
-		return nil, fail(err)
-	}
-	out.Result = resultOf(result)
-	out.Stdout, out.StdoutSkipped = stdout.Bytes(result.StdoutBytes)
-	out.Stderr, out.StderrSkipped = stderr.Bytes(result.StderrBytes)
-	return connect.NewResponse(out), nil
-}
-
-// unary reads an ExecRequest and bounds its output by what one message holds.
-func (s execs) unary(m *caissonv1.ExecRequest) (plan.ExecRequest, error) {
-	req, err := s.request(m.Ref, m.Exec)
-	if err != nil {
-		return req, err
-	}
-	var errs []error
-	switch limit := int64(unaryOutputLimit); {
-	case req.OutputLimit == nil:
-		req.OutputLimit = &limit
-	case *req.OutputLimit < 2 || *req.OutputLimit > maxUnaryOutputLimit:
+	if n := req.OutputLimit; m.Wait && n != nil && (*n < 2 || *n > maxFinishedOutput) {
 		errs = append(errs, sbxerr.New(sbxerr.Limits, "server.exec",
-			"output_limit_bytes of Exec is %d, give 2 to %d, or use Start", *req.OutputLimit, maxUnaryOutputLimit))
-	}
-	if req.TTY != nil {
-		errs = append(errs, sbxerr.New(sbxerr.APIUsage, "server.exec", "a terminal needs Start"))
-	}
-	if req.Stdin && m.Stdin == nil { // nobody could send it: the command's ID comes with its result
-		m.Stdin = []byte{}
+			"output_limit_bytes is %d, with wait give 2 to %d, or use attach", *n, maxFinishedOutput))
 	}
 	return req, errors.Join(errs...)
 }
 
-// errDetachedInput refuses input beside a command that nobody follows.
-var errDetachedInput = refuse("a detached command takes its input from SendInput: set exec.stdin, and leave stdin away")
-
 // Start implements ExecServiceHandler.
 func (s execs) Start(ctx context.Context, r *connect.Request[caissonv1.StartExecRequest], stream *connect.ServerStream[caissonv1.ExecEvent]) error {
 	m := r.Msg
-	req, err := s.request(m.Ref, m.Exec)
-	if err == nil && m.Detach && m.Stdin != nil {
-		err = errDetachedInput
+	req, err := s.start(m)
+	switch {
+	case err != nil:
+		return fail(err)
+	case m.Wait:
+		return fail(s.finish(ctx, m, req, stream))
+	case m.Attach:
+		return fail(follow(ctx, stream, m.Stdin, runtime.AttachOptions{}, func(ctx context.Context, rio runtime.IO) (*runtime.Result, error) {
+			return s.runtime.Exec(ctx, m.Ref, req, rio)
+		}))
 	}
+	exec, err := s.runtime.StartExec(ctx, m.Ref, req)
 	if err != nil {
 		return fail(err)
 	}
-	if m.Detach {
-		exec, err := s.runtime.StartExec(ctx, m.Ref, req)
-		if err != nil {
-			return fail(err)
-		}
-		return stream.Send(startedEvent(runtime.Info{ID: exec.SandboxID}, execPB(exec)))
+	return stream.Send(startedEvent(runtime.Info{ID: exec.SandboxID}, execPB(exec)))
+}
+
+// finish runs a command and sends how it ended.
+func (s execs) finish(ctx context.Context, m *caissonv1.StartExecRequest, req plan.ExecRequest, stream *connect.ServerStream[caissonv1.ExecEvent]) error {
+	limit := int64(settings.DefaultOutputLimit)
+	plan.Override(&limit, req.OutputLimit)
+	out, stdout, stderr := &caissonv1.Finished{}, api.NewKept(limit), api.NewKept(limit)
+	rio := runtime.IO{
+		Stdin: m.Stdin, Stdout: stdout, Stderr: stderr,
+		Started: func(_ runtime.Info, e runtime.ExecInfo) { out.Id = e.ID },
 	}
-	return fail(follow(ctx, stream, m.Stdin, runtime.AttachOptions{}, func(ctx context.Context, rio runtime.IO) (*runtime.Result, error) {
-		return s.runtime.Exec(ctx, m.Ref, req, rio)
-	}))
+	if req.Stdin && rio.Stdin == nil { // nobody could send it: the command's ID comes with its result
+		rio.Stdin = []byte{}
+	}
+	result, err := s.runtime.Exec(ctx, m.Ref, req, rio)
+	if err != nil {
+		return err
+	}
+	out.Result = resultOf(result)
+	out.Stdout, out.StdoutSkipped = stdout.Bytes(result.StdoutBytes)
+	out.Stderr, out.StderrSkipped = stderr.Bytes(result.StderrBytes)
+	return stream.Send(&caissonv1.ExecEvent{Kind: &caissonv1.ExecEvent_Finished{Finished: out}})
 }
 
 // Attach implements ExecServiceHandler.

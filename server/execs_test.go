@@ -3,6 +3,7 @@ package server_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -31,12 +32,6 @@ func rawExecs(t *testing.T, f *servertest.Fake) caissonv1connect.ExecServiceClie
 
 func TestSessionsRefuse(t *testing.T) {
 	tests := map[string]struct{ procedure, body, want string }{
-		"no sandbox":         {"ExecService/Exec", `{"exec":{"args":["x"]}}`, `is not a name`},
-		"no exec":            {"ExecService/Exec", `{"ref":"a"}`, `there is no exec`},
-		"a terminal":         {"ExecService/Exec", `{"ref":"a","exec":{"args":["x"],"tty":{"rows":1,"cols":1}}}`, `needs Start`},
-		"much output":        {"ExecService/Exec", `{"ref":"a","exec":{"args":["x"],"output_limit_bytes":"67108865"}}`, `give 2 to 67108864`},
-		"no output":          {"ExecService/Exec", `{"ref":"a","exec":{"args":["x"],"output_limit_bytes":"0"}}`, `give 2 to 67108864`},
-		"args and shell":     {"ExecService/Exec", `{"ref":"a","exec":{"args":["x"],"shell":"x"}}`, `exclude each other`},
 		"input of nothing":   {"ExecService/SendInput", `{"id":"e"}`, `is not a name`},
 		"input for a path":   {"ExecService/SendInput", `{"ref":"a","id":"../x"}`, `id \"../x\" is not a name`},
 		"input before 0":     {"ExecService/SendInput", `{"ref":"a","id":"e","offset":"-1"}`, `offset is -1`},
@@ -79,8 +74,8 @@ func TestLogsRefusesOffsets(t *testing.T) {
 	}
 }
 
-// TestUnaryExec has more output than is asked for, and an input.
-func TestUnaryExec(t *testing.T) {
+// TestWait has more output than is asked for, and an input.
+func TestWait(t *testing.T) {
 	f := &servertest.Fake{OnExec: func(_ context.Context, ref string, req plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
 		started(rio)
 		fmt.Fprintf(rio.Stdout, "%s %s %d ", ref, rio.Stdin, *req.OutputLimit)
@@ -88,25 +83,40 @@ func TestUnaryExec(t *testing.T) {
 		return &runtime.Result{StderrBytes: int64(n)}, err
 	}}
 	limit := int64(20)
-	c := rawExecs(t, f)
-	r, err := c.Exec(t.Context(), connect.NewRequest(&caissonv1.ExecRequest{
-		Ref: "a", Stdin: []byte("in"), Exec: &caissonv1.ExecSpec{Args: []string{"x"}, Stdin: true, OutputLimitBytes: &limit},
-	}))
+	c := api.Dial(servertest.Listen(t, f))
+	defer c.Close()
+	r, err := c.Output(t.Context(), "a", &caissonv1.ExecSpec{Args: []string{"x"}, OutputLimitBytes: &limit}, []byte("in"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := strings.Repeat("e", 20)
-	if string(r.Msg.Stdout) != "a in 20 " || string(r.Msg.Stderr) != want || r.Msg.Id != "exec" || r.Msg.Result.StderrBytes != 100 || r.Msg.StderrSkipped != 80 {
-		t.Errorf("got %v", r.Msg)
+	if string(r.Stdout) != "a in 20 " || string(r.Stderr) != want || r.Id != "exec" || r.Result.StderrBytes != 100 || r.StderrSkipped != 80 {
+		t.Errorf("got %v", r)
 	}
+	const most = 10 << 20
 	f.OnExec = func(_ context.Context, _ string, req plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
-		if *req.OutputLimit != 1<<20 || rio.Stdin != nil {
-			return nil, fmt.Errorf("limit %d, input %v", *req.OutputLimit, rio.Stdin)
+		if req.OutputLimit != nil || rio.Stdin != nil {
+			return nil, fmt.Errorf("limit %v, input %v", req.OutputLimit, rio.Stdin)
+		}
+		n, err := rio.Stdout.Write(make([]byte, most+1))
+		return &runtime.Result{StdoutBytes: int64(n)}, err
+	}
+	if r, err := c.Output(t.Context(), "a", &caissonv1.ExecSpec{Args: []string{"x"}}, nil); err != nil || len(r.Stdout) != most || r.StdoutSkipped != 1 {
+		t.Errorf("%d bytes, %d left out, %v", len(r.GetStdout()), r.GetStdoutSkipped(), err)
+	}
+}
+
+// TestWaitWithoutInput: a command that is to have an input finds its end.
+func TestWaitWithoutInput(t *testing.T) {
+	f := &servertest.Fake{OnExec: func(_ context.Context, _ string, _ plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
+		if rio.Stdin == nil {
+			return nil, errors.New("there is no input")
 		}
 		return &runtime.Result{}, nil
-	}
-	if _, err := c.Exec(t.Context(), connect.NewRequest(&caissonv1.ExecRequest{Ref: "a", Exec: &caissonv1.ExecSpec{Args: []string{"x"}}})); err != nil {
-		t.Error(err)
+	}}
+	got := followed(t, f, "ExecService/Start", `{"ref":"a","exec":{"args":["x"],"stdin":true},"wait":true}`)
+	if len(got) != 2 || !strings.HasPrefix(got[0], `{"finished":`) {
+		t.Errorf("got %q", got)
 	}
 }
 

@@ -16,9 +16,7 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/api/sbxerr"
-	"github.com/caisson-run/caisson/runtime/plan"
 )
 
 // TestStatus checks that HTTP callers see the status that the table names,
@@ -155,12 +153,6 @@ func TestCodecRefusesStrangers(t *testing.T) {
 	}
 	if err := (markingJSON{}).Unmarshal(nil, "x"); !errors.Is(err, sbxerr.Internal) {
 		t.Errorf("got %v", err)
-	}
-}
-
-func TestDefaultOutputLimit(t *testing.T) {
-	if api.DefaultOutputLimit != plan.DefaultOutputLimit {
-		t.Errorf("the client takes %d for the default, the runtime %d", api.DefaultOutputLimit, plan.DefaultOutputLimit)
 	}
 }
 

@@ -162,14 +162,15 @@ func (o *operation) answered(m any) {
 	switch m := m.(type) {
 	case *caissonv1.Sandbox:
 		o.sandbox = m.Id
-	case *caissonv1.ExecResponse:
-		o.exec, m.Result.RequestId = m.Id, o.id
 	case *caissonv1.ExecEvent:
 		if s := m.GetStarted(); s != nil {
 			o.sandbox, o.exec = s.SandboxId, s.GetExec().GetId()
 		}
 		if r := m.GetExit(); r != nil {
 			r.RequestId = o.id
+		}
+		if f := m.GetFinished(); f != nil {
+			o.exec, f.Result.RequestId = f.Id, o.id
 		}
 	}
 }

@@ -79,8 +79,8 @@ func TestOperations(t *testing.T) {
 		want               map[string]any
 	}{
 		{"POST", "/v1/sandboxes", `{}`, ``, map[string]any{"call": "/caisson.v1.SandboxService/Create", "outcome": "ok", "sandbox": "made", "code": nil}},
-		{"POST", "/v1/sandboxes/box/execs", `{"exec":{"args":["x"]}}`, `"request_id":"ID"`, map[string]any{"call": "/caisson.v1.ExecService/Start", "sandbox": "box-id", "exec": "7"}},
-		{"POST", "/v1/sandboxes/box/exec", `{"exec":{"args":["x"]}}`, `"request_id":"ID"`, map[string]any{"call": "/caisson.v1.ExecService/Exec", "sandbox": "box", "exec": "7"}},
+		{"POST", "/v1/sandboxes/box/execs?attach=true", `{"exec":{"args":["x"]}}`, `"request_id":"ID"`, map[string]any{"call": "/caisson.v1.ExecService/Start", "sandbox": "box-id", "exec": "7"}},
+		{"POST", "/v1/sandboxes/box/execs?wait=true", `{"exec":{"args":["x"]}}`, `"request_id":"ID"`, map[string]any{"call": "/caisson.v1.ExecService/Start", "sandbox": "box", "exec": "7"}},
 		{"GET", "/v1/sandboxes/gone", ``, `"request_id":"ID"`, map[string]any{"outcome": "error", "code": "SBX-107", "sandbox": "gone"}},
 		{"POST", "/v1/sandboxes", `{"sp":1}`, `"request_id":"ID"`, map[string]any{"outcome": "error", "code": "SBX-801"}},
 		{"GET", "/v1/nothing", ``, `"request_id":"ID"`, map[string]any{"call": "/v1/nothing", "code": "SBX-801"}},

@@ -159,9 +159,11 @@ func TestRoutes(t *testing.T) {
 		{"DELETE", "/v1/sandboxes/a?force", ``, 200, `{"id":"a"}`},
 		{"DELETE", "/v1/sandboxes/a?force=maybe", ``, 400, `force is \"maybe\": give true or false`},
 		{"POST", "/v1/sandboxes/a/stop?grace=soon", ``, 400, `give a duration such as 10s`},
-		{"POST", "/v1/sandboxes/a/exec", `{"exec":{"args":["echo","ü"]}}`, 200, `"stdout_text":"echo ü"`},
-		{"POST", "/v1/sandboxes/a/exec", `{"exec":{"args":["echo","ü"]}}`, 200, `"stderr":"/w=="`},
-		{"POST", "/v1/sandboxes/a/exec", `{"ref":"b","exec":{"args":["x"]}}`, 400, `ref is given twice`},
+		{"POST", "/v1/sandboxes/a/execs?wait=true", `{"exec":{"args":["echo","ü"]}}`, 200, `{"finished":{"result":{"sandbox_id":"","exit_code":0`},
+		{"POST", "/v1/sandboxes/a/execs?wait=true", `{"exec":{"args":["echo","ü"]}}`, 200, `"stdout_text":"echo ü"`},
+		{"POST", "/v1/sandboxes/a/execs?wait=true", `{"exec":{"args":["echo","ü"]}}`, 200, `"stderr":"/w=="`},
+		{"POST", "/v1/sandboxes/a/exec", `{"exec":{"args":["x"]}}`, 404, `there is no route`},
+		{"POST", "/v1/sandboxes/a/execs?wait=true", `{"ref":"b","exec":{"args":["x"]}}`, 400, `ref is given twice`},
 		{"GET", "/v1/images/reg.example/a/b:1", ``, 200, `"name":"reg.example/a/b:1"`},
 		{"GET", "/v1/images/", ``, 404, `SBX-801`},
 	} {
@@ -258,7 +260,7 @@ func TestErrorInAStream(t *testing.T) {
 			}
 			return nil, broken
 		}}
-		res := plain(t, servertest.Listen(t, f), "POST", "/v1/sandboxes/a/execs", `{"exec":{"args":["x"]}}`)
+		res := plain(t, servertest.Listen(t, f), "POST", "/v1/sandboxes/a/execs?attach=true", `{"exec":{"args":["x"]}}`)
 		lines := strings.Split(strings.TrimSpace(whole(t, res)), "\n")
 		if (res.StatusCode == 200) != begin || !strings.HasPrefix(lines[len(lines)-1], `{"error":{"code":"SBX-602","message":"gone"`) {
 			t.Errorf("%s: %s %q", name, res.Status, lines)
@@ -414,7 +416,7 @@ func TestLineAtOnce(t *testing.T) {
 			return nil, ctx.Err()
 		}
 	}}
-	res := plain(t, servertest.Listen(t, f), "POST", "/v1/sandboxes/a/execs", `{"exec":{"args":["x"]}}`)
+	res := plain(t, servertest.Listen(t, f), "POST", "/v1/sandboxes/a/execs?attach=true", `{"exec":{"args":["x"]}}`)
 	lines := bufio.NewScanner(res.Body)
 	for range 2 {
 		lines.Scan()

@@ -14,7 +14,7 @@ import (
 func (s sandboxes) Run(ctx context.Context, r *connect.Request[caissonv1.RunRequest], stream *connect.ServerStream[caissonv1.ExecEvent]) error {
 	req, err := requestOf(r.Msg.Spec)
 	if err == nil && r.Msg.Spec.Detach && r.Msg.Stdin != nil {
-		err = errDetachedInput
+		err = errUnsentInput
 	}
 	if err != nil {
 		return fail(err)

@@ -180,4 +180,15 @@ func (d *Daemon) tell(ctx context.Context, p *process, stream *connect.ServerStr
 	return nil
 }
 
+// finish waits for the end of a command and sends all of it.
+func (d *Daemon) finish(ctx context.Context, p *process, stream *connect.ServerStream[caissonv1.ExecEvent]) error {
+	e, o, err := d.wait(ctx, p)
+	if err != nil {
+		return api.Encode(err)
+	}
+	return stream.Send(&caissonv1.ExecEvent{Kind: &caissonv1.ExecEvent_Finished{
+		Finished: &caissonv1.Finished{Id: e.Id, Result: e.Result, Stdout: o.Stdout, Stderr: o.Stderr},
+	}})
+}
+
 func after(data []byte, offset int64) []byte { return data[min(offset, int64(len(data))):] }

@@ -88,39 +88,26 @@ type execs struct {
 	d *Daemon
 }
 
-func (s execs) Exec(ctx context.Context, r *connect.Request[caissonv1.ExecRequest]) (*connect.Response[caissonv1.ExecResponse], error) {
-	b, err := s.d.find(r.Msg.Ref)
-	if err != nil {
-		return nil, api.Encode(err)
-	}
-	spec := proto.CloneOf(r.Msg.Exec)
-	if spec != nil {
-		spec.Stdin = false // the request has all of it
-	}
-	p, err := s.d.run(b, spec, r.Msg.Stdin)
-	if err != nil {
-		return nil, api.Encode(err)
-	}
-	e, o, err := s.d.wait(ctx, p)
-	if err != nil {
-		return nil, api.Encode(err)
-	}
-	return connect.NewResponse(&caissonv1.ExecResponse{Id: e.Id, Result: e.Result, Stdout: o.Stdout, Stderr: o.Stderr}), nil
-}
-
 func (s execs) Start(ctx context.Context, r *connect.Request[caissonv1.StartExecRequest], stream *connect.ServerStream[caissonv1.ExecEvent]) error {
 	b, err := s.d.find(r.Msg.Ref)
 	if err != nil {
 		return api.Encode(err)
 	}
-	p, err := s.d.run(b, r.Msg.Exec, r.Msg.Stdin)
+	spec := proto.CloneOf(r.Msg.Exec)
+	if spec != nil && r.Msg.Wait {
+		spec.Stdin = false // the request has all of it
+	}
+	p, err := s.d.run(b, spec, r.Msg.Stdin)
 	if err != nil {
 		return api.Encode(err)
 	}
-	if r.Msg.Detach {
-		return stream.Send(s.d.started(p))
+	switch {
+	case r.Msg.Wait:
+		return s.d.finish(ctx, p, stream)
+	case r.Msg.Attach:
+		return s.d.tell(ctx, p, stream, 0, 0)
 	}
-	return s.d.tell(ctx, p, stream, 0, 0)
+	return stream.Send(s.d.started(p))
 }
 
 func (s execs) Attach(ctx context.Context, r *connect.Request[caissonv1.AttachExecRequest], stream *connect.ServerStream[caissonv1.ExecEvent]) error {

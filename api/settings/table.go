@@ -196,6 +196,10 @@ const (
 	DefaultCPUShares = 1024
 )
 
+// DefaultOutputLimit is how many bytes of each stream of a command are kept, and are in an
+// answer, if the request names no limit.
+const DefaultOutputLimit = 10 << 20
+
 // Row returns the limit of this field. It panics if there is none.
 func Row(field string) *Limit {
 	for i := range Table {

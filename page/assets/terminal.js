@@ -73,7 +73,7 @@ async function run(id, term, signal) {
   term.onBinary((text) => { if (path) send(Array.from(text, (c) => c.charCodeAt(0))); });
   term.onResize(({ rows, cols }) => { if (path) quietly(call('POST', `${path}/resize`, { body: { size: { rows, cols } } })); });
   signal.addEventListener('abort', () => { if (path) call('POST', `${path}/signal`, { body: { signal: 'HUP', all: true } }).catch(() => {}); }); // it may have ended
-  for await (const answer of lines(sandboxPath(id, 'execs'), { body: { exec }, signal })) {
+  for await (const answer of lines(sandboxPath(id, 'execs'), { body: { exec, attach: true }, signal })) {
     if (answer.started) path = sandboxPath(id, 'execs', answer.started.exec.id);
     const part = answer.stdout ?? answer.stderr;
     if (part) await new Promise((done) => { term.write(part.data ? decode(part.data) : encoder.encode(part.text ?? ''), done); });

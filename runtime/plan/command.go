@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/api/settings"
 	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/rootfs/image"
 	"github.com/caisson-run/caisson/runtime/pid1"
@@ -199,7 +200,7 @@ func (r ExecRequest) Command(base Defaults, lookup func(name string) (User, erro
 	}
 	e := &Command{
 		Args: r.Args, Env: image.MergeEnv(base.env(r.Limits), r.Env), Cwd: cmp.Or(r.Cwd, base.Cwd), User: base.User,
-		Stdin: r.Stdin, TTY: r.TTY, Limits: r.Limits, OutputLimit: DefaultOutputLimit, Timeout: base.MaxTimeout,
+		Stdin: r.Stdin, TTY: r.TTY, Limits: r.Limits, OutputLimit: settings.DefaultOutputLimit, Timeout: base.MaxTimeout,
 	}
 	Override(&e.Timeout, r.Timeout)
 	Override(&e.OutputLimit, r.OutputLimit)

@@ -104,7 +104,7 @@ type ExecRequest struct {
 	// Timeout ends the command. Nil is none.
 	Timeout *time.Duration
 	// OutputLimit bounds what is kept of each stream, in bytes. Nil is
-	// DefaultOutputLimit.
+	// [settings.DefaultOutputLimit].
 	OutputLimit *int64
 	// Rlimits lower resource limits below the sandbox's (setrlimit(2)).
 	Rlimits []Rlimit
@@ -213,10 +213,6 @@ func (l Limits) RatesIO() bool { return l.IOReadBPS != 0 || l.IOWriteBPS != 0 }
 
 // HardOpenFiles is how many files each process may open, after it raised its own limit.
 func (l Limits) HardOpenFiles() int64 { return max(l.OpenFiles, hardOpenFiles) }
-
-// DefaultOutputLimit is what is kept of each stream when nothing else is
-// asked for: 10 MiB, the first half and the last half.
-const DefaultOutputLimit = 10 << 20
 
 // Validate reports every limit that is out of range.
 func (l Limits) Validate() error {

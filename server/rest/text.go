@@ -11,10 +11,6 @@ import (
 // readable is m as people read it: output that is valid UTF-8 is text. Where a character
 // is cut by the end of a message, the bytes of its parts are data in messages of their own.
 func readable(m proto.Message) []proto.Message {
-	if answer, ok := m.(*caissonv1.ExecResponse); ok {
-		answer.StdoutText, answer.Stdout = textOf(answer.Stdout)
-		answer.StderrText, answer.Stderr = textOf(answer.Stderr)
-	}
 	event, ok := m.(*caissonv1.ExecEvent)
 	if !ok {
 		return []proto.Message{m}
@@ -29,6 +25,10 @@ func readable(m proto.Message) []proto.Message {
 		for _, o := range texts(kind.Stderr) {
 			list = append(list, &caissonv1.ExecEvent{Kind: &caissonv1.ExecEvent_Stderr{Stderr: o}})
 		}
+	case *caissonv1.ExecEvent_Finished:
+		kind.Finished.StdoutText, kind.Finished.Stdout = textOf(kind.Finished.Stdout)
+		kind.Finished.StderrText, kind.Finished.Stderr = textOf(kind.Finished.Stderr)
+		list = append(list, m)
 	default:
 		list = append(list, m)
 	}

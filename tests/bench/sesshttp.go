@@ -24,14 +24,14 @@ func (s *suite) http() {
 
 	var execs, connects []time.Duration
 	for range s.rounds * 10 {
-		execs = append(execs, took(func() { c.post("/v1/sandboxes/"+box.Id+"/exec", `{"exec":{"args":["/bin/true"]}}`) }))
+		execs = append(execs, took(func() { c.post("/v1/sandboxes/"+box.Id+"/execs?wait=true", `{"exec":{"args":["/bin/true"]}}`) }))
 		connects = append(connects, took(func() {
 			if _, err := site.execTrue(s.t.Context(), box.Id); err != nil {
 				s.t.Fatal(err)
 			}
 		}))
 	}
-	c.post("/v1/sandboxes/"+box.Id+"/exec", fmt.Sprintf(`{"exec":{"shell":"dd if=/dev/zero bs=1M count=%d | tr '\\000' a > /tmp/letters"}}`, lettersMiB))
+	c.post("/v1/sandboxes/"+box.Id+"/execs?wait=true", fmt.Sprintf(`{"exec":{"shell":"dd if=/dev/zero bs=1M count=%d | tr '\\000' a > /tmp/letters"}}`, lettersMiB))
 	var raw, lines, input []float64
 	for range outputRounds {
 		raw = append(raw, c.output(box.Id, "stdout"))
@@ -111,7 +111,7 @@ func (c *httpClient) post(path, body string) []byte {
 
 // start starts a shell in the background and returns the path of its routes.
 func (c *httpClient) start(box, script string) string {
-	answer := c.post("/v1/sandboxes/"+box+"/execs", fmt.Sprintf(`{"detach":true,"exec":{"shell":%q,"stdin":true}}`, script))
+	answer := c.post("/v1/sandboxes/"+box+"/execs", fmt.Sprintf(`{"exec":{"shell":%q,"stdin":true}}`, script))
 	var line struct {
 		Started struct{ Exec struct{ ID string } }
 	}

@@ -149,7 +149,7 @@ func TestEventsOfOthers(t *testing.T) {
 	for range 4 {
 		all.Go(func() {
 			for range 1400 {
-				res, err := client.Post("http://caisson/v1/sandboxes/greedy/exec", "application/json", bytes.NewReader(body))
+				res, err := client.Post("http://caisson/v1/sandboxes/greedy/execs?wait=true", "application/json", bytes.NewReader(body))
 				if err != nil {
 					t.Error(err)
 					return

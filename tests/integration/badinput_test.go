@@ -3,6 +3,7 @@ package integration
 import (
 	"archive/tar"
 	"bytes"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -204,21 +205,26 @@ func TestBadArchive(t *testing.T) {
 func TestNULOverTheAPI(t *testing.T) {
 	box(t, daemon, "nul")
 	daemon.Run(t, "exec", "nul", "--", "touch", "/tmp/x")
+	const execs = "/v1/sandboxes/nul/execs?wait=true"
 	for _, tt := range []struct{ method, body, code, message string }{
-		{"ExecService/Exec", `{"ref":"nul","exec":{"args":["echo","a\u0000b"]}}`, "SBX-101", "argument 1 holds a NUL byte"},
-		{"ExecService/Exec", `{"ref":"nul","exec":{"args":["true"],"env":{"A":"b\u0000c"}}}`, "SBX-101", `environment variable \"A\" holds a NUL byte`},
-		{"ExecService/Exec", `{"ref":"nul","exec":{"args":["true"],"workdir":"/a\u0000b"}}`, "SBX-101", `working directory \"/a\\x00b\" is not a clean absolute path`},
+		{execs, `{"exec":{"args":["echo","a\u0000b"]}}`, "SBX-101", "argument 1 holds a NUL byte"},
+		{execs, `{"exec":{"args":["true"],"env":{"A":"b\u0000c"}}}`, "SBX-101", `environment variable \"A\" holds a NUL byte`},
+		{execs, `{"exec":{"args":["true"],"workdir":"/a\u0000b"}}`, "SBX-101", `working directory \"/a\\x00b\" is not a clean absolute path`},
 		{"FileService/Stat", `{"ref":"nul","path":"/tmp/a\u0000b"}`, "SBX-211", `path \"/tmp/a\\x00b\" holds a NUL`},
 		{"FileService/ListDir", `{"ref":"nul","path":"/tmp/a\u0000b"}`, "SBX-211", `path \"/tmp/a\\x00b\" holds a NUL`},
 		{"FileService/MakeDir", `{"ref":"nul","path":"/tmp/a\u0000b"}`, "SBX-211", `path \"/tmp/a\\x00b\" holds a NUL`},
 		{"FileService/MoveFile", `{"ref":"nul","from":"/tmp/x","to":"/tmp/a\u0000b"}`, "SBX-211", `path \"/tmp/a\\x00b\" holds a NUL`},
 		{"FileService/RemoveFile", `{"ref":"nul","path":"/tmp/x\u0000y"}`, "SBX-211", `path \"/tmp/x\\x00y\" holds a NUL`},
-		{"ExecService/Exec", `{"ref":"nul","exec":{"args":["true"],"user":"a\u0000b"}}`, "SBX-205", `user \"a\\x00b\" is neither a name nor a number`},
-		{"ExecService/Exec", `{"ref":"n\u0000ul","exec":{"args":["true"]}}`, "SBX-101", `ref \"n\\x00ul\" is not a name`},
+		{execs, `{"exec":{"args":["true"],"user":"a\u0000b"}}`, "SBX-205", `user \"a\\x00b\" is neither a name nor a number`},
+		{"ExecService/List", `{"ref":"n\u0000ul"}`, "SBX-101", `ref \"n\\x00ul\" is not a name`},
 		{"SandboxService/Create", `{"spec":{"name":"a\u0000b"}}`, "SBX-101", `name \"a\\x00b\" is not a name`},
 		{"SandboxService/Create", `{"spec":{"workspace":{"dir":"/tmp/a\u0000b"}}}`, "SBX-104", `host directory \"/tmp/a\\x00b\" is not a clean absolute path`},
 	} {
-		status, body := post(t, daemon, tt.method, tt.body)
+		path := "/caisson.v1." + tt.method
+		if tt.method == execs {
+			path = execs
+		}
+		status, body := call(t, daemon, http.MethodPost, path, tt.body)
 		if status/100 != 4 || !strings.Contains(body, tt.code) || !strings.Contains(body, tt.message) {
 			t.Errorf("%s %s: %d %s", tt.method, tt.body, status, body)
 		}

@@ -58,13 +58,13 @@ func scenario(layout, tree []byte, image string) []exchange {
 		{call: "SandboxUpdate", method: "PATCH", path: "/v1/sandboxes/agent", body: `{"memory_bytes":"536870912","labels":{"team":"blue"}}`},
 		{call: "SystemInfo", path: "/v1/info"},
 
-		{call: "ExecExec", method: "POST", path: "/v1/sandboxes/agent/exec", body: `{"exec":{"args":["uname","-s"],"timeout":"10s"}}`},
-		{call: "ExecStart", method: "POST", path: "/v1/sandboxes/agent/execs", body: `{"exec":{"args":["cat"],"stdin":true},"detach":true}`},
+		{call: "ExecStart", method: "POST", path: "/v1/sandboxes/agent/execs?wait=true", body: `{"exec":{"args":["uname","-s"],"timeout":"10s"}}`},
+		{method: "POST", path: "/v1/sandboxes/agent/execs", body: `{"exec":{"args":["cat"],"stdin":true}}`},
 		{call: "ExecSendInput", method: "POST", path: "/v1/sandboxes/agent/execs/2/input", body: `{"offset":"0","data":"aGVsbG8K"}`},
 		{call: "ExecStreamInput", method: "PUT", path: "/v1/sandboxes/agent/execs/2/input?offset=6&close=true", raw: []byte("more\n")},
 		{call: "ExecWait", path: "/v1/sandboxes/agent/execs/2/wait"},
 		{call: "ExecAttach", method: "POST", path: "/v1/sandboxes/agent/execs/2/attach?stdout_offset=6"},
-		{method: "POST", path: "/v1/sandboxes/agent/execs", body: `{"exec":{"args":["sleep","1000"],"tty":{"rows":24,"cols":80}},"detach":true}`},
+		{method: "POST", path: "/v1/sandboxes/agent/execs", body: `{"exec":{"args":["sleep","1000"],"tty":{"rows":24,"cols":80}}}`},
 		{call: "ExecResize", method: "POST", path: "/v1/sandboxes/agent/execs/3/resize", body: `{"size":{"rows":40,"cols":120}}`},
 		{call: "ExecSignal", method: "POST", path: "/v1/sandboxes/agent/execs/3/signal", body: `{"signal":"TERM"}`},
 		{path: "/v1/sandboxes/agent/execs/3/wait"},
@@ -84,11 +84,11 @@ func scenario(layout, tree []byte, image string) []exchange {
 
 		{call: "NetworkCheckPolicy", method: "POST", path: "/v1/policy/check", body: `{"policy":{"ref":"agent"},"target":"https://elsewhere.example/"}`},
 		{call: "NetworkExplainPolicy", method: "POST", path: "/v1/policy/explain", body: `{"policy":{"network":"allow","allow":["*.example.com"]}}`},
-		{method: "POST", path: "/v1/sandboxes/agent/exec", body: `{"exec":{"shell":"nslookup elsewhere.example || true"}}`},
+		{method: "POST", path: "/v1/sandboxes/agent/execs?wait=true", body: `{"exec":{"shell":"nslookup elsewhere.example || true"}}`},
 		{call: "NetworkTraffic", path: "/v1/sandboxes/agent/traffic"},
 		{call: "NetworkLearnPolicy", path: "/v1/sandboxes/agent/learned"},
 
-		{method: "POST", path: "/v1/sandboxes/agent/exec", body: `{"exec":{"args":["sleep","1.5"]}}`}, // for a sample
+		{method: "POST", path: "/v1/sandboxes/agent/execs?wait=true", body: `{"exec":{"args":["sleep","1.5"]}}`}, // for a sample
 		{call: "SandboxStats", path: "/v1/stats?refs=agent", lines: 1},
 		{call: "SandboxHistory", path: "/v1/sandboxes/agent/history"},
 		{call: "SandboxPause", method: "POST", path: "/v1/sandboxes/agent/pause"},

@@ -57,7 +57,7 @@ func (c grpcClient) stream(t *testing.T, ctx context.Context, method string, req
 // start starts a command in the background and returns its ID.
 func (c grpcClient) start(t *testing.T, ref string, spec *caissonv1.ExecSpec) string {
 	t.Helper()
-	s := c.stream(t, t.Context(), "ExecService/Start", &caissonv1.StartExecRequest{Ref: ref, Exec: spec, Detach: true})
+	s := c.stream(t, t.Context(), "ExecService/Start", &caissonv1.StartExecRequest{Ref: ref, Exec: spec})
 	var event caissonv1.ExecEvent
 	if err := s.RecvMsg(&event); err != nil {
 		t.Fatal(err)
@@ -158,7 +158,7 @@ func TestGRPCMuchOutput(t *testing.T) {
 	c.ask(t, "SandboxService/Create", &caissonv1.CreateRequest{Spec: &caissonv1.SandboxSpec{Name: "much-grpc"}}, &caissonv1.Sandbox{})
 	t.Cleanup(func() { daemon.Try("rm", "--force", "much-grpc") })
 	// The command waits for its first reader, and then for whoever holds the place.
-	s := c.stream(t, t.Context(), "ExecService/Start", &caissonv1.StartExecRequest{Ref: "much-grpc", Exec: &caissonv1.ExecSpec{
+	s := c.stream(t, t.Context(), "ExecService/Start", &caissonv1.StartExecRequest{Ref: "much-grpc", Attach: true, Exec: &caissonv1.ExecSpec{
 		Shell: fmt.Sprintf("mkfifo /tmp/p; sha256sum < /tmp/p > /tmp/sum & head -c %d /dev/urandom | tee /tmp/p; wait; cut -c 1-64 /tmp/sum >&2", size),
 	}})
 	sum, got, stderr := sha256.New(), int64(0), ""

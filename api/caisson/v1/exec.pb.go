@@ -530,67 +530,9 @@ func (x *Exec) GetResult() *Result {
 	return nil
 }
 
-type ExecRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
-	Exec          *ExecSpec              `protobuf:"bytes,2,opt,name=exec,proto3" json:"exec,omitempty"`
-	Stdin         []byte                 `protobuf:"bytes,3,opt,name=stdin,proto3" json:"stdin,omitempty"` // all of its input
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ExecRequest) Reset() {
-	*x = ExecRequest{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[6]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ExecRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ExecRequest) ProtoMessage() {}
-
-func (x *ExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[6]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
-func (*ExecRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{6}
-}
-
-func (x *ExecRequest) GetRef() string {
-	if x != nil {
-		return x.Ref
-	}
-	return ""
-}
-
-func (x *ExecRequest) GetExec() *ExecSpec {
-	if x != nil {
-		return x.Exec
-	}
-	return nil
-}
-
-func (x *ExecRequest) GetStdin() []byte {
-	if x != nil {
-		return x.Stdin
-	}
-	return nil
-}
-
-type ExecResponse struct {
+// Finished is a command that has ended, with its output. Of a stream that is longer than
+// exec.output_limit_bytes, it has the first and the last half.
+type Finished struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Result *Result                `protobuf:"bytes,1,opt,name=result,proto3" json:"result,omitempty"`
 	Stdout []byte                 `protobuf:"bytes,2,opt,name=stdout,proto3,oneof" json:"stdout,omitempty"`
@@ -599,28 +541,28 @@ type ExecResponse struct {
 	// Bytes that are left out between the first and the last half.
 	StdoutSkipped int64 `protobuf:"varint,5,opt,name=stdout_skipped,json=stdoutSkipped,proto3" json:"stdout_skipped,omitempty"`
 	StderrSkipped int64 `protobuf:"varint,6,opt,name=stderr_skipped,json=stderrSkipped,proto3" json:"stderr_skipped,omitempty"`
-	// Instead of stdout and stderr, in plain HTTP alone: bytes that are valid UTF-8.
+	// Instead of stdout and stderr, on the lines of plain HTTP alone: valid UTF-8.
 	StdoutText    *string `protobuf:"bytes,7,opt,name=stdout_text,json=stdoutText,proto3,oneof" json:"stdout_text,omitempty"`
 	StderrText    *string `protobuf:"bytes,8,opt,name=stderr_text,json=stderrText,proto3,oneof" json:"stderr_text,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ExecResponse) Reset() {
-	*x = ExecResponse{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[7]
+func (x *Finished) Reset() {
+	*x = Finished{}
+	mi := &file_caisson_v1_exec_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ExecResponse) String() string {
+func (x *Finished) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ExecResponse) ProtoMessage() {}
+func (*Finished) ProtoMessage() {}
 
-func (x *ExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[7]
+func (x *Finished) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_exec_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -631,61 +573,61 @@ func (x *ExecResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ExecResponse.ProtoReflect.Descriptor instead.
-func (*ExecResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{7}
+// Deprecated: Use Finished.ProtoReflect.Descriptor instead.
+func (*Finished) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{6}
 }
 
-func (x *ExecResponse) GetResult() *Result {
+func (x *Finished) GetResult() *Result {
 	if x != nil {
 		return x.Result
 	}
 	return nil
 }
 
-func (x *ExecResponse) GetStdout() []byte {
+func (x *Finished) GetStdout() []byte {
 	if x != nil {
 		return x.Stdout
 	}
 	return nil
 }
 
-func (x *ExecResponse) GetStderr() []byte {
+func (x *Finished) GetStderr() []byte {
 	if x != nil {
 		return x.Stderr
 	}
 	return nil
 }
 
-func (x *ExecResponse) GetId() string {
+func (x *Finished) GetId() string {
 	if x != nil {
 		return x.Id
 	}
 	return ""
 }
 
-func (x *ExecResponse) GetStdoutSkipped() int64 {
+func (x *Finished) GetStdoutSkipped() int64 {
 	if x != nil {
 		return x.StdoutSkipped
 	}
 	return 0
 }
 
-func (x *ExecResponse) GetStderrSkipped() int64 {
+func (x *Finished) GetStderrSkipped() int64 {
 	if x != nil {
 		return x.StderrSkipped
 	}
 	return 0
 }
 
-func (x *ExecResponse) GetStdoutText() string {
+func (x *Finished) GetStdoutText() string {
 	if x != nil && x.StdoutText != nil {
 		return *x.StdoutText
 	}
 	return ""
 }
 
-func (x *ExecResponse) GetStderrText() string {
+func (x *Finished) GetStderrText() string {
 	if x != nil && x.StderrText != nil {
 		return *x.StderrText
 	}
@@ -696,18 +638,20 @@ type StartExecRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Ref   string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
 	Exec  *ExecSpec              `protobuf:"bytes,2,opt,name=exec,proto3" json:"exec,omitempty"`
-	// All of the command's input. Absent with exec.stdin: SendInput or StreamInput
-	// send it. It is sent while the stream is open: after Attach, send it again with
-	// SendInput, from offset 0. Bytes that the command has are not sent twice.
+	// All of the command's input, with wait or attach. Absent with exec.stdin: SendInput or
+	// StreamInput send it, but with wait there is none. It is sent while the stream is
+	// open: after Attach, send it again with SendInput, from offset 0. Bytes that the
+	// command has are not sent twice.
 	Stdin         []byte `protobuf:"bytes,3,opt,name=stdin,proto3,oneof" json:"stdin,omitempty"`
-	Detach        bool   `protobuf:"varint,4,opt,name=detach,proto3" json:"detach,omitempty"`
+	Wait          bool   `protobuf:"varint,5,opt,name=wait,proto3" json:"wait,omitempty"`     // not with exec.tty, and exec.output_limit_bytes is 64 MiB at most
+	Attach        bool   `protobuf:"varint,6,opt,name=attach,proto3" json:"attach,omitempty"` // not with wait
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StartExecRequest) Reset() {
 	*x = StartExecRequest{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[8]
+	mi := &file_caisson_v1_exec_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -719,7 +663,7 @@ func (x *StartExecRequest) String() string {
 func (*StartExecRequest) ProtoMessage() {}
 
 func (x *StartExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[8]
+	mi := &file_caisson_v1_exec_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -732,7 +676,7 @@ func (x *StartExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartExecRequest.ProtoReflect.Descriptor instead.
 func (*StartExecRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{8}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *StartExecRequest) GetRef() string {
@@ -756,9 +700,16 @@ func (x *StartExecRequest) GetStdin() []byte {
 	return nil
 }
 
-func (x *StartExecRequest) GetDetach() bool {
+func (x *StartExecRequest) GetWait() bool {
 	if x != nil {
-		return x.Detach
+		return x.Wait
+	}
+	return false
+}
+
+func (x *StartExecRequest) GetAttach() bool {
+	if x != nil {
+		return x.Attach
 	}
 	return false
 }
@@ -775,7 +726,7 @@ type AttachExecRequest struct {
 
 func (x *AttachExecRequest) Reset() {
 	*x = AttachExecRequest{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[9]
+	mi := &file_caisson_v1_exec_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -787,7 +738,7 @@ func (x *AttachExecRequest) String() string {
 func (*AttachExecRequest) ProtoMessage() {}
 
 func (x *AttachExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[9]
+	mi := &file_caisson_v1_exec_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -800,7 +751,7 @@ func (x *AttachExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachExecRequest.ProtoReflect.Descriptor instead.
 func (*AttachExecRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{9}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *AttachExecRequest) GetRef() string {
@@ -840,6 +791,7 @@ type ExecEvent struct {
 	//	*ExecEvent_Stdout
 	//	*ExecEvent_Stderr
 	//	*ExecEvent_Exit
+	//	*ExecEvent_Finished
 	Kind          isExecEvent_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -847,7 +799,7 @@ type ExecEvent struct {
 
 func (x *ExecEvent) Reset() {
 	*x = ExecEvent{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[10]
+	mi := &file_caisson_v1_exec_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -859,7 +811,7 @@ func (x *ExecEvent) String() string {
 func (*ExecEvent) ProtoMessage() {}
 
 func (x *ExecEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[10]
+	mi := &file_caisson_v1_exec_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -872,7 +824,7 @@ func (x *ExecEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecEvent.ProtoReflect.Descriptor instead.
 func (*ExecEvent) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{10}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ExecEvent) GetKind() isExecEvent_Kind {
@@ -918,6 +870,15 @@ func (x *ExecEvent) GetExit() *Result {
 	return nil
 }
 
+func (x *ExecEvent) GetFinished() *Finished {
+	if x != nil {
+		if x, ok := x.Kind.(*ExecEvent_Finished); ok {
+			return x.Finished
+		}
+	}
+	return nil
+}
+
 type isExecEvent_Kind interface {
 	isExecEvent_Kind()
 }
@@ -938,6 +899,10 @@ type ExecEvent_Exit struct {
 	Exit *Result `protobuf:"bytes,4,opt,name=exit,proto3,oneof"`
 }
 
+type ExecEvent_Finished struct {
+	Finished *Finished `protobuf:"bytes,5,opt,name=finished,proto3,oneof"` // of StartExecRequest.wait
+}
+
 func (*ExecEvent_Started) isExecEvent_Kind() {}
 
 func (*ExecEvent_Stdout) isExecEvent_Kind() {}
@@ -945,6 +910,8 @@ func (*ExecEvent_Stdout) isExecEvent_Kind() {}
 func (*ExecEvent_Stderr) isExecEvent_Kind() {}
 
 func (*ExecEvent_Exit) isExecEvent_Kind() {}
+
+func (*ExecEvent_Finished) isExecEvent_Kind() {}
 
 // Started says that the command runs.
 type Started struct {
@@ -959,7 +926,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[11]
+	mi := &file_caisson_v1_exec_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -971,7 +938,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[11]
+	mi := &file_caisson_v1_exec_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -984,7 +951,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{11}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Started) GetSandboxId() string {
@@ -1035,7 +1002,7 @@ type Output struct {
 
 func (x *Output) Reset() {
 	*x = Output{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[12]
+	mi := &file_caisson_v1_exec_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1047,7 +1014,7 @@ func (x *Output) String() string {
 func (*Output) ProtoMessage() {}
 
 func (x *Output) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[12]
+	mi := &file_caisson_v1_exec_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1060,7 +1027,7 @@ func (x *Output) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Output.ProtoReflect.Descriptor instead.
 func (*Output) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{12}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Output) GetOffset() int64 {
@@ -1113,7 +1080,7 @@ type SendInputRequest struct {
 
 func (x *SendInputRequest) Reset() {
 	*x = SendInputRequest{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[13]
+	mi := &file_caisson_v1_exec_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1125,7 +1092,7 @@ func (x *SendInputRequest) String() string {
 func (*SendInputRequest) ProtoMessage() {}
 
 func (x *SendInputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[13]
+	mi := &file_caisson_v1_exec_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1138,7 +1105,7 @@ func (x *SendInputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendInputRequest.ProtoReflect.Descriptor instead.
 func (*SendInputRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{13}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SendInputRequest) GetRef() string {
@@ -1188,7 +1155,7 @@ type SendInputResponse struct {
 
 func (x *SendInputResponse) Reset() {
 	*x = SendInputResponse{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[14]
+	mi := &file_caisson_v1_exec_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1200,7 +1167,7 @@ func (x *SendInputResponse) String() string {
 func (*SendInputResponse) ProtoMessage() {}
 
 func (x *SendInputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[14]
+	mi := &file_caisson_v1_exec_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1213,7 +1180,7 @@ func (x *SendInputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendInputResponse.ProtoReflect.Descriptor instead.
 func (*SendInputResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{14}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SendInputResponse) GetOffset() int64 {
@@ -1239,7 +1206,7 @@ type ListExecsRequest struct {
 
 func (x *ListExecsRequest) Reset() {
 	*x = ListExecsRequest{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[15]
+	mi := &file_caisson_v1_exec_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1251,7 +1218,7 @@ func (x *ListExecsRequest) String() string {
 func (*ListExecsRequest) ProtoMessage() {}
 
 func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[15]
+	mi := &file_caisson_v1_exec_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1264,7 +1231,7 @@ func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsRequest.ProtoReflect.Descriptor instead.
 func (*ListExecsRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{15}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListExecsRequest) GetRef() string {
@@ -1283,7 +1250,7 @@ type ListExecsResponse struct {
 
 func (x *ListExecsResponse) Reset() {
 	*x = ListExecsResponse{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[16]
+	mi := &file_caisson_v1_exec_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1295,7 +1262,7 @@ func (x *ListExecsResponse) String() string {
 func (*ListExecsResponse) ProtoMessage() {}
 
 func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[16]
+	mi := &file_caisson_v1_exec_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1308,7 +1275,7 @@ func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsResponse.ProtoReflect.Descriptor instead.
 func (*ListExecsResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{16}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListExecsResponse) GetExecs() []*Exec {
@@ -1328,7 +1295,7 @@ type WaitExecRequest struct {
 
 func (x *WaitExecRequest) Reset() {
 	*x = WaitExecRequest{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[17]
+	mi := &file_caisson_v1_exec_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1340,7 +1307,7 @@ func (x *WaitExecRequest) String() string {
 func (*WaitExecRequest) ProtoMessage() {}
 
 func (x *WaitExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[17]
+	mi := &file_caisson_v1_exec_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1353,7 +1320,7 @@ func (x *WaitExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitExecRequest.ProtoReflect.Descriptor instead.
 func (*WaitExecRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{17}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WaitExecRequest) GetRef() string {
@@ -1382,7 +1349,7 @@ type SignalExecRequest struct {
 
 func (x *SignalExecRequest) Reset() {
 	*x = SignalExecRequest{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[18]
+	mi := &file_caisson_v1_exec_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1394,7 +1361,7 @@ func (x *SignalExecRequest) String() string {
 func (*SignalExecRequest) ProtoMessage() {}
 
 func (x *SignalExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[18]
+	mi := &file_caisson_v1_exec_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1407,7 +1374,7 @@ func (x *SignalExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalExecRequest.ProtoReflect.Descriptor instead.
 func (*SignalExecRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{18}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SignalExecRequest) GetRef() string {
@@ -1446,7 +1413,7 @@ type SignalExecResponse struct {
 
 func (x *SignalExecResponse) Reset() {
 	*x = SignalExecResponse{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[19]
+	mi := &file_caisson_v1_exec_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1458,7 +1425,7 @@ func (x *SignalExecResponse) String() string {
 func (*SignalExecResponse) ProtoMessage() {}
 
 func (x *SignalExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[19]
+	mi := &file_caisson_v1_exec_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1471,7 +1438,7 @@ func (x *SignalExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalExecResponse.ProtoReflect.Descriptor instead.
 func (*SignalExecResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{19}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{18}
 }
 
 type ResizeExecRequest struct {
@@ -1485,7 +1452,7 @@ type ResizeExecRequest struct {
 
 func (x *ResizeExecRequest) Reset() {
 	*x = ResizeExecRequest{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[20]
+	mi := &file_caisson_v1_exec_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1497,7 +1464,7 @@ func (x *ResizeExecRequest) String() string {
 func (*ResizeExecRequest) ProtoMessage() {}
 
 func (x *ResizeExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[20]
+	mi := &file_caisson_v1_exec_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1510,7 +1477,7 @@ func (x *ResizeExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeExecRequest.ProtoReflect.Descriptor instead.
 func (*ResizeExecRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{20}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ResizeExecRequest) GetRef() string {
@@ -1542,7 +1509,7 @@ type ResizeExecResponse struct {
 
 func (x *ResizeExecResponse) Reset() {
 	*x = ResizeExecResponse{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[21]
+	mi := &file_caisson_v1_exec_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1554,7 +1521,7 @@ func (x *ResizeExecResponse) String() string {
 func (*ResizeExecResponse) ProtoMessage() {}
 
 func (x *ResizeExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[21]
+	mi := &file_caisson_v1_exec_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1567,7 +1534,7 @@ func (x *ResizeExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeExecResponse.ProtoReflect.Descriptor instead.
 func (*ResizeExecResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{21}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{20}
 }
 
 // Result is how a command ended.
@@ -1641,7 +1608,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[22]
+	mi := &file_caisson_v1_exec_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1653,7 +1620,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[22]
+	mi := &file_caisson_v1_exec_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1666,7 +1633,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{22}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Result) GetSandboxId() string {
@@ -1936,7 +1903,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[23]
+	mi := &file_caisson_v1_exec_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1948,7 +1915,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[23]
+	mi := &file_caisson_v1_exec_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1961,7 +1928,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{23}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Refusal) GetName() string {
@@ -2003,7 +1970,7 @@ type Learned struct {
 
 func (x *Learned) Reset() {
 	*x = Learned{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[24]
+	mi := &file_caisson_v1_exec_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2015,7 +1982,7 @@ func (x *Learned) String() string {
 func (*Learned) ProtoMessage() {}
 
 func (x *Learned) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[24]
+	mi := &file_caisson_v1_exec_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2028,7 +1995,7 @@ func (x *Learned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Learned.ProtoReflect.Descriptor instead.
 func (*Learned) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{24}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Learned) GetRules() []string {
@@ -2068,7 +2035,7 @@ type Egress struct {
 
 func (x *Egress) Reset() {
 	*x = Egress{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[25]
+	mi := &file_caisson_v1_exec_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2080,7 +2047,7 @@ func (x *Egress) String() string {
 func (*Egress) ProtoMessage() {}
 
 func (x *Egress) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[25]
+	mi := &file_caisson_v1_exec_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2093,7 +2060,7 @@ func (x *Egress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Egress.ProtoReflect.Descriptor instead.
 func (*Egress) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{25}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Egress) GetOpen() int64 {
@@ -2170,7 +2137,7 @@ type Stage struct {
 
 func (x *Stage) Reset() {
 	*x = Stage{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[26]
+	mi := &file_caisson_v1_exec_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2182,7 +2149,7 @@ func (x *Stage) String() string {
 func (*Stage) ProtoMessage() {}
 
 func (x *Stage) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[26]
+	mi := &file_caisson_v1_exec_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2195,7 +2162,7 @@ func (x *Stage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stage.ProtoReflect.Descriptor instead.
 func (*Stage) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{26}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Stage) GetName() string {
@@ -2272,12 +2239,8 @@ const file_caisson_v1_exec_proto_rawDesc = "" +
 	"\fstdout_bytes\x18\n" +
 	" \x01(\x03R\vstdoutBytes\x12!\n" +
 	"\fstderr_bytes\x18\v \x01(\x03R\vstderrBytes\x12*\n" +
-	"\x06result\x18\f \x01(\v2\x12.caisson.v1.ResultR\x06result\"_\n" +
-	"\vExecRequest\x12\x10\n" +
-	"\x03ref\x18\x01 \x01(\tR\x03ref\x12(\n" +
-	"\x04exec\x18\x02 \x01(\v2\x14.caisson.v1.ExecSpecR\x04exec\x12\x14\n" +
-	"\x05stdin\x18\x03 \x01(\fR\x05stdin\"\xd4\x02\n" +
-	"\fExecResponse\x12*\n" +
+	"\x06result\x18\f \x01(\v2\x12.caisson.v1.ResultR\x06result\"\xd0\x02\n" +
+	"\bFinished\x12*\n" +
 	"\x06result\x18\x01 \x01(\v2\x12.caisson.v1.ResultR\x06result\x12\x1b\n" +
 	"\x06stdout\x18\x02 \x01(\fH\x00R\x06stdout\x88\x01\x01\x12\x1b\n" +
 	"\x06stderr\x18\x03 \x01(\fH\x01R\x06stderr\x88\x01\x01\x12\x0e\n" +
@@ -2291,23 +2254,25 @@ const file_caisson_v1_exec_proto_rawDesc = "" +
 	"\a_stdoutB\t\n" +
 	"\a_stderrB\x0e\n" +
 	"\f_stdout_textB\x0e\n" +
-	"\f_stderr_text\"\x8b\x01\n" +
+	"\f_stderr_text\"\xa5\x01\n" +
 	"\x10StartExecRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12(\n" +
 	"\x04exec\x18\x02 \x01(\v2\x14.caisson.v1.ExecSpecR\x04exec\x12\x19\n" +
-	"\x05stdin\x18\x03 \x01(\fH\x00R\x05stdin\x88\x01\x01\x12\x16\n" +
-	"\x06detach\x18\x04 \x01(\bR\x06detachB\b\n" +
-	"\x06_stdin\"\x7f\n" +
+	"\x05stdin\x18\x03 \x01(\fH\x00R\x05stdin\x88\x01\x01\x12\x12\n" +
+	"\x04wait\x18\x05 \x01(\bR\x04wait\x12\x16\n" +
+	"\x06attach\x18\x06 \x01(\bR\x06attachB\b\n" +
+	"\x06_stdinJ\x04\b\x04\x10\x05\"\x7f\n" +
 	"\x11AttachExecRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12#\n" +
 	"\rstdout_offset\x18\x03 \x01(\x03R\fstdoutOffset\x12#\n" +
-	"\rstderr_offset\x18\x04 \x01(\x03R\fstderrOffset\"\xca\x01\n" +
+	"\rstderr_offset\x18\x04 \x01(\x03R\fstderrOffset\"\xfe\x01\n" +
 	"\tExecEvent\x12/\n" +
 	"\astarted\x18\x01 \x01(\v2\x13.caisson.v1.StartedH\x00R\astarted\x12,\n" +
 	"\x06stdout\x18\x02 \x01(\v2\x12.caisson.v1.OutputH\x00R\x06stdout\x12,\n" +
 	"\x06stderr\x18\x03 \x01(\v2\x12.caisson.v1.OutputH\x00R\x06stderr\x12(\n" +
-	"\x04exit\x18\x04 \x01(\v2\x12.caisson.v1.ResultH\x00R\x04exitB\x06\n" +
+	"\x04exit\x18\x04 \x01(\v2\x12.caisson.v1.ResultH\x00R\x04exit\x122\n" +
+	"\bfinished\x18\x05 \x01(\v2\x14.caisson.v1.FinishedH\x00R\bfinishedB\x06\n" +
 	"\x04kind\"\x8d\x01\n" +
 	"\aStarted\x12\x1d\n" +
 	"\n" +
@@ -2419,14 +2384,12 @@ const file_caisson_v1_exec_proto_rawDesc = "" +
 	"\x04lost\x18\t \x01(\x03R\x04lost\"R\n" +
 	"\x05Stage\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x125\n" +
-	"\bduration\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\bduration2\x9d\b\n" +
+	"\bduration\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\bduration2\xbc\a\n" +
 	"\vExecService\x12e\n" +
 	"\x05Start\x12\x1c.caisson.v1.StartExecRequest\x1a\x15.caisson.v1.ExecEvent\"%\x82\xb5\x18!\n" +
 	"\x04POST\x12\x19/v1/sandboxes/{ref}/execs0\x01\x12s\n" +
 	"\x06Attach\x12\x1d.caisson.v1.AttachExecRequest\x1a\x15.caisson.v1.ExecEvent\"1\x82\xb5\x18-\n" +
-	"\x04POST\x12%/v1/sandboxes/{ref}/execs/{id}/attach0\x01\x12_\n" +
-	"\x04Exec\x12\x17.caisson.v1.ExecRequest\x1a\x18.caisson.v1.ExecResponse\"$\x82\xb5\x18 \n" +
-	"\x04POST\x12\x18/v1/sandboxes/{ref}/exec\x12z\n" +
+	"\x04POST\x12%/v1/sandboxes/{ref}/execs/{id}/attach0\x01\x12z\n" +
 	"\tSendInput\x12\x1c.caisson.v1.SendInputRequest\x1a\x1d.caisson.v1.SendInputResponse\"0\x82\xb5\x18,\n" +
 	"\x04POST\x12$/v1/sandboxes/{ref}/execs/{id}/input\x12\x8a\x01\n" +
 	"\vStreamInput\x12\x1c.caisson.v1.SendInputRequest\x1a\x1d.caisson.v1.SendInputResponse\"<\x82\xb5\x188\n" +
@@ -2452,7 +2415,7 @@ func file_caisson_v1_exec_proto_rawDescGZIP() []byte {
 	return file_caisson_v1_exec_proto_rawDescData
 }
 
-var file_caisson_v1_exec_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_caisson_v1_exec_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_caisson_v1_exec_proto_goTypes = []any{
 	(*ExecSpec)(nil),              // 0: caisson.v1.ExecSpec
 	(*Input)(nil),                 // 1: caisson.v1.Input
@@ -2460,80 +2423,77 @@ var file_caisson_v1_exec_proto_goTypes = []any{
 	(*Rlimit)(nil),                // 3: caisson.v1.Rlimit
 	(*ExecLimits)(nil),            // 4: caisson.v1.ExecLimits
 	(*Exec)(nil),                  // 5: caisson.v1.Exec
-	(*ExecRequest)(nil),           // 6: caisson.v1.ExecRequest
-	(*ExecResponse)(nil),          // 7: caisson.v1.ExecResponse
-	(*StartExecRequest)(nil),      // 8: caisson.v1.StartExecRequest
-	(*AttachExecRequest)(nil),     // 9: caisson.v1.AttachExecRequest
-	(*ExecEvent)(nil),             // 10: caisson.v1.ExecEvent
-	(*Started)(nil),               // 11: caisson.v1.Started
-	(*Output)(nil),                // 12: caisson.v1.Output
-	(*SendInputRequest)(nil),      // 13: caisson.v1.SendInputRequest
-	(*SendInputResponse)(nil),     // 14: caisson.v1.SendInputResponse
-	(*ListExecsRequest)(nil),      // 15: caisson.v1.ListExecsRequest
-	(*ListExecsResponse)(nil),     // 16: caisson.v1.ListExecsResponse
-	(*WaitExecRequest)(nil),       // 17: caisson.v1.WaitExecRequest
-	(*SignalExecRequest)(nil),     // 18: caisson.v1.SignalExecRequest
-	(*SignalExecResponse)(nil),    // 19: caisson.v1.SignalExecResponse
-	(*ResizeExecRequest)(nil),     // 20: caisson.v1.ResizeExecRequest
-	(*ResizeExecResponse)(nil),    // 21: caisson.v1.ResizeExecResponse
-	(*Result)(nil),                // 22: caisson.v1.Result
-	(*Refusal)(nil),               // 23: caisson.v1.Refusal
-	(*Learned)(nil),               // 24: caisson.v1.Learned
-	(*Egress)(nil),                // 25: caisson.v1.Egress
-	(*Stage)(nil),                 // 26: caisson.v1.Stage
-	nil,                           // 27: caisson.v1.ExecSpec.EnvEntry
-	(*durationpb.Duration)(nil),   // 28: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 29: google.protobuf.Timestamp
+	(*Finished)(nil),              // 6: caisson.v1.Finished
+	(*StartExecRequest)(nil),      // 7: caisson.v1.StartExecRequest
+	(*AttachExecRequest)(nil),     // 8: caisson.v1.AttachExecRequest
+	(*ExecEvent)(nil),             // 9: caisson.v1.ExecEvent
+	(*Started)(nil),               // 10: caisson.v1.Started
+	(*Output)(nil),                // 11: caisson.v1.Output
+	(*SendInputRequest)(nil),      // 12: caisson.v1.SendInputRequest
+	(*SendInputResponse)(nil),     // 13: caisson.v1.SendInputResponse
+	(*ListExecsRequest)(nil),      // 14: caisson.v1.ListExecsRequest
+	(*ListExecsResponse)(nil),     // 15: caisson.v1.ListExecsResponse
+	(*WaitExecRequest)(nil),       // 16: caisson.v1.WaitExecRequest
+	(*SignalExecRequest)(nil),     // 17: caisson.v1.SignalExecRequest
+	(*SignalExecResponse)(nil),    // 18: caisson.v1.SignalExecResponse
+	(*ResizeExecRequest)(nil),     // 19: caisson.v1.ResizeExecRequest
+	(*ResizeExecResponse)(nil),    // 20: caisson.v1.ResizeExecResponse
+	(*Result)(nil),                // 21: caisson.v1.Result
+	(*Refusal)(nil),               // 22: caisson.v1.Refusal
+	(*Learned)(nil),               // 23: caisson.v1.Learned
+	(*Egress)(nil),                // 24: caisson.v1.Egress
+	(*Stage)(nil),                 // 25: caisson.v1.Stage
+	nil,                           // 26: caisson.v1.ExecSpec.EnvEntry
+	(*durationpb.Duration)(nil),   // 27: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 28: google.protobuf.Timestamp
 }
 var file_caisson_v1_exec_proto_depIdxs = []int32{
-	27, // 0: caisson.v1.ExecSpec.env:type_name -> caisson.v1.ExecSpec.EnvEntry
+	26, // 0: caisson.v1.ExecSpec.env:type_name -> caisson.v1.ExecSpec.EnvEntry
 	2,  // 1: caisson.v1.ExecSpec.tty:type_name -> caisson.v1.WinSize
-	28, // 2: caisson.v1.ExecSpec.timeout:type_name -> google.protobuf.Duration
+	27, // 2: caisson.v1.ExecSpec.timeout:type_name -> google.protobuf.Duration
 	3,  // 3: caisson.v1.ExecSpec.rlimits:type_name -> caisson.v1.Rlimit
 	4,  // 4: caisson.v1.ExecSpec.limits:type_name -> caisson.v1.ExecLimits
 	1,  // 5: caisson.v1.ExecSpec.inputs:type_name -> caisson.v1.Input
-	29, // 6: caisson.v1.Exec.started_at:type_name -> google.protobuf.Timestamp
-	29, // 7: caisson.v1.Exec.ended_at:type_name -> google.protobuf.Timestamp
-	22, // 8: caisson.v1.Exec.result:type_name -> caisson.v1.Result
-	0,  // 9: caisson.v1.ExecRequest.exec:type_name -> caisson.v1.ExecSpec
-	22, // 10: caisson.v1.ExecResponse.result:type_name -> caisson.v1.Result
-	0,  // 11: caisson.v1.StartExecRequest.exec:type_name -> caisson.v1.ExecSpec
-	11, // 12: caisson.v1.ExecEvent.started:type_name -> caisson.v1.Started
-	12, // 13: caisson.v1.ExecEvent.stdout:type_name -> caisson.v1.Output
-	12, // 14: caisson.v1.ExecEvent.stderr:type_name -> caisson.v1.Output
-	22, // 15: caisson.v1.ExecEvent.exit:type_name -> caisson.v1.Result
+	28, // 6: caisson.v1.Exec.started_at:type_name -> google.protobuf.Timestamp
+	28, // 7: caisson.v1.Exec.ended_at:type_name -> google.protobuf.Timestamp
+	21, // 8: caisson.v1.Exec.result:type_name -> caisson.v1.Result
+	21, // 9: caisson.v1.Finished.result:type_name -> caisson.v1.Result
+	0,  // 10: caisson.v1.StartExecRequest.exec:type_name -> caisson.v1.ExecSpec
+	10, // 11: caisson.v1.ExecEvent.started:type_name -> caisson.v1.Started
+	11, // 12: caisson.v1.ExecEvent.stdout:type_name -> caisson.v1.Output
+	11, // 13: caisson.v1.ExecEvent.stderr:type_name -> caisson.v1.Output
+	21, // 14: caisson.v1.ExecEvent.exit:type_name -> caisson.v1.Result
+	6,  // 15: caisson.v1.ExecEvent.finished:type_name -> caisson.v1.Finished
 	5,  // 16: caisson.v1.Started.exec:type_name -> caisson.v1.Exec
-	29, // 17: caisson.v1.Output.time:type_name -> google.protobuf.Timestamp
+	28, // 17: caisson.v1.Output.time:type_name -> google.protobuf.Timestamp
 	5,  // 18: caisson.v1.ListExecsResponse.execs:type_name -> caisson.v1.Exec
 	2,  // 19: caisson.v1.ResizeExecRequest.size:type_name -> caisson.v1.WinSize
-	28, // 20: caisson.v1.Result.duration:type_name -> google.protobuf.Duration
-	28, // 21: caisson.v1.Result.cpu:type_name -> google.protobuf.Duration
-	26, // 22: caisson.v1.Result.stages:type_name -> caisson.v1.Stage
-	25, // 23: caisson.v1.Result.egress:type_name -> caisson.v1.Egress
-	24, // 24: caisson.v1.Result.learned:type_name -> caisson.v1.Learned
-	23, // 25: caisson.v1.Result.refusals:type_name -> caisson.v1.Refusal
-	28, // 26: caisson.v1.Result.cpu_throttled:type_name -> google.protobuf.Duration
-	28, // 27: caisson.v1.Stage.duration:type_name -> google.protobuf.Duration
-	8,  // 28: caisson.v1.ExecService.Start:input_type -> caisson.v1.StartExecRequest
-	9,  // 29: caisson.v1.ExecService.Attach:input_type -> caisson.v1.AttachExecRequest
-	6,  // 30: caisson.v1.ExecService.Exec:input_type -> caisson.v1.ExecRequest
-	13, // 31: caisson.v1.ExecService.SendInput:input_type -> caisson.v1.SendInputRequest
-	13, // 32: caisson.v1.ExecService.StreamInput:input_type -> caisson.v1.SendInputRequest
-	18, // 33: caisson.v1.ExecService.Signal:input_type -> caisson.v1.SignalExecRequest
-	20, // 34: caisson.v1.ExecService.Resize:input_type -> caisson.v1.ResizeExecRequest
-	17, // 35: caisson.v1.ExecService.Wait:input_type -> caisson.v1.WaitExecRequest
-	15, // 36: caisson.v1.ExecService.List:input_type -> caisson.v1.ListExecsRequest
-	10, // 37: caisson.v1.ExecService.Start:output_type -> caisson.v1.ExecEvent
-	10, // 38: caisson.v1.ExecService.Attach:output_type -> caisson.v1.ExecEvent
-	7,  // 39: caisson.v1.ExecService.Exec:output_type -> caisson.v1.ExecResponse
-	14, // 40: caisson.v1.ExecService.SendInput:output_type -> caisson.v1.SendInputResponse
-	14, // 41: caisson.v1.ExecService.StreamInput:output_type -> caisson.v1.SendInputResponse
-	19, // 42: caisson.v1.ExecService.Signal:output_type -> caisson.v1.SignalExecResponse
-	21, // 43: caisson.v1.ExecService.Resize:output_type -> caisson.v1.ResizeExecResponse
-	5,  // 44: caisson.v1.ExecService.Wait:output_type -> caisson.v1.Exec
-	16, // 45: caisson.v1.ExecService.List:output_type -> caisson.v1.ListExecsResponse
-	37, // [37:46] is the sub-list for method output_type
-	28, // [28:37] is the sub-list for method input_type
+	27, // 20: caisson.v1.Result.duration:type_name -> google.protobuf.Duration
+	27, // 21: caisson.v1.Result.cpu:type_name -> google.protobuf.Duration
+	25, // 22: caisson.v1.Result.stages:type_name -> caisson.v1.Stage
+	24, // 23: caisson.v1.Result.egress:type_name -> caisson.v1.Egress
+	23, // 24: caisson.v1.Result.learned:type_name -> caisson.v1.Learned
+	22, // 25: caisson.v1.Result.refusals:type_name -> caisson.v1.Refusal
+	27, // 26: caisson.v1.Result.cpu_throttled:type_name -> google.protobuf.Duration
+	27, // 27: caisson.v1.Stage.duration:type_name -> google.protobuf.Duration
+	7,  // 28: caisson.v1.ExecService.Start:input_type -> caisson.v1.StartExecRequest
+	8,  // 29: caisson.v1.ExecService.Attach:input_type -> caisson.v1.AttachExecRequest
+	12, // 30: caisson.v1.ExecService.SendInput:input_type -> caisson.v1.SendInputRequest
+	12, // 31: caisson.v1.ExecService.StreamInput:input_type -> caisson.v1.SendInputRequest
+	17, // 32: caisson.v1.ExecService.Signal:input_type -> caisson.v1.SignalExecRequest
+	19, // 33: caisson.v1.ExecService.Resize:input_type -> caisson.v1.ResizeExecRequest
+	16, // 34: caisson.v1.ExecService.Wait:input_type -> caisson.v1.WaitExecRequest
+	14, // 35: caisson.v1.ExecService.List:input_type -> caisson.v1.ListExecsRequest
+	9,  // 36: caisson.v1.ExecService.Start:output_type -> caisson.v1.ExecEvent
+	9,  // 37: caisson.v1.ExecService.Attach:output_type -> caisson.v1.ExecEvent
+	13, // 38: caisson.v1.ExecService.SendInput:output_type -> caisson.v1.SendInputResponse
+	13, // 39: caisson.v1.ExecService.StreamInput:output_type -> caisson.v1.SendInputResponse
+	18, // 40: caisson.v1.ExecService.Signal:output_type -> caisson.v1.SignalExecResponse
+	20, // 41: caisson.v1.ExecService.Resize:output_type -> caisson.v1.ResizeExecResponse
+	5,  // 42: caisson.v1.ExecService.Wait:output_type -> caisson.v1.Exec
+	15, // 43: caisson.v1.ExecService.List:output_type -> caisson.v1.ListExecsResponse
+	36, // [36:44] is the sub-list for method output_type
+	28, // [28:36] is the sub-list for method input_type
 	28, // [28:28] is the sub-list for extension type_name
 	28, // [28:28] is the sub-list for extension extendee
 	0,  // [0:28] is the sub-list for field type_name
@@ -2548,24 +2508,25 @@ func file_caisson_v1_exec_proto_init() {
 	file_caisson_v1_exec_proto_msgTypes[0].OneofWrappers = []any{}
 	file_caisson_v1_exec_proto_msgTypes[1].OneofWrappers = []any{}
 	file_caisson_v1_exec_proto_msgTypes[4].OneofWrappers = []any{}
+	file_caisson_v1_exec_proto_msgTypes[6].OneofWrappers = []any{}
 	file_caisson_v1_exec_proto_msgTypes[7].OneofWrappers = []any{}
-	file_caisson_v1_exec_proto_msgTypes[8].OneofWrappers = []any{}
-	file_caisson_v1_exec_proto_msgTypes[10].OneofWrappers = []any{
+	file_caisson_v1_exec_proto_msgTypes[9].OneofWrappers = []any{
 		(*ExecEvent_Started)(nil),
 		(*ExecEvent_Stdout)(nil),
 		(*ExecEvent_Stderr)(nil),
 		(*ExecEvent_Exit)(nil),
+		(*ExecEvent_Finished)(nil),
 	}
+	file_caisson_v1_exec_proto_msgTypes[11].OneofWrappers = []any{}
 	file_caisson_v1_exec_proto_msgTypes[12].OneofWrappers = []any{}
-	file_caisson_v1_exec_proto_msgTypes[13].OneofWrappers = []any{}
-	file_caisson_v1_exec_proto_msgTypes[22].OneofWrappers = []any{}
+	file_caisson_v1_exec_proto_msgTypes[21].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_caisson_v1_exec_proto_rawDesc), len(file_caisson_v1_exec_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   28,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

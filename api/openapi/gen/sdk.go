@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/caisson-run/caisson/api/settings"
 )
 
 const (
@@ -23,12 +25,18 @@ from .types import Mount
 
 Table = Dict[str, Tuple[str, str]]
 """The field of the request and the form, by option."""
+
+OUTPUT_LIMIT = %d
+"""The bytes that a result keeps of each stream, by default."""
 `
 	typescriptHead = `// The options of the calls. Made by api/openapi/gen; do not edit.
 import type { Inputs, MountOptions, Rlimit, Size, Time } from '../forms.js'
 
 /** The field of the request and the form, by option. */
 export type Table = Readonly<Record<string, readonly [path: string, form: string]>>
+
+/** The bytes that a result keeps of each stream, by default. */
+export const outputLimit = %d
 `
 )
 
@@ -49,7 +57,7 @@ func writeSDK(to io.Writer, files []protoreflect.FileDescriptor, language string
 }
 
 func writePython(w *bufio.Writer, groups []group) {
-	fmt.Fprint(w, pythonHead)
+	fmt.Fprintf(w, pythonHead, settings.DefaultOutputLimit)
 	for _, g := range groups {
 		fmt.Fprintf(w, "\n\nclass %s(%s, total=False):\n    \"\"\"%s\"\"\"\n\n", g.name, cmp.Or(g.extends, "TypedDict"), g.doc)
 		for _, o := range g.options {
@@ -79,7 +87,7 @@ func pythonName(name string) string {
 }
 
 func writeTypeScript(w *bufio.Writer, groups []group) {
-	fmt.Fprint(w, typescriptHead)
+	fmt.Fprintf(w, typescriptHead, settings.DefaultOutputLimit)
 	for _, g := range groups {
 		extends := ""
 		if g.extends != "" {

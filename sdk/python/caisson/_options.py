@@ -11,6 +11,9 @@ from .types import Mount
 Table = Dict[str, Tuple[str, str]]
 """The field of the request and the form, by option."""
 
+OUTPUT_LIMIT = 10485760
+"""The bytes that a result keeps of each stream, by default."""
+
 
 class NestedOptions(TypedDict, total=False):
     """What a sandbox may give to its children all together."""

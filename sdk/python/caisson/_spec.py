@@ -6,12 +6,11 @@ import os
 from typing import Any, Dict, Mapping, Optional, Sequence, Union
 
 from ._forms import Table, request
-from ._options import ALONE
+from ._options import ALONE, OUTPUT_LIMIT
 
 Command = Union[str, Sequence[str]]
 
 DEFAULT_SOCKET = "/run/caisson/caisson.sock"
-OUTPUT_LIMIT = 10 << 20
 
 
 def socket_path(socket: Optional[str]) -> str:

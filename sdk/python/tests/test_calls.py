@@ -18,7 +18,6 @@ PATHS = json.loads((ROOT / "api/openapi/openapi.json").read_text())["paths"]
 
 # Calls that a method does by another call.
 OTHERWISE = {
-    "ExecExec": "Sandbox.run uses ExecStart: its output comes as it is written",
     "SandboxLogsByGetOutput": "Sandbox.logs uses SandboxLogs",
     "SandboxLogsByGetStdout": "Process.stdout uses ExecAttach: it goes on after a break",
     "SandboxLogsByGetStderr": "Process.stderr uses ExecAttach",

@@ -2,7 +2,7 @@
  * The output of a command, within limits.
  */
 import type { OutputOptions } from './spec.js'
-import { outputLimit } from './spec.js'
+import { outputLimit } from './generated/options.js'
 import { size } from './forms.js'
 import type { Exit, Output, Result } from './types.js'
 

@@ -69,13 +69,13 @@ export class Sandbox {
   /** Runs a command and returns its result. */
   async run(command: spec.Command, options: spec.RunOptions = {}): Promise<Result> {
     const exec = spec.runSpec(command, options)
-    const request: Request = { method: 'POST', path: sandboxPath(this.id, 'execs'), json: { exec } }
+    const request: Request = { method: 'POST', path: sandboxPath(this.id, 'execs'), json: { exec, attach: true } }
     return foreground(this.transport, request, new Place(this.id), options, true)
   }
 
   /** Starts a command in the background, which runs on without this program. */
   async start(command: spec.Command, options: spec.StartOptions = {}): Promise<Process> {
-    const json = { exec: spec.startSpec(command, options), detach: true }
+    const json = { exec: spec.startSpec(command, options) }
     const place = new Place(this.id)
     const request: Request = { method: 'POST', path: sandboxPath(this.id, 'execs'), json, signal: options.signal }
     for await (const event of follow(this.transport, request, place)) {

@@ -10,9 +10,6 @@ export type Command = string | readonly string[]
 /** Bytes of an input or a file. */
 export type Data = string | Uint8Array | Iterable<string | Uint8Array> | AsyncIterable<string | Uint8Array>
 
-/** The bytes that a result keeps of each stream, by default. */
-export const outputLimit = 10 << 20
-
 /** How a sandbox is made. */
 export interface CreateOptions extends made.CreateOptions {
   /** By default a client of `$CAISSON_SOCKET`. */
@@ -99,7 +96,7 @@ export function aloneSpec(command: Command, options: AloneOptions, others: strin
 
 function completed(spec: Record<string, unknown>, command: Command, stdin: boolean): object {
   return {
-    output_limit_bytes: size(outputLimit),
+    output_limit_bytes: size(made.outputLimit),
     ...spec,
     ...((stdin || spec.tty !== undefined) && { stdin: true }),
     ...(typeof command === 'string' ? { shell: command } : { args: [...command] }),

@@ -12,7 +12,6 @@ const { paths } = JSON.parse(readFileSync(document, 'utf8'))
 
 // Calls that a method does by another call.
 const otherwise = {
-  ExecExec: 'run uses ExecStart: its output comes as it is written',
   SandboxLogsByGetOutput: 'logs uses SandboxLogs',
   SandboxLogsByGetStdout: 'events uses ExecAttach: it goes on after a break',
   SandboxLogsByGetStderr: 'events uses ExecAttach',

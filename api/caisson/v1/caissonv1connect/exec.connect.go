@@ -37,8 +37,6 @@ const (
 	ExecServiceStartProcedure = "/caisson.v1.ExecService/Start"
 	// ExecServiceAttachProcedure is the fully-qualified name of the ExecService's Attach RPC.
 	ExecServiceAttachProcedure = "/caisson.v1.ExecService/Attach"
-	// ExecServiceExecProcedure is the fully-qualified name of the ExecService's Exec RPC.
-	ExecServiceExecProcedure = "/caisson.v1.ExecService/Exec"
 	// ExecServiceSendInputProcedure is the fully-qualified name of the ExecService's SendInput RPC.
 	ExecServiceSendInputProcedure = "/caisson.v1.ExecService/SendInput"
 	// ExecServiceStreamInputProcedure is the fully-qualified name of the ExecService's StreamInput RPC.
@@ -55,19 +53,16 @@ const (
 
 // ExecServiceClient is a client for the caisson.v1.ExecService service.
 type ExecServiceClient interface {
-	// Start runs a command and streams its events: started first, exit last. If the
-	// connection breaks, Attach continues. The daemon ends the command if no client
-	// attaches again within attach_grace. With detach the stream ends after started,
-	// and the command runs on by itself.
+	// Start runs a command. It answers at once, with started alone, and the command
+	// runs on by itself. With wait it answers with finished alone, when the command has
+	// ended. With attach it streams the events of the command: started first, exit last.
+	// If that connection breaks, Attach continues. The daemon ends the command of a caller
+	// that waits or is attached, if it goes away and no client attaches within attach_grace.
 	Start(context.Context, *connect.Request[v1.StartExecRequest]) (*connect.ServerStreamForClient[v1.ExecEvent], error)
 	// Attach streams the events of a command that runs or has ended. Its output
 	// begins at the given offsets. A command of Start is not ended while a client is
 	// attached. Logs reads output too, and changes nothing.
 	Attach(context.Context, *connect.Request[v1.AttachExecRequest]) (*connect.ServerStreamForClient[v1.ExecEvent], error)
-	// Exec runs a command, waits for its end, and returns its output. Each stream
-	// holds at most exec.output_limit_bytes: 1 MiB by default, 64 MiB at most. Of a
-	// longer stream the first and the last half are returned. A terminal needs Start.
-	Exec(context.Context, *connect.Request[v1.ExecRequest]) (*connect.Response[v1.ExecResponse], error)
 	// SendInput writes to the input of a command. It returns when the command's pipe
 	// has taken all of it. With an offset it can be repeated: bytes that the command
 	// has are not sent twice.
@@ -107,12 +102,6 @@ func NewExecServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			httpClient,
 			baseURL+ExecServiceAttachProcedure,
 			connect.WithSchema(execServiceMethods.ByName("Attach")),
-			connect.WithClientOptions(opts...),
-		),
-		exec: connect.NewClient[v1.ExecRequest, v1.ExecResponse](
-			httpClient,
-			baseURL+ExecServiceExecProcedure,
-			connect.WithSchema(execServiceMethods.ByName("Exec")),
 			connect.WithClientOptions(opts...),
 		),
 		sendInput: connect.NewClient[v1.SendInputRequest, v1.SendInputResponse](
@@ -158,7 +147,6 @@ func NewExecServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 type execServiceClient struct {
 	start       *connect.Client[v1.StartExecRequest, v1.ExecEvent]
 	attach      *connect.Client[v1.AttachExecRequest, v1.ExecEvent]
-	exec        *connect.Client[v1.ExecRequest, v1.ExecResponse]
 	sendInput   *connect.Client[v1.SendInputRequest, v1.SendInputResponse]
 	streamInput *connect.Client[v1.SendInputRequest, v1.SendInputResponse]
 	signal      *connect.Client[v1.SignalExecRequest, v1.SignalExecResponse]
@@ -175,11 +163,6 @@ func (c *execServiceClient) Start(ctx context.Context, req *connect.Request[v1.S
 // Attach calls caisson.v1.ExecService.Attach.
 func (c *execServiceClient) Attach(ctx context.Context, req *connect.Request[v1.AttachExecRequest]) (*connect.ServerStreamForClient[v1.ExecEvent], error) {
 	return c.attach.CallServerStream(ctx, req)
-}
-
-// Exec calls caisson.v1.ExecService.Exec.
-func (c *execServiceClient) Exec(ctx context.Context, req *connect.Request[v1.ExecRequest]) (*connect.Response[v1.ExecResponse], error) {
-	return c.exec.CallUnary(ctx, req)
 }
 
 // SendInput calls caisson.v1.ExecService.SendInput.
@@ -214,19 +197,16 @@ func (c *execServiceClient) List(ctx context.Context, req *connect.Request[v1.Li
 
 // ExecServiceHandler is an implementation of the caisson.v1.ExecService service.
 type ExecServiceHandler interface {
-	// Start runs a command and streams its events: started first, exit last. If the
-	// connection breaks, Attach continues. The daemon ends the command if no client
-	// attaches again within attach_grace. With detach the stream ends after started,
-	// and the command runs on by itself.
+	// Start runs a command. It answers at once, with started alone, and the command
+	// runs on by itself. With wait it answers with finished alone, when the command has
+	// ended. With attach it streams the events of the command: started first, exit last.
+	// If that connection breaks, Attach continues. The daemon ends the command of a caller
+	// that waits or is attached, if it goes away and no client attaches within attach_grace.
 	Start(context.Context, *connect.Request[v1.StartExecRequest], *connect.ServerStream[v1.ExecEvent]) error
 	// Attach streams the events of a command that runs or has ended. Its output
 	// begins at the given offsets. A command of Start is not ended while a client is
 	// attached. Logs reads output too, and changes nothing.
 	Attach(context.Context, *connect.Request[v1.AttachExecRequest], *connect.ServerStream[v1.ExecEvent]) error
-	// Exec runs a command, waits for its end, and returns its output. Each stream
-	// holds at most exec.output_limit_bytes: 1 MiB by default, 64 MiB at most. Of a
-	// longer stream the first and the last half are returned. A terminal needs Start.
-	Exec(context.Context, *connect.Request[v1.ExecRequest]) (*connect.Response[v1.ExecResponse], error)
 	// SendInput writes to the input of a command. It returns when the command's pipe
 	// has taken all of it. With an offset it can be repeated: bytes that the command
 	// has are not sent twice.
@@ -262,12 +242,6 @@ func NewExecServiceHandler(svc ExecServiceHandler, opts ...connect.HandlerOption
 		ExecServiceAttachProcedure,
 		svc.Attach,
 		connect.WithSchema(execServiceMethods.ByName("Attach")),
-		connect.WithHandlerOptions(opts...),
-	)
-	execServiceExecHandler := connect.NewUnaryHandler(
-		ExecServiceExecProcedure,
-		svc.Exec,
-		connect.WithSchema(execServiceMethods.ByName("Exec")),
 		connect.WithHandlerOptions(opts...),
 	)
 	execServiceSendInputHandler := connect.NewUnaryHandler(
@@ -312,8 +286,6 @@ func NewExecServiceHandler(svc ExecServiceHandler, opts ...connect.HandlerOption
 			execServiceStartHandler.ServeHTTP(w, r)
 		case ExecServiceAttachProcedure:
 			execServiceAttachHandler.ServeHTTP(w, r)
-		case ExecServiceExecProcedure:
-			execServiceExecHandler.ServeHTTP(w, r)
 		case ExecServiceSendInputProcedure:
 			execServiceSendInputHandler.ServeHTTP(w, r)
 		case ExecServiceStreamInputProcedure:
@@ -341,10 +313,6 @@ func (UnimplementedExecServiceHandler) Start(context.Context, *connect.Request[v
 
 func (UnimplementedExecServiceHandler) Attach(context.Context, *connect.Request[v1.AttachExecRequest], *connect.ServerStream[v1.ExecEvent]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.ExecService.Attach is not implemented"))
-}
-
-func (UnimplementedExecServiceHandler) Exec(context.Context, *connect.Request[v1.ExecRequest]) (*connect.Response[v1.ExecResponse], error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.ExecService.Exec is not implemented"))
 }
 
 func (UnimplementedExecServiceHandler) SendInput(context.Context, *connect.Request[v1.SendInputRequest]) (*connect.Response[v1.SendInputResponse], error) {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/api/settings"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 )
@@ -19,7 +20,7 @@ type objectOutput struct {
 
 // objectOutput keeps as much of each stream as t says; nil is the default.
 func newObjectOutput(a *cli.App, t Task) taskOutput {
-	n := int64(api.DefaultOutputLimit)
+	n := int64(settings.DefaultOutputLimit)
 	if t.Limit != nil {
 		n = *t.Limit
 	}

@@ -122,7 +122,7 @@ class AsyncSandbox:
         spec = _spec.command(EXEC, command, options, stdin=input is not None)
         collector = Collector(_spec.output_limit(spec), on_stdout, on_stderr)
         foreground = AsyncForeground(self._transport, Place(self.id), collector)
-        call = Request("POST", sandbox_path(self.id, "execs"), body={"exec": spec})
+        call = Request("POST", sandbox_path(self.id, "execs"), body={"exec": spec, "attach": True})
         return checked(await foreground.run(call, input, resume=True), check)
 
     async def start(self, command: Command, **options: Unpack[StartOptions]) -> AsyncProcess:

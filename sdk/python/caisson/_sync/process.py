@@ -6,9 +6,10 @@ from __future__ import annotations
 import base64
 from typing import Any, Generator, Iterator, Callable, Coroutine, Optional, TypeVar
 
-from .. import _spec, _wire
+from .. import _wire
 from .._events import Collector, Lines, Place, TextCallback
 from .._forms import Size, Time, seconds, size
+from .._options import OUTPUT_LIMIT
 from .._wire import PIECE, Data, Request, pieces_of
 from ..codes import ExecNotFound, NotFound, State
 from ..errors import CaissonError, CommandFailed
@@ -51,7 +52,7 @@ def start(transport: Transport, ref: str, spec: object) -> ProcessInfo:
     """Starts a command that nobody needs to be connected to."""
     path = _wire.sandbox_path(ref, "execs")
     place, info = Place(ref), None
-    with transport.open(Request("POST", path, body={"exec": spec, "detach": True})) as response:
+    with transport.open(Request("POST", path, body={"exec": spec})) as response:
         for line in response.lines():
             event = place.read(line)
             if isinstance(event, Started):
@@ -215,7 +216,7 @@ class Process:
         on_stdout: Optional[TextCallback] = None,
         on_stderr: Optional[TextCallback] = None,
         check: bool = False,
-        output_limit: Size = _spec.OUTPUT_LIMIT,
+        output_limit: Size = OUTPUT_LIMIT,
     ) -> Result:
         """Waits for the end and returns the result with the output.
 

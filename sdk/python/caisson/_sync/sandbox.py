@@ -123,7 +123,7 @@ class Sandbox:
         spec = _spec.command(EXEC, command, options, stdin=input is not None)
         collector = Collector(_spec.output_limit(spec), on_stdout, on_stderr)
         foreground = Foreground(self._transport, Place(self.id), collector)
-        call = Request("POST", sandbox_path(self.id, "execs"), body={"exec": spec})
+        call = Request("POST", sandbox_path(self.id, "execs"), body={"exec": spec, "attach": True})
         return checked(foreground.run(call, input, resume=True), check)
 
     def start(self, command: Command, **options: Unpack[StartOptions]) -> Process:

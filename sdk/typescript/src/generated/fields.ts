@@ -265,6 +265,7 @@ export const fields = {
   },
   ExecEvent: {
     exit: 'Result',
+    finished: 'Finished',
     started: 'Started',
     stderr: 'Output',
     stdout: 'Output',
@@ -273,20 +274,6 @@ export const fields = {
     memory_bytes: 'Int64',
     milli_cpu: 'Int64',
     pids: 'Int64',
-  },
-  ExecRequest: {
-    exec: 'ExecSpec',
-    stdin: 'Bytes',
-  },
-  ExecResponse: {
-    id: 'string',
-    result: 'Result',
-    stderr: 'Bytes',
-    stderr_skipped: 'Int64',
-    stderr_text: 'string',
-    stdout: 'Bytes',
-    stdout_skipped: 'Int64',
-    stdout_text: 'string',
   },
   ExecSpec: {
     args: 'string[]',
@@ -324,6 +311,16 @@ export const fields = {
     size_bytes: 'Int64',
     type: 'string',
     uid: 'number',
+  },
+  Finished: {
+    id: 'string',
+    result: 'Result',
+    stderr: 'Bytes',
+    stderr_skipped: 'Int64',
+    stderr_text: 'string',
+    stdout: 'Bytes',
+    stdout_skipped: 'Int64',
+    stdout_text: 'string',
   },
   ForkRequest: {
     count: 'number',
@@ -782,9 +779,10 @@ export const fields = {
     name: 'string',
   },
   StartExecRequest: {
-    detach: 'boolean',
+    attach: 'boolean',
     exec: 'ExecSpec',
     stdin: 'Bytes',
+    wait: 'boolean',
   },
   Started: {
     exec: 'Exec',

@@ -537,6 +537,8 @@ export interface components {
         /** @description ExecEvent is one event of a command. */
         ExecEvent: {
             exit?: components["schemas"]["Result"];
+            /** @description of StartExecRequest.wait */
+            finished?: components["schemas"]["Finished"];
             started?: components["schemas"]["Started"];
             stderr?: components["schemas"]["Output"];
             stdout?: components["schemas"]["Output"];
@@ -549,28 +551,6 @@ export interface components {
             milli_cpu?: Int64;
             /** Format: int64 */
             pids?: Int64;
-        };
-        ExecRequest: {
-            exec?: components["schemas"]["ExecSpec"];
-            /** @description all of its input */
-            stdin?: Bytes;
-        };
-        ExecResponse: {
-            /** @description of the command */
-            id: string;
-            result?: components["schemas"]["Result"];
-            stderr?: Bytes;
-            /** Format: int64 */
-            stderr_skipped: Int64;
-            stderr_text?: string;
-            stdout?: Bytes;
-            /**
-             * Format: int64
-             * @description Bytes that are left out between the first and the last half.
-             */
-            stdout_skipped: Int64;
-            /** @description Instead of stdout and stderr, in plain HTTP alone: bytes that are valid UTF-8. */
-            stdout_text?: string;
         };
         /** @description ExecSpec says what to run in a sandbox. */
         ExecSpec: {
@@ -652,6 +632,24 @@ export interface components {
              * @description in the sandbox
              */
             uid: number;
+        };
+        /** @description Finished is a command that has ended, with its output. Of a stream that is longer than exec.output_limit_bytes, it has the first and the last half. */
+        Finished: {
+            /** @description of the command */
+            id: string;
+            result?: components["schemas"]["Result"];
+            stderr?: Bytes;
+            /** Format: int64 */
+            stderr_skipped: Int64;
+            stderr_text?: string;
+            stdout?: Bytes;
+            /**
+             * Format: int64
+             * @description Bytes that are left out between the first and the last half.
+             */
+            stdout_skipped: Int64;
+            /** @description Instead of stdout and stderr, on the lines of plain HTTP alone: valid UTF-8. */
+            stdout_text?: string;
         };
         ForkRequest: {
             /**
@@ -1559,10 +1557,13 @@ export interface components {
             name: string;
         };
         StartExecRequest: {
-            detach?: boolean;
+            /** @description not with wait */
+            attach?: boolean;
             exec?: components["schemas"]["ExecSpec"];
-            /** @description All of the command's input. Absent with exec.stdin: SendInput or StreamInput send it. It is sent while the stream is open: after Attach, send it again with SendInput, from offset 0. Bytes that the command has are not sent twice. */
+            /** @description All of the command's input, with wait or attach. Absent with exec.stdin: SendInput or StreamInput send it, but with wait there is none. It is sent while the stream is open: after Attach, send it again with SendInput, from offset 0. Bytes that the command has are not sent twice. */
             stdin?: Bytes;
+            /** @description not with exec.tty, and exec.output_limit_bytes is 64 MiB at most */
+            wait?: boolean;
         };
         /** @description Started says that the command runs. */
         Started: {

@@ -4,6 +4,9 @@ import type { Inputs, MountOptions, Rlimit, Size, Time } from '../forms.js'
 /** The field of the request and the form, by option. */
 export type Table = Readonly<Record<string, readonly [path: string, form: string]>>
 
+/** The bytes that a result keeps of each stream, by default. */
+export const outputLimit = 10485760
+
 /** What a sandbox may give to its children all together. */
 export interface NestedOptions {
   sandboxes?: number

@@ -31,7 +31,7 @@ const data = (e) => ('text' in e ? Buffer.from(e.text) : Buffer.from(e.data, 'ba
 
 await ask('POST', '/sandboxes', { name: 'raw-js' })
 const shell = 'read a; read b; echo $a $b; for i in $(seq 2000); do echo line $i; done; sleep 1; echo end >&2; exit 3'
-const { value } = await events(await call('POST', '/sandboxes/raw-js/execs', { detach: true, exec: { shell, stdin: true } })).next()
+const { value } = await events(await call('POST', '/sandboxes/raw-js/execs', { exec: { shell, stdin: true } })).next()
 const path = '/sandboxes/raw-js/execs/' + value.started.exec.id
 await ask('POST', path + '/input', { offset: '0', data: btoa('one\n') })
 await ask('POST', path + '/input', { offset: '0', data: btoa('one\ntwo\n'), close: true })

@@ -40,7 +40,7 @@ def data(event):
 
 ask("POST", "/sandboxes", {"name": "raw-py"})
 script = "trap 'echo caught' USR1; read a; read b; echo $a $b; for i in $(seq 2000); do echo line $i; done; sleep 1; stty size; exit 3"
-started = json.loads(call("POST", "/sandboxes/raw-py/execs", {"detach": True, "exec": {"shell": script, "stdin": True, "tty": {"rows": 5, "cols": 40}}}).readline())
+started = json.loads(call("POST", "/sandboxes/raw-py/execs", {"exec": {"shell": script, "stdin": True, "tty": {"rows": 5, "cols": 40}}}).readline())
 path = "/sandboxes/raw-py/execs/" + started["started"]["exec"]["id"]
 ask("POST", path + "/input", {"offset": "0", "data": base64.b64encode(b"one\n").decode()})
 ask("POST", path + "/input", {"offset": "0", "data": base64.b64encode(b"one\ntwo\n").decode()})  # a part is there
