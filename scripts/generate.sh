@@ -23,6 +23,8 @@ go run ./api/openapi/gen -page < "$described" > "$out/docs/reference/routes.md"
 
 mkdir -p "$out/sdk/python/caisson" "$out/sdk/typescript/src/generated"
 go run ./api/openapi/gen -sdk python < "$described" > "$out/sdk/python/caisson/_options.py"
+go run ./api/openapi/gen -values python > "$out/sdk/python/caisson/values.py"
+go run ./api/openapi/gen -values typescript > "$out/sdk/typescript/src/generated/values.ts"
 go run ./api/openapi/gen -sdk page < "$described" > "$out/docs/reference/options.md"
 go run ./api/openapi/gen -sdk typescript < "$described" > "$out/sdk/typescript/src/generated/options.ts"
 python3 sdk/python/tools/codes.py . > "$out/sdk/python/caisson/codes.py"

@@ -9,6 +9,7 @@ import (
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/api/settings"
 	"github.com/caisson-run/caisson/runtime"
 )
 
@@ -18,14 +19,8 @@ type filter struct {
 	before time.Time // they were created by then; zero: whenever
 }
 
-// states are those that a sandbox may have.
-var states = []string{
-	string(runtime.StateCreating), string(runtime.StateAdopting), string(runtime.StateRunning), string(runtime.StatePaused),
-	string(runtime.StateStopping), string(runtime.StateExited), string(runtime.StateRemoving), string(runtime.StateRemoved),
-}
-
 func noState(s string) error {
-	if near := sbxerr.Nearest(s, states); near != "" {
+	if near := sbxerr.Nearest(s, settings.States); near != "" {
 		return fmt.Errorf("there is no state %q; did you mean %q?", sbxerr.Clip(s), near)
 	}
 	return fmt.Errorf("there is no state %q", sbxerr.Clip(s))
@@ -38,8 +33,8 @@ func filterOf(r *caissonv1.ListRequest, now time.Time) (filter, error) {
 		return f, sbxerr.WithRemedy(sbxerr.Config, op, fmt.Errorf("name %q is not a pattern", sbxerr.Clip(r.GetName())), "use * and ?, and [a-z] for one of some characters")
 	}
 	for _, s := range r.GetStates() {
-		if !slices.Contains(states, s) {
-			return f, sbxerr.WithRemedy(sbxerr.Config, op, noState(s), "use one of "+strings.Join(states, ", "))
+		if !slices.Contains(settings.States, s) {
+			return f, sbxerr.WithRemedy(sbxerr.Config, op, noState(s), "use one of "+strings.Join(settings.States, ", "))
 		}
 	}
 	age, err := notNegative("older_than", r.GetOlderThan())

@@ -1,9 +1,12 @@
 package openapi_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,6 +16,7 @@ import (
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/openapi"
+	"github.com/caisson-run/caisson/api/settings"
 )
 
 type document struct {
@@ -96,6 +100,69 @@ func TestMethods(t *testing.T) {
 	}
 }
 
+// TestClosedSetsOfFields: each field of a closed set is in the document, with its values.
+func TestClosedSetsOfFields(t *testing.T) {
+	d := read(t)
+	names := map[string]bool{}
+	for _, set := range settings.Sets {
+		if names[set.Name] || len(set.Values) < 2 {
+			t.Errorf("%s has %q, or comes twice", set.Name, set.Values)
+		}
+		names[set.Name] = true
+		for _, field := range slices.Concat(set.Fields, set.OrEmpty) {
+			message, name, _ := strings.Cut(field, ".")
+			if message == "ErrorDetail" { // of gRPC
+				continue
+			}
+			values := slices.Clone(set.Values)
+			if slices.Contains(set.OrEmpty, field) {
+				values = slices.Insert(values, 0, "")
+			}
+			if d.Components.Schemas[message] == nil { // its fields are those of a query
+				data, _ := json.Marshal(values)
+				if !strings.Contains(compact(t), `"enum":`+string(data)) {
+					t.Errorf("no query has the values %s of %s", data, field)
+				}
+				continue
+			}
+			if got := enumOf(t, d.Components.Schemas[message], name); !slices.Equal(got, values) {
+				t.Errorf("%s: got %q, want %q", field, got, values)
+			}
+		}
+	}
+}
+
+// compact returns the paths of the document without spaces.
+func compact(t *testing.T) string {
+	var d struct{ Paths json.RawMessage }
+	var out bytes.Buffer
+	if err := errors.Join(json.Unmarshal(openapi.JSON, &d), json.Compact(&out, d.Paths)); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+// enumOf returns the values of a field, or of a field in it, in a schema.
+func enumOf(t *testing.T, data json.RawMessage, name string) []string {
+	type field struct {
+		Enum       []string
+		Items      struct{ Enum []string }
+		Properties map[string]json.RawMessage
+	}
+	var message, f field
+	if err := json.Unmarshal(data, &message); err != nil {
+		t.Fatal(err)
+	}
+	own := message.Properties[name]
+	if own == nil { // of the error, which is an object in one
+		return enumOf(t, message.Properties["error"], name)
+	}
+	if err := json.Unmarshal(own, &f); err != nil {
+		t.Fatal(err)
+	}
+	return slices.Concat(f.Enum, f.Items.Enum)
+}
+
 // TestExamplesHaveWhatIsRequired: the recorded answers of a daemon have the fields that the
 // document says are always there.
 func TestExamplesHaveWhatIsRequired(t *testing.T) {
@@ -161,6 +228,7 @@ type schema struct {
 	OneOf      []schema
 	Properties map[string]schema
 	Required   []string
+	Enum       []string
 	Items      *schema
 }
 
@@ -174,6 +242,10 @@ func (s schema) check(t *testing.T, all map[string]schema, path string, v any) (
 		s = all[s.Ref[strings.LastIndex(s.Ref, "/")+1:]]
 	}
 	switch v := v.(type) {
+	case string:
+		if len(s.Enum) > 0 && !slices.Contains(s.Enum, v) {
+			t.Errorf("%s is %q, none of %q", path, v, s.Enum)
+		}
 	case map[string]any:
 		for _, name := range s.Required {
 			if _, ok := v[name]; !ok {

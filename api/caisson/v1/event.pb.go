@@ -192,18 +192,18 @@ type EventData struct {
 	Task            string                 `protobuf:"bytes,7,opt,name=task,proto3" json:"task,omitempty"`
 	Profile         string                 `protobuf:"bytes,8,opt,name=profile,proto3" json:"profile,omitempty"`
 	Pooled          bool                   `protobuf:"varint,9,opt,name=pooled,proto3" json:"pooled,omitempty"`       // made for a pool
-	Isolation       string                 `protobuf:"bytes,65,opt,name=isolation,proto3" json:"isolation,omitempty"` // "none" of a sandbox whose commands run as a user of the host; else empty
+	Isolation       string                 `protobuf:"bytes,65,opt,name=isolation,proto3" json:"isolation,omitempty"` // absent unless commands of the sandbox run as a user of the host
 	Image           string                 `protobuf:"bytes,10,opt,name=image,proto3" json:"image,omitempty"`
 	ImageDigest     string                 `protobuf:"bytes,11,opt,name=image_digest,json=imageDigest,proto3" json:"image_digest,omitempty"`
 	ImageVerified   string                 `protobuf:"bytes,66,opt,name=image_verified,json=imageVerified,proto3" json:"image_verified,omitempty"` // the rule that the image was verified by when it was pulled
-	Network         string                 `protobuf:"bytes,12,opt,name=network,proto3" json:"network,omitempty"`                                  // mode
-	PolicyDigest    string                 `protobuf:"bytes,13,opt,name=policy_digest,json=policyDigest,proto3" json:"policy_digest,omitempty"`    // SHA-256 of the effective egress policy as JSON
-	FilterDigest    string                 `protobuf:"bytes,55,opt,name=filter_digest,json=filterDigest,proto3" json:"filter_digest,omitempty"`    // SHA-256 of the seccomp filters that PID 1 has in force
-	Workspace       string                 `protobuf:"bytes,14,opt,name=workspace,proto3" json:"workspace,omitempty"`                              // directory of the host
-	Mounts          []*EventMount          `protobuf:"bytes,62,rep,name=mounts,proto3" json:"mounts,omitempty"`                                    // beside the workspace
-	Volume          string                 `protobuf:"bytes,64,opt,name=volume,proto3" json:"volume,omitempty"`                                    // name
-	Snapshot        string                 `protobuf:"bytes,71,opt,name=snapshot,proto3" json:"snapshot,omitempty"`                                // name
-	MemoryBytes     int64                  `protobuf:"varint,15,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`      // limits
+	Network         string                 `protobuf:"bytes,12,opt,name=network,proto3" json:"network,omitempty"`
+	PolicyDigest    string                 `protobuf:"bytes,13,opt,name=policy_digest,json=policyDigest,proto3" json:"policy_digest,omitempty"` // SHA-256 of the effective egress policy as JSON
+	FilterDigest    string                 `protobuf:"bytes,55,opt,name=filter_digest,json=filterDigest,proto3" json:"filter_digest,omitempty"` // SHA-256 of the seccomp filters that PID 1 has in force
+	Workspace       string                 `protobuf:"bytes,14,opt,name=workspace,proto3" json:"workspace,omitempty"`                           // directory of the host
+	Mounts          []*EventMount          `protobuf:"bytes,62,rep,name=mounts,proto3" json:"mounts,omitempty"`                                 // beside the workspace
+	Volume          string                 `protobuf:"bytes,64,opt,name=volume,proto3" json:"volume,omitempty"`                                 // name
+	Snapshot        string                 `protobuf:"bytes,71,opt,name=snapshot,proto3" json:"snapshot,omitempty"`                             // name
+	MemoryBytes     int64                  `protobuf:"varint,15,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`   // limits
 	MilliCpu        int64                  `protobuf:"varint,16,opt,name=milli_cpu,json=milliCpu,proto3" json:"milli_cpu,omitempty"`
 	Pids            int64                  `protobuf:"varint,17,opt,name=pids,proto3" json:"pids,omitempty"`
 	Stages          []*EventStage          `protobuf:"bytes,18,rep,name=stages,proto3" json:"stages,omitempty"`                           // of the creation
@@ -227,9 +227,9 @@ type EventData struct {
 	// That was hit: "memory", "pids", "cpu", "kernel_memory", "time", "output", "tmpfs",
 	// "disk"; of an alert also "refusals".
 	Limit              string   `protobuf:"bytes,33,opt,name=limit,proto3" json:"limit,omitempty"`
-	Kind               string   `protobuf:"bytes,34,opt,name=kind,proto3" json:"kind,omitempty"`       // of an attempt to connect, as in TrafficResponse
-	Verdict            string   `protobuf:"bytes,35,opt,name=verdict,proto3" json:"verdict,omitempty"` // likewise
-	Host               string   `protobuf:"bytes,36,opt,name=host,proto3" json:"host,omitempty"`       // name that was asked for
+	Kind               string   `protobuf:"bytes,34,opt,name=kind,proto3" json:"kind,omitempty"` // of an attempt to connect
+	Verdict            string   `protobuf:"bytes,35,opt,name=verdict,proto3" json:"verdict,omitempty"`
+	Host               string   `protobuf:"bytes,36,opt,name=host,proto3" json:"host,omitempty"` // name that was asked for
 	Port               uint32   `protobuf:"varint,37,opt,name=port,proto3" json:"port,omitempty"`
 	Address            string   `protobuf:"bytes,38,opt,name=address,proto3" json:"address,omitempty"`
 	Peer               string   `protobuf:"bytes,39,opt,name=peer,proto3" json:"peer,omitempty"`        // that came in from outside
@@ -240,7 +240,7 @@ type EventData struct {
 	Request            string   `protobuf:"bytes,68,opt,name=request,proto3" json:"request,omitempty"`       // to a route: method and path, without the query
 	Status             int32    `protobuf:"varint,69,opt,name=status,proto3" json:"status,omitempty"`        // of its answer
 	Credential         string   `protobuf:"bytes,70,opt,name=credential,proto3" json:"credential,omitempty"` // that was added: the name of a secret
-	Action             string   `protobuf:"bytes,44,opt,name=action,proto3" json:"action,omitempty"`         // on a file: "read", "write", "make", "move", "remove", "copy_in", "copy_out"
+	Action             string   `protobuf:"bytes,44,opt,name=action,proto3" json:"action,omitempty"`         // on a file
 	Path               string   `protobuf:"bytes,45,opt,name=path,proto3" json:"path,omitempty"`             // inside
 	To                 string   `protobuf:"bytes,46,opt,name=to,proto3" json:"to,omitempty"`                 // of a move
 	Bytes              int64    `protobuf:"varint,47,opt,name=bytes,proto3" json:"bytes,omitempty"`

@@ -403,8 +403,8 @@ type Exec struct {
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // unique in its sandbox, never used again there
 	SandboxId     string                 `protobuf:"bytes,2,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
 	Args          []string               `protobuf:"bytes,3,rep,name=args,proto3" json:"args,omitempty"`
-	State         string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"` // "starting", "running", "exited"
-	Pid           int64                  `protobuf:"varint,5,opt,name=pid,proto3" json:"pid,omitempty"`    // inside the sandbox
+	State         string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
+	Pid           int64                  `protobuf:"varint,5,opt,name=pid,proto3" json:"pid,omitempty"` // inside the sandbox
 	Tty           bool                   `protobuf:"varint,6,opt,name=tty,proto3" json:"tty,omitempty"`
 	Stdin         bool                   `protobuf:"varint,7,opt,name=stdin,proto3" json:"stdin,omitempty"` // its input is open
 	StartedAt     *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
@@ -1560,7 +1560,7 @@ type Result struct {
 	MaxRssBytes         int64  `protobuf:"varint,13,opt,name=max_rss_bytes,json=maxRssBytes,proto3" json:"max_rss_bytes,omitempty"` // of the largest process
 	CpuThrottledPeriods int64  `protobuf:"varint,14,opt,name=cpu_throttled_periods,json=cpuThrottledPeriods,proto3" json:"cpu_throttled_periods,omitempty"`
 	Network             string `protobuf:"bytes,15,opt,name=network,proto3" json:"network,omitempty"`
-	Source              string `protobuf:"bytes,16,opt,name=source,proto3" json:"source,omitempty"` // "command" or "runtime"
+	Source              string `protobuf:"bytes,16,opt,name=source,proto3" json:"source,omitempty"`
 	// "exited", "signaled", "timeout", "oom"; by the runtime "canceled" (the sandbox
 	// was stopped or removed, the daemon ended, or the caller went away), "expired"
 	// (the sandbox's time was over), "kernel_memory" (the sandbox took too much kernel

@@ -26,7 +26,7 @@ const (
 type FileInfo struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Path       string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"` // absolute, or below the listed directory
-	Type       string                 `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"` // "file", "directory", "symlink", "fifo", "socket", "device"
+	Type       string                 `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
 	SizeBytes  int64                  `protobuf:"varint,3,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
 	Mode       uint32                 `protobuf:"varint,4,opt,name=mode,proto3" json:"mode,omitempty"` // permission bits
 	Uid        uint32                 `protobuf:"varint,5,opt,name=uid,proto3" json:"uid,omitempty"`   // in the sandbox
@@ -983,7 +983,7 @@ func (*WatchFilesResponse_Event) isWatchFilesResponse_Kind() {}
 type FileEvent struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	Type          string                 `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`                            // "create", "write", "remove", "rename", "chmod", "overflow"
+	Type          string                 `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
 	PathBytes     []byte                 `protobuf:"bytes,3,opt,name=path_bytes,json=pathBytes,proto3" json:"path_bytes,omitempty"` // as in FileInfo
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -29,7 +29,7 @@ type Image struct {
 	Digest    string                 `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
 	SizeBytes int64                  `protobuf:"varint,3,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	Source    string                 `protobuf:"bytes,5,opt,name=source,proto3" json:"source,omitempty"` // "embedded", "oci-layout", "docker-archive", "rootfs", "from-host", "registry"
+	Source    string                 `protobuf:"bytes,5,opt,name=source,proto3" json:"source,omitempty"`
 	// uid of the user whose image it is; root's serve everybody. UID+NAME names it too.
 	Owner         uint32 `protobuf:"varint,6,opt,name=owner,proto3" json:"owner,omitempty"`
 	Damaged       string `protobuf:"bytes,7,opt,name=damaged,proto3" json:"damaged,omitempty"`                                // what is wrong with the stored copy; empty: nothing
@@ -1527,7 +1527,7 @@ type LayerProgress struct {
 	Digest        string                 `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
 	SizeBytes     int64                  `protobuf:"varint,2,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"` // as the registry has it
 	ReceivedBytes int64                  `protobuf:"varint,3,opt,name=received_bytes,json=receivedBytes,proto3" json:"received_bytes,omitempty"`
-	State         string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"` // "waiting", "fetching", "fetched", "stored", "present"
+	State         string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

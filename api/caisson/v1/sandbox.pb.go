@@ -883,7 +883,7 @@ type UpdateRequest struct {
 	// Replace those of the request that made the sandbox; absent keeps them. What
 	// is open and no longer allowed is cut. The policies of its children follow. Those of a child
 	// stay within its parent's.
-	Network   *string `protobuf:"bytes,8,opt,name=network,proto3,oneof" json:"network,omitempty"` // "allow" or "open"
+	Network   *string `protobuf:"bytes,8,opt,name=network,proto3,oneof" json:"network,omitempty"`
 	Allow     *Rules  `protobuf:"bytes,9,opt,name=allow,proto3" json:"allow,omitempty"`
 	Deny      *Rules  `protobuf:"bytes,10,opt,name=deny,proto3" json:"deny,omitempty"`
 	CpuShares *int64  `protobuf:"varint,11,opt,name=cpu_shares,json=cpuShares,proto3,oneof" json:"cpu_shares,omitempty"` // as in Limits
@@ -1389,7 +1389,7 @@ type Sandbox struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	State         string                 `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"` // "creating", "adopting", "running", "paused", "stopping", "exited", "removing"
+	State         string                 `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
 	Image         string                 `protobuf:"bytes,4,opt,name=image,proto3" json:"image,omitempty"`
 	Profile       string                 `protobuf:"bytes,5,opt,name=profile,proto3" json:"profile,omitempty"`
 	Args          []string               `protobuf:"bytes,6,rep,name=args,proto3" json:"args,omitempty"`
@@ -2247,7 +2247,7 @@ func (x *CleanupResponse) GetLeftovers() []*Leftover {
 // Leftover is something of the daemon's that no live sandbox owns.
 type Leftover struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // "remains" of a sandbox that ended, "sandbox", "container", "cgroup", "output", "disk", "snapshot"
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // "remains" is of a sandbox that ended, and "foreign" is not the daemon's
 	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
 	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	Removed       bool                   `protobuf:"varint,4,opt,name=removed,proto3" json:"removed,omitempty"`
@@ -2935,7 +2935,7 @@ type LogsRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Ref    string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
 	Follow bool                   `protobuf:"varint,2,opt,name=follow,proto3" json:"follow,omitempty"`
-	Stream string                 `protobuf:"bytes,3,opt,name=stream,proto3" json:"stream,omitempty"` // "stdout", "stderr"; empty is both
+	Stream string                 `protobuf:"bytes,3,opt,name=stream,proto3" json:"stream,omitempty"` // empty is both
 	// The command, as exec_id of started and of its result, and id of an Exec. Empty: the one that
 	// the sandbox was made for, or the only one that ran in it.
 	ExecId       string `protobuf:"bytes,4,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`

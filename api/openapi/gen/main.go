@@ -1,8 +1,9 @@
 // Gen writes the OpenAPI document of the API, the page of the reference that shows
-// it, or the options of an SDK. It reads a FileDescriptorSet with comments.
+// it, or the options of an SDK. It reads a FileDescriptorSet with comments. With -values it
+// reads nothing, and writes the types of closed sets of values.
 //
 //	protoc --include_imports --include_source_info --descriptor_set_out=/dev/stdout … |
-//	    go run ./api/openapi/gen [-page | -sdk LANGUAGE]
+//	    go run ./api/openapi/gen [-page | -sdk LANGUAGE | -values LANGUAGE]
 package main
 
 import (
@@ -21,7 +22,12 @@ import (
 func main() {
 	page := flag.Bool("page", false, "write the page of the reference")
 	sdk := flag.String("sdk", "", "write the options of the SDK for a language: python or typescript; or their page of the reference: page")
+	values := flag.String("values", "", "write the types of closed sets of values for a language: python or typescript")
 	flag.Parse()
+	if *values != "" {
+		writeValues(os.Stdout, *values == "python")
+		return
+	}
 	if err := run(os.Stdin, os.Stdout, *page, *sdk); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

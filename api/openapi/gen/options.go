@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/caisson-run/caisson/api/settings"
 )
 
 // group is a set of options that both SDKs have: the fields of a message, and those of the
@@ -28,6 +30,7 @@ type option struct {
 	path string // of the field in the request, with dots
 	form string // how a value is read: a key of forms
 	doc  string
+	set  *settings.Set // of its values; nil: they are open
 }
 
 // form is how the SDKs take a value.
@@ -145,7 +148,8 @@ func (r *reader) fields(message protoreflect.Name, above string, without ...stri
 			continue
 		}
 		name := cmp.Or(optionNames[f.Name()], strings.TrimSuffix(string(f.Name()), "_bytes"))
-		list = append(list, option{name, path, r.form(f), cmp.Or(optionDocs[f.Name()], sentence(comment(f)))})
+		set, _ := setOf(f)
+		list = append(list, option{name, path, r.form(f), cmp.Or(optionDocs[f.Name()], sentence(told(f))), set})
 	}
 	return list
 }

@@ -106,7 +106,7 @@ func (p *page) block(m protoreflect.MessageDescriptor, without []string) {
 			continue
 		}
 		line := fmt.Sprintf("%s: %s", f.Name(), p.kind(f))
-		text := comment(f)
+		text := told(f)
 		switch {
 		case text == "":
 			fmt.Fprintln(p.w, line)

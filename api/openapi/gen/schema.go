@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/caisson-run/caisson/api/settings"
 )
 
 // schemas are those of all messages, by name.
@@ -98,7 +100,19 @@ func (s schemas) value(f protoreflect.FieldDescriptor) object {
 	case protoreflect.MessageKind:
 		return s.ref(f.Message())
 	}
-	return object{"type": "string"}
+	return enum(setOf(f))
+}
+
+// enum is the schema of a string, with its values if they are a closed set.
+func enum(set *settings.Set, orEmpty bool) object {
+	if set == nil {
+		return object{"type": "string"}
+	}
+	values := set.Values
+	if orEmpty {
+		values = append([]string{""}, values...)
+	}
+	return object{"type": "string", "enum": values}
 }
 
 // wellKnown is the schema of a message that JSON writes in its own form; nil: it is none.
@@ -114,12 +128,14 @@ func wellKnown(m protoreflect.MessageDescriptor) object {
 
 func errorSchema() object {
 	text := func(description string) object { return object{"type": "string", "description": description} }
+	class := enum(settings.SetOf("Error.class"))
+	class["description"] = "of the code"
 	return object{
 		"type": "object", "required": []string{"error"}, "description": "Why a call failed.",
 		"properties": object{"error": object{
 			"type": "object", "required": []string{"code", "message", "cause", "remedy", "class", "retryable"},
 			"properties": object{
-				"code": text("SBX-nnn, which is stable: docs/reference/errors.md"), "class": text("of the code"),
+				"code": text("SBX-nnn, which is stable: docs/reference/errors.md"), "class": class,
 				"message": text("what was refused or failed"), "cause": text("why, where something below said so"),
 				"remedy": text("what to do about it"), "request_id": text("of the call"),
 				"retryable": object{"type": "boolean", "description": "the same call may succeed later"},

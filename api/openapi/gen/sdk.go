@@ -22,6 +22,7 @@ from typing import Dict, Mapping, Optional, Sequence, Tuple, TypedDict, Union
 
 from ._forms import Inputs, Rlimit, Size, Time
 from .types import Mount
+from .values import %s
 
 Table = Dict[str, Tuple[str, str]]
 """The field of the request and the form, by option."""
@@ -31,6 +32,7 @@ OUTPUT_LIMIT = %d
 `
 	typescriptHead = `// The options of the calls. Made by api/openapi/gen; do not edit.
 import type { Inputs, MountOptions, Rlimit, Size, Time } from '../forms.js'
+import type { %s } from './values.js'
 
 /** The field of the request and the form, by option. */
 export type Table = Readonly<Record<string, readonly [path: string, form: string]>>
@@ -57,11 +59,11 @@ func writeSDK(to io.Writer, files []protoreflect.FileDescriptor, language string
 }
 
 func writePython(w *bufio.Writer, groups []group) {
-	fmt.Fprintf(w, pythonHead, settings.DefaultOutputLimit)
+	fmt.Fprintf(w, pythonHead, setNames(groups), settings.DefaultOutputLimit)
 	for _, g := range groups {
 		fmt.Fprintf(w, "\n\nclass %s(%s, total=False):\n    \"\"\"%s\"\"\"\n\n", g.name, cmp.Or(g.extends, "TypedDict"), g.doc)
 		for _, o := range g.options {
-			fmt.Fprintf(w, "    %s: Optional[%s]\n", pythonName(o.name), forms[o.form].python)
+			fmt.Fprintf(w, "    %s: Optional[%s]\n", pythonName(o.name), typed(o, forms[o.form].python))
 			if o.doc != "" {
 				lines := wrap(o.doc, width-10)
 				fmt.Fprintf(w, "    \"\"\"%s\"\"\"\n", strings.Join(lines, "\n    "))
@@ -87,7 +89,7 @@ func pythonName(name string) string {
 }
 
 func writeTypeScript(w *bufio.Writer, groups []group) {
-	fmt.Fprintf(w, typescriptHead, settings.DefaultOutputLimit)
+	fmt.Fprintf(w, typescriptHead, setNames(groups), settings.DefaultOutputLimit)
 	for _, g := range groups {
 		extends := ""
 		if g.extends != "" {
@@ -98,7 +100,7 @@ func writeTypeScript(w *bufio.Writer, groups []group) {
 			if o.doc != "" {
 				fmt.Fprintf(w, "  /** %s */\n", strings.Join(wrap(o.doc, width-8), "\n   * "))
 			}
-			fmt.Fprintf(w, "  %s?: %s\n", camel(o.name), forms[o.form].typescript)
+			fmt.Fprintf(w, "  %s?: %s\n", camel(o.name), typed(o, forms[o.form].typescript))
 		}
 		fmt.Fprintln(w, "}")
 	}

@@ -8,12 +8,13 @@ import base64
 import codecs
 import dataclasses
 import time
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, cast
 
 from . import _wire
 from .codes import APIBroken, Canceled, DaemonOff, EngineDown, Init
 from .errors import CaissonError
 from .types import Event, Exited, Output, Result, Started
+from .values import Stream
 
 TextCallback = Callable[[str], object]
 
@@ -86,7 +87,7 @@ class Place:
         message = _wire.parse(line)
         for kind, value in message.items():
             if kind in self.offsets:
-                return self._output(kind, value)
+                return self._output(cast(Stream, kind), value)
             if kind == "exit":
                 self.ended = True
                 return Exited(_wire.decode(Result, value))
@@ -104,7 +105,7 @@ class Place:
         self.process_id = event.exec.id or self.process_id
         return event
 
-    def _output(self, stream: str, value: Mapping[str, Any]) -> Event:
+    def _output(self, stream: Stream, value: Mapping[str, Any]) -> Event:
         text = value.get("text")
         data = text.encode() if text is not None else base64.b64decode(value.get("data", ""))
         time = _wire.moment(value.get("time"))

@@ -7,6 +7,7 @@ from typing import Dict, Mapping, Optional, Sequence, Tuple, TypedDict, Union
 
 from ._forms import Inputs, Rlimit, Size, Time
 from .types import Mount
+from .values import LiveNetwork, Network, RootFS, SandboxState
 
 Table = Dict[str, Tuple[str, str]]
 """The field of the request and the form, by option."""
@@ -37,7 +38,7 @@ class SandboxOptions(TypedDict, total=False):
     """Name, uid, or uid:gid; empty is the profile's."""
     env: Optional[Mapping[str, str]]
     """Of all its commands, added to the image's."""
-    network: Optional[str]
+    network: Optional[Network]
     """"none", "allow", "open", or "bridge" where the operator offers it; empty is "allow"
     where allow is given, else the profile's. A child of a sandbox has "none" where it names
     nothing, and "none" or "allow"."""
@@ -108,7 +109,7 @@ class SandboxOptions(TypedDict, total=False):
     dns: Optional[Sequence[str]]
     """Resolvers to ask for names, ADDRESS or ADDRESS:PORT, at most 3, among those of
     network.dns_allowed in the configuration. Absent are those of network.dns."""
-    rootfs: Optional[str]
+    rootfs: Optional[RootFS]
     """"ro", or "rw": the root can be written, and the sandbox's disk holds what is written. If
     no limit sizes the disk, sandboxes.disk of the configuration does. Empty is the
     profile's."""
@@ -204,10 +205,10 @@ class UpdateOptions(TypedDict, total=False):
     """Zero is never."""
     labels: Optional[Mapping[str, str]]
     """Merged; an empty value removes the label."""
-    network: Optional[str]
+    network: Optional[LiveNetwork]
     """Replace those of the request that made the sandbox; absent keeps them. What is open and
     no longer allowed is cut. The policies of its children follow. Those of a child stay
-    within its parent's."""
+    within its parent's. One of "allow", "open"."""
     allow: Optional[Sequence[str]]
     deny: Optional[Sequence[str]]
     cpu_shares: Optional[int]
@@ -225,9 +226,10 @@ class ListOptions(TypedDict, total=False):
     task: Optional[str]
     name: Optional[str]
     """A pattern of path.Match, such as "build-*"."""
-    states: Optional[Sequence[str]]
+    states: Optional[Sequence[SandboxState]]
     """Any of these. With "removed", also sandboxes that are gone and of which History has the
-    use."""
+    use. One of "creating", "adopting", "running", "paused", "stopping", "exited",
+    "removing", "removed"."""
     older_than: Optional[Time]
     """Since it was created."""
 
@@ -249,7 +251,7 @@ class BuildOptions(TypedDict, total=False):
     """Build nothing: the one message holds needs."""
     profile: Optional[str]
     """Empty is "strict"."""
-    network: Optional[str]
+    network: Optional[Network]
     """"none", "allow", "open", or "bridge" where the operator offers it; empty is "allow"
     where allow is given, else the profile's. A child of a sandbox has "none" where it names
     nothing, and "none" or "allow"."""

@@ -14,7 +14,7 @@ import re
 import select
 import typing
 from datetime import datetime, timedelta, timezone
-from typing import Any, BinaryIO, Callable, Dict, Iterable, List, Mapping, Optional, Tuple, Type, TypeVar, Union, cast
+from typing import Any, BinaryIO, Callable, Dict, Iterable, List, Literal, Mapping, Optional, Tuple, Type, TypeVar, Union, cast
 from urllib.parse import quote, urlencode
 
 from ._remedies import in_python
@@ -155,6 +155,8 @@ def _converters(kind: Any) -> List[Tuple[str, Callable[[Any], Any]]]:
 
 def _converter(hint: Any) -> Callable[[Any], Any]:
     origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Literal:
+        return str  # a later daemon may know others
     if origin is Union:  # Optional
         return _converter(args[0])
     if origin is list:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import List, Optional
 
-from .types import ProcessInfo
+from .types import ABSENT, ProcessInfo
+from .values import AttemptKind, AttemptVerdict, FileAction, Network, SandboxState
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,7 @@ class SandboxStats:
 
     sandbox_id: str = ""
     name: str = ""
-    state: str = ""
+    state: SandboxState = ABSENT
     cpu_percent: float = 0.0
     """Of the last second."""
     cpu: float = 0.0
@@ -70,7 +71,7 @@ class History:
 
     sandbox_id: str = ""
     name: str = ""
-    state: str = ""
+    state: SandboxState = ABSENT
     memory_limit_bytes: int = 0
     milli_cpu: int = 0
     pids_limit: int = 0
@@ -121,8 +122,7 @@ class EventData:
     """Made for a pool."""
     image: str = ""
     image_digest: str = ""
-    network: str = ""
-    """Mode."""
+    network: Network = ABSENT
     policy_digest: str = ""
     """SHA-256 of the effective egress policy as JSON."""
     filter_digest: str = ""
@@ -163,9 +163,9 @@ class EventData:
     duration_ms: float = 0.0
     limit: str = ""
     """That was hit: "memory", "pids", "kernel_memory", "time", "output"; of an alert also "cpu", "refusals"."""
-    kind: str = ""
+    kind: AttemptKind = ABSENT
     """Of an attempt to connect, as in TrafficResponse."""
-    verdict: str = ""
+    verdict: AttemptVerdict = ABSENT
     """Likewise."""
     host: str = ""
     """Name that was asked for."""
@@ -185,7 +185,7 @@ class EventData:
     """Of its answer."""
     credential: str = ""
     """That was added: the name of a secret."""
-    action: str = ""
+    action: FileAction = ABSENT
     """On a file: "read", "write", "make", "move", "remove", "copy_in", "copy_out"."""
     path: str = ""
     """Inside."""

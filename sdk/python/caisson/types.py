@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Dict, List, Optional, Union
+from typing import Any, Dict, List, Optional, Union
+
+from .values import (
+    AttemptKind, AttemptVerdict, Cause, CheckStatus, FileChange, FileType, ImageSource, Isolation,
+    LayerState, LeftoverKind, Limit, MountType, Network, ProcessState, Reason, RootFS, SandboxState,
+    SharedLimit, Source, Stream, Support, WorkspaceMode,
+)
+
+ABSENT: Any = ""
+"""What a message leaves out."""
 
 
 @dataclass(frozen=True)
@@ -37,16 +46,15 @@ class Result:
     """How a command ended, and its output as far as it was kept.
 
     exit_code is 128+n after signal n, 124 after a timeout, 126 or 127 if the command
-    could not be executed. reason is "exited", "signaled", "timeout", "oom", "canceled",
-    "expired", "kernel_memory" or "lost".
+    could not be executed.
     """
 
     sandbox_id: str = ""
     exec_id: str = ""
     exit_code: int = 0
     signal: int = 0
-    reason: str = ""
-    source: str = ""
+    reason: Reason = ABSENT
+    source: Source = ABSENT
     timed_out: bool = False
     oom_killed: bool = False
     pids_limit_hit: bool = False
@@ -56,19 +64,18 @@ class Result:
     max_rss_bytes: int = 0
     cpu_throttled_periods: int = 0
     cpu_throttled: float = 0.0
-    limits_hit: List[str] = field(default_factory=list)
-    """Of "memory", "pids", "cpu" and "tmpfs"."""
-    cause: str = ""
-    """Of the reason "canceled", what it was: "stopped", "removed", "daemon_stopped", …"""
-    sandbox_limits_hit: List[str] = field(default_factory=list)
-    """Of "memory" and "pids": hit while the command ran, by it or by something else."""
+    limits_hit: List[Limit] = field(default_factory=list)
+    cause: Cause = ABSENT
+    """Of the reason "canceled" alone."""
+    sandbox_limits_hit: List[SharedLimit] = field(default_factory=list)
+    """Hit while the command ran, by it or by something else."""
     full_tmpfs: List[str] = field(default_factory=list)
     """The tmpfs, by path inside, that were full when the command failed."""
     read_only_hint: bool = False
     """The command failed, and its standard error ends with "Read-only file system"."""
     io_read_bytes: Optional[int] = None
     io_write_bytes: Optional[int] = None
-    network: str = ""
+    network: Network = ABSENT
     warnings: List[str] = field(default_factory=list)
     remaining: int = 0
     ended_processes: int = 0
@@ -107,12 +114,12 @@ class Result:
 
 @dataclass(frozen=True)
 class ProcessInfo:
-    """One command of a sandbox. state is "starting", "running" or "exited"."""
+    """One command of a sandbox."""
 
     id: str = ""
     sandbox_id: str = ""
     args: List[str] = field(default_factory=list)
-    state: str = ""
+    state: ProcessState = ABSENT
     pid: int = 0
     tty: bool = False
     stdin: bool = False
@@ -137,12 +144,12 @@ class Started:
 class Output:
     """A part of one stream of a command.
 
-    stream is "stdout" or "stderr", offset that of the first byte in it. If skipped is not
+    offset is that of the first byte in the stream. If skipped is not
     0, so many bytes are not kept any more, and data is empty. time is when its first byte
     came, if logs was asked for timestamps and it is known.
     """
 
-    stream: str
+    stream: Stream
     offset: int
     data: bytes = b""
     skipped: int = 0
@@ -183,18 +190,18 @@ class Workspace:
     """A directory of the host that is bound into the sandbox."""
 
     dir: str = ""
-    mode: str = ""
+    mode: WorkspaceMode = ABSENT
 
 
 @dataclass(frozen=True)
 class Mount:
-    """A mount beside the workspace. type is "bind", "volume" or "tmpfs".
+    """A mount beside the workspace.
 
     The source of a bind is a directory of the host, that of a volume is its name. A tmpfs may
     have a size, else it has that of every tmpfs.
     """
 
-    type: str = ""
+    type: MountType = ABSENT
     target: str = ""
     source: str = ""
     read_only: bool = False
@@ -220,7 +227,7 @@ class SandboxInfo:
 
     id: str = ""
     name: str = ""
-    state: str = ""
+    state: SandboxState = ABSENT
     image: str = ""
     profile: str = ""
     args: List[str] = field(default_factory=list)
@@ -239,12 +246,12 @@ class SandboxInfo:
     owner_uid: int = 0
     parent: str = ""
     execs: int = 0
-    network: str = ""
+    network: Network = ABSENT
     ports: List[Port] = field(default_factory=list)
     exposed: List[int] = field(default_factory=list)
     warnings: List[str] = field(default_factory=list)
     """Limits that were lowered, and choices made for the caller."""
-    isolation: str = ""
+    isolation: Isolation = ABSENT
     """"sandbox", or "none": its commands run as a user of the host, with its files and network."""
     replaced: str = ""
     """Of create alone: the ID of the sandbox of that name that this one replaces."""
@@ -315,7 +322,7 @@ class Spec:
 class Leftover:
     """Something of the daemon's that no live sandbox owns."""
 
-    kind: str = ""
+    kind: LeftoverKind = ABSENT
     id: str = ""
     reason: str = ""
     removed: bool = False
@@ -323,13 +330,10 @@ class Leftover:
 
 @dataclass(frozen=True)
 class FileInfo:
-    """One entry of a sandbox's file system.
-
-    type is "file", "directory", "symlink", "fifo", "socket" or "device".
-    """
+    """One entry of a sandbox's file system."""
 
     path: str = ""
-    type: str = ""
+    type: FileType = ABSENT
     size_bytes: int = 0
     mode: int = 0
     uid: int = 0
@@ -346,10 +350,10 @@ class Listing(List[FileInfo]):
 
 @dataclass(frozen=True)
 class FileEvent:
-    """One change: "create", "write", "remove", "rename", "chmod" or "overflow"."""
+    """One change below a watched directory."""
 
     path: str = ""
-    type: str = ""
+    type: FileChange = ABSENT
 
 
 @dataclass(frozen=True)
@@ -367,7 +371,7 @@ class Copied:
 class Verdict:
     """What a policy makes of a destination. needs is the rule that would allow it."""
 
-    network: str = ""
+    network: Network = ABSENT
     host: str = ""
     port: int = 0
     allowed: bool = False
@@ -399,8 +403,8 @@ class Attempt:
     """One attempt of a sandbox to reach something, and its verdict."""
 
     time: Optional[datetime] = None
-    kind: str = ""
-    verdict: str = ""
+    kind: AttemptKind = ABSENT
+    verdict: AttemptVerdict = ABSENT
     name: str = ""
     port: int = 0
     type: str = ""
@@ -425,7 +429,7 @@ class Image:
     digest: str = ""
     size_bytes: int = 0
     created_at: Optional[datetime] = None
-    source: str = ""
+    source: ImageSource = ABSENT
     owner: int = 0
     damaged: str = ""
 
@@ -483,7 +487,7 @@ class Snapshot:
     sandbox_name: str = ""
     image: str = ""
     image_digest: str = ""
-    rootfs: str = ""
+    rootfs: RootFS = ABSENT
     disk_bytes: int = 0
     """The size of the disk."""
     used_bytes: int = 0
@@ -492,12 +496,12 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class LayerProgress:
-    """How far a layer of a pull is: waiting, fetching, fetched, stored or present."""
+    """How far a layer of a pull is."""
 
     digest: str = ""
     size_bytes: int = 0
     received_bytes: int = 0
-    state: str = ""
+    state: LayerState = ABSENT
 
 
 @dataclass(frozen=True)
@@ -544,10 +548,10 @@ class Ping:
 
 @dataclass(frozen=True)
 class Capability:
-    """How a setting is honoured here: support is "enforced", "best_effort" or "unsupported"."""
+    """How a setting is honoured here."""
 
     field: str = ""
-    support: str = ""
+    support: Support = ABSENT
     detail: str = ""
 
 
@@ -562,10 +566,10 @@ class Reloaded:
 
 @dataclass(frozen=True)
 class Check:
-    """One finding about the host. status is "ok", "warn", "fail" or "unknown"."""
+    """One finding about the host."""
 
     name: str = ""
-    status: str = ""
+    status: CheckStatus = ABSENT
     detail: str = ""
     code: str = ""
     remedy: str = ""

@@ -3,6 +3,7 @@
  */
 import { resolve } from 'node:path'
 import { nestedTable, type NestedOptions, type Table } from './generated/options.js'
+import type { MountType } from './generated/values.js'
 import type { Duration, Int64 } from './scalars.js'
 
 /** Bytes, or text such as "512M", in powers of 1024. */
@@ -24,7 +25,7 @@ export type Inputs = Readonly<Record<string, string | Uint8Array>> | readonly In
 
 /** A mount of a sandbox. */
 export interface MountOptions {
-  type: 'bind' | 'volume' | 'tmpfs'
+  type: MountType
   /** Of a bind: a directory of the host. Of a volume: its name. */
   source?: string
   /** Where it is mounted inside, absolute. */

@@ -93,8 +93,8 @@ export interface components {
         Capability: {
             detail: string;
             field: string;
-            /** @description "enforced", "best_effort", "unsupported" */
-            support: string;
+            /** @enum {string} */
+            support: "enforced" | "best_effort" | "unsupported";
         };
         CheckPolicyRequest: {
             /** @description Addresses that the host of target leads to, as the caller found them. Each is judged. */
@@ -113,7 +113,8 @@ export interface components {
             host: string;
             /** @description the rule that would allow it; empty where none can */
             needs: string;
-            network: string;
+            /** @enum {string} */
+            network: "none" | "allow" | "open" | "bridge";
             /** Format: int64 */
             port: number;
             /** @description of a refusal; else what way it takes, if that is not the usual one */
@@ -193,16 +194,22 @@ export interface components {
             name?: string;
             /** @description a socket to make sandboxes of its own; absent is none */
             nested?: components["schemas"]["Nested"];
-            /** @description "none", "allow", "open", or "bridge" where the operator offers it; empty is "allow" where allow is given, else the profile's. A child of a sandbox has "none" where it names nothing, and "none" or "allow". */
-            network?: string;
+            /**
+             * @description "none", "allow", "open", or "bridge" where the operator offers it; empty is "allow" where allow is given, else the profile's. A child of a sandbox has "none" where it names nothing, and "none" or "allow".
+             * @enum {string}
+             */
+            network?: "" | "none" | "allow" | "open" | "bridge";
             /** @description empty is "strict" */
             profile?: string;
             /** @description [ADDRESS:]PORT:PORT: TCP port of the host and port inside. The address is 127.0.0.1 where none is given; port 0 of the host has a free one picked. */
             publish?: string[];
             /** @description End and remove the caller's sandbox of the name first, live or not. A request that is refused removes nothing. Not with ensure. */
             replace?: boolean;
-            /** @description "ro", or "rw": the root can be written, and the sandbox's disk holds what is written. If no limit sizes the disk, sandboxes.disk of the configuration does. Empty is the profile's. */
-            rootfs?: string;
+            /**
+             * @description "ro", or "rw": the root can be written, and the sandbox's disk holds what is written. If no limit sizes the disk, sandboxes.disk of the configuration does. Empty is the profile's.
+             * @enum {string}
+             */
+            rootfs?: "" | "ro" | "rw";
             session?: string;
             /** @description Name of a snapshot that is made of the disk when the sandbox ends, whatever ends it. If there is one of that name by then, it is followed by a dash and some letters. */
             snapshot_on_end?: string;
@@ -248,8 +255,8 @@ export interface components {
             detail: string;
             name: string;
             remedy: string;
-            /** @description "ok", "warn", "fail", "unknown" */
-            status: string;
+            /** @enum {string} */
+            status: "ok" | "warn" | "fail" | "unknown";
         };
         DoctorResponse: {
             checks: components["schemas"]["DoctorCheck"][];
@@ -290,8 +297,11 @@ export interface components {
             error: {
                 /** @description why, where something below said so */
                 cause: string;
-                /** @description of the code */
-                class: string;
+                /**
+                 * @description of the code
+                 * @enum {string}
+                 */
+                class: "invalid_input" | "policy_refusal" | "host" | "engine_failure" | "sandbox_down" | "timeout" | "internal";
                 /** @description SBX-nnn, which is stable: docs/reference/errors.md */
                 code: string;
                 /** @description what was refused or failed */
@@ -307,7 +317,8 @@ export interface components {
         /** @description ErrorDetail accompanies every error of a call. */
         ErrorDetail: {
             cause: string;
-            class: string;
+            /** @enum {string} */
+            class: "invalid_input" | "policy_refusal" | "host" | "engine_failure" | "sandbox_down" | "timeout" | "internal";
             /** @description SBX-nnn */
             code: string;
             message: string;
@@ -334,8 +345,11 @@ export interface components {
         };
         /** @description EventData describes an event. Fields that do not apply to it are absent. */
         EventData: {
-            /** @description on a file: "read", "write", "make", "move", "remove", "copy_in", "copy_out" */
-            action?: string;
+            /**
+             * @description on a file
+             * @enum {string}
+             */
+            action?: "read" | "write" | "make" | "move" | "remove" | "copy_in" | "copy_out";
             address?: string;
             /** @description of a command, at most 4 KiB of JSON */
             args?: string[];
@@ -381,12 +395,18 @@ export interface components {
             image_verified?: string;
             /** @description input files of a command */
             inputs?: components["schemas"]["EventInput"][];
-            /** @description "none" of a sandbox whose commands run as a user of the host; else empty */
-            isolation?: string;
+            /**
+             * @description absent unless commands of the sandbox run as a user of the host
+             * @enum {string}
+             */
+            isolation?: "sandbox" | "none";
             /** @description of the configuration, whose values changed */
             keys?: string[];
-            /** @description of an attempt to connect, as in TrafficResponse */
-            kind?: string;
+            /**
+             * @description of an attempt to connect
+             * @enum {string}
+             */
+            kind?: "connection" | "lookup" | "link" | "inbound" | "packet" | "request" | "gap";
             /** @description That was hit: "memory", "pids", "cpu", "kernel_memory", "time", "output", "tmpfs", "disk"; of an alert also "refusals". */
             limit?: string;
             /**
@@ -412,8 +432,8 @@ export interface components {
             mounts?: components["schemas"]["EventMount"][];
             /** @description of the sandbox */
             name?: string;
-            /** @description mode */
-            network?: string;
+            /** @enum {string} */
+            network?: "none" | "allow" | "open" | "bridge";
             /** @description inside */
             path?: string;
             /** Format: int64 */
@@ -473,8 +493,8 @@ export interface components {
             to?: string;
             /** @description inside */
             user?: string;
-            /** @description likewise */
-            verdict?: string;
+            /** @enum {string} */
+            verdict?: "allowed" | "refused" | "failed" | "cut" | "idle" | "stopped" | "answered" | "empty" | "absent";
             /** @description of the daemon */
             version?: string;
             /** @description name */
@@ -521,8 +541,8 @@ export interface components {
             sandbox_id: string;
             /** Format: date-time */
             started_at?: Timestamp;
-            /** @description "starting", "running", "exited" */
-            state: string;
+            /** @enum {string} */
+            state: "starting" | "running" | "exited";
             /** Format: int64 */
             stderr_bytes: Int64;
             /** @description its input is open */
@@ -593,15 +613,16 @@ export interface components {
         ExplainPolicyResponse: {
             /** @description in the order in which they count */
             lines: components["schemas"]["PolicyLine"][];
-            network: string;
+            /** @enum {string} */
+            network: "none" | "allow" | "open" | "bridge";
         };
         /** @description FileEvent is one change (inotify(7)). */
         FileEvent: {
             path: string;
             /** @description as in FileInfo */
             path_bytes: Bytes;
-            /** @description "create", "write", "remove", "rename", "chmod", "overflow" */
-            type: string;
+            /** @enum {string} */
+            type: "create" | "write" | "remove" | "rename" | "chmod" | "overflow";
         };
         /** @description FileInfo is one entry of a sandbox's file system. */
         FileInfo: {
@@ -625,8 +646,8 @@ export interface components {
             path_bytes: Bytes;
             /** Format: int64 */
             size_bytes: Int64;
-            /** @description "file", "directory", "symlink", "fifo", "socket", "device" */
-            type: string;
+            /** @enum {string} */
+            type: "file" | "directory" | "symlink" | "fifo" | "socket" | "device";
             /**
              * Format: int64
              * @description in the sandbox
@@ -692,7 +713,8 @@ export interface components {
             /** @description One each second of the last 5 minutes, each 10 s of the 30 minutes before, each minute of the 3 hours before, and each 10 minutes of the 28 hours before. */
             samples: components["schemas"]["UsageSample"][];
             sandbox_id: string;
-            state: string;
+            /** @enum {string} */
+            state: "creating" | "adopting" | "running" | "paused" | "stopping" | "exited" | "removing" | "removed";
         };
         Image: {
             /** Format: date-time */
@@ -708,8 +730,8 @@ export interface components {
             owner: number;
             /** Format: int64 */
             size_bytes: Int64;
-            /** @description "embedded", "oci-layout", "docker-archive", "rootfs", "from-host", "registry" */
-            source: string;
+            /** @enum {string} */
+            source: "oci-layout" | "docker-archive" | "rootfs" | "from-host" | "embedded" | "registry" | "build" | "build-cache";
             /** @description of its manifest, before the filter wrote it anew */
             source_digest: string;
             /** @description that its name led to in the registry; an index, or source_digest */
@@ -818,8 +840,8 @@ export interface components {
              * @description as the registry has it
              */
             size_bytes: Int64;
-            /** @description "waiting", "fetching", "fetched", "stored", "present" */
-            state: string;
+            /** @enum {string} */
+            state: "waiting" | "fetching" | "fetched" | "stored" | "present";
         };
         LearnPolicyResponse: {
             /** @description sorted */
@@ -837,8 +859,11 @@ export interface components {
         /** @description Leftover is something of the daemon's that no live sandbox owns. */
         Leftover: {
             id: string;
-            /** @description "remains" of a sandbox that ended, "sandbox", "container", "cgroup", "output", "disk", "snapshot" */
-            kind: string;
+            /**
+             * @description "remains" is of a sandbox that ended, and "foreign" is not the daemon's
+             * @enum {string}
+             */
+            kind: "remains" | "sandbox" | "container" | "cgroup" | "output" | "disk" | "snapshot" | "foreign";
             reason: string;
             removed: boolean;
         };
@@ -934,8 +959,11 @@ export interface components {
             source?: string;
             /** @description where it is mounted inside, absolute */
             target?: string;
-            /** @description "bind", "volume" or "tmpfs" */
-            type?: string;
+            /**
+             * @description "bind", "volume" or "tmpfs"
+             * @enum {string}
+             */
+            type?: "bind" | "volume" | "tmpfs";
         };
         MoveFileRequest: {
             from?: string;
@@ -955,8 +983,8 @@ export interface components {
         NetworkStats: {
             egress?: components["schemas"]["Egress"];
             name: string;
-            /** @description mode */
-            network: string;
+            /** @enum {string} */
+            network: "none" | "allow" | "open" | "bridge";
             sandbox_id: string;
         };
         /** @description Output is a part of one stream of a command. */
@@ -994,7 +1022,8 @@ export interface components {
         PolicyQuery: {
             allow?: string[];
             deny?: string[];
-            network?: string;
+            /** @enum {string} */
+            network?: "" | "none" | "allow" | "open" | "bridge";
             profile?: string;
             ref?: string;
         };
@@ -1130,8 +1159,11 @@ export interface components {
         ResizeExecResponse: Record<string, never>;
         /** @description Result is how a command ended. */
         Result: {
-            /** @description What canceled the command, if the reason is "canceled", else empty: "stopped" or "removed" (its sandbox was), "daemon_stopped", "caller_left", "parent_ended" (the sandbox that made its sandbox ended) or "sandbox_ended". */
-            cause: string;
+            /**
+             * @description What canceled the command, if the reason is "canceled", else empty: "stopped" or "removed" (its sandbox was), "daemon_stopped", "caller_left", "parent_ended" (the sandbox that made its sandbox ended) or "sandbox_ended".
+             * @enum {string}
+             */
+            cause: "" | "stopped" | "removed" | "daemon_stopped" | "caller_left" | "parent_ended" | "sandbox_ended";
             /**
              * @description User and system: all of it of a sandbox that is for this command alone, or of a command with limits of its own; else that of the command and the processes that it waited for. The making and the removal of the sandbox are not in it.
              * @example 90s
@@ -1177,7 +1209,7 @@ export interface components {
             /** @description absent unless RunSpec.learn */
             learned?: components["schemas"]["Learned"];
             /** @description Of "memory", "pids", "cpu" (it was throttled), "tmpfs" and "disk" (one was full when the command failed). Of a command of a session without limits of its own, "cpu" is not known, and another command may have filled a tmpfs or the disk. */
-            limits_hit: string[];
+            limits_hit: ("memory" | "pids" | "cpu" | "tmpfs" | "disk")[];
             /**
              * Format: int64
              * @description of output that the daemon's disk did not take: no caller has them
@@ -1188,7 +1220,8 @@ export interface components {
              * @description of the largest process
              */
             max_rss_bytes: Int64;
-            network: string;
+            /** @enum {string} */
+            network: "" | "none" | "allow" | "open" | "bridge";
             oom_killed: boolean;
             /**
              * Format: int64
@@ -1198,8 +1231,11 @@ export interface components {
             pids_limit_hit: boolean;
             /** @description A hint: the command failed, and the last 4 KiB of its standard error have the words "Read-only file system". */
             read_only_hint: boolean;
-            /** @description "exited", "signaled", "timeout", "oom"; by the runtime "canceled" (the sandbox was stopped or removed, the daemon ended, or the caller went away), "expired" (the sandbox's time was over), "kernel_memory" (the sandbox took too much kernel memory that no limit counts) and "lost" (the sandbox ended without a word). */
-            reason: string;
+            /**
+             * @description "exited", "signaled", "timeout", "oom"; by the runtime "canceled" (the sandbox was stopped or removed, the daemon ended, or the caller went away), "expired" (the sandbox's time was over), "kernel_memory" (the sandbox took too much kernel memory that no limit counts) and "lost" (the sandbox ended without a word).
+             * @enum {string}
+             */
+            reason: "exited" | "signaled" | "timeout" | "oom" | "canceled" | "lost" | "expired" | "kernel_memory";
             /** @description destinations refused while the command ran, at most 10 */
             refusals: components["schemas"]["Refusal"][];
             /**
@@ -1211,14 +1247,14 @@ export interface components {
             request_id: string;
             sandbox_id: string;
             /** @description Of "memory" and "pids": hit in the sandbox while the command ran, by it or by something else that ran there: the kernel does not say. None of them is in limits_hit. */
-            sandbox_limits_hit: string[];
+            sandbox_limits_hit: ("memory" | "pids")[];
             /**
              * Format: int32
              * @description 0: it exited by itself
              */
             signal: number;
-            /** @description "command" or "runtime" */
-            source: string;
+            /** @enum {string} */
+            source: "" | "command" | "runtime";
             /** @description where the time went, in order */
             stages: components["schemas"]["Stage"][];
             /** Format: int64 */
@@ -1291,15 +1327,19 @@ export interface components {
              */
             idle_timeout?: Duration;
             image: string;
-            /** @description "sandbox", or "none": its commands run as a user of the host, with its files and network */
-            isolation: string;
+            /**
+             * @description "sandbox", or "none": its commands run as a user of the host, with its files and network
+             * @enum {string}
+             */
+            isolation: "" | "sandbox" | "none";
             labels: {
                 [key: string]: string;
             };
             /** @description beside the workspace */
             mounts: components["schemas"]["Mount"][];
             name: string;
-            network: string;
+            /** @enum {string} */
+            network: "" | "none" | "allow" | "open" | "bridge";
             /**
              * Format: int64
              * @description of the peer that made it
@@ -1320,8 +1360,8 @@ export interface components {
             /** @description of the command that it was made for, once that has ended */
             result?: components["schemas"]["Result"];
             session: string;
-            /** @description "creating", "adopting", "running", "paused", "stopping", "exited", "removing" */
-            state: string;
+            /** @enum {string} */
+            state: "creating" | "adopting" | "running" | "paused" | "stopping" | "exited" | "removing" | "removed";
             task: string;
             /** @description limits that were lowered, and choices made for the caller */
             warnings: string[];
@@ -1370,14 +1410,20 @@ export interface components {
             name?: string;
             /** @description a socket to make sandboxes of its own; absent is none */
             nested?: components["schemas"]["Nested"];
-            /** @description "none", "allow", "open", or "bridge" where the operator offers it; empty is "allow" where allow is given, else the profile's. A child of a sandbox has "none" where it names nothing, and "none" or "allow". */
-            network?: string;
+            /**
+             * @description "none", "allow", "open", or "bridge" where the operator offers it; empty is "allow" where allow is given, else the profile's. A child of a sandbox has "none" where it names nothing, and "none" or "allow".
+             * @enum {string}
+             */
+            network?: "" | "none" | "allow" | "open" | "bridge";
             /** @description empty is "strict" */
             profile?: string;
             /** @description [ADDRESS:]PORT:PORT: TCP port of the host and port inside. The address is 127.0.0.1 where none is given; port 0 of the host has a free one picked. */
             publish?: string[];
-            /** @description "ro", or "rw": the root can be written, and the sandbox's disk holds what is written. If no limit sizes the disk, sandboxes.disk of the configuration does. Empty is the profile's. */
-            rootfs?: string;
+            /**
+             * @description "ro", or "rw": the root can be written, and the sandbox's disk holds what is written. If no limit sizes the disk, sandboxes.disk of the configuration does. Empty is the profile's.
+             * @enum {string}
+             */
+            rootfs?: "" | "ro" | "rw";
             session?: string;
             /** @description Name of a snapshot that is made of the disk when the sandbox ends, whatever ends it. If there is one of that name by then, it is followed by a dash and some letters. */
             snapshot_on_end?: string;
@@ -1457,7 +1503,8 @@ export interface components {
              * @description through its network, as in Egress
              */
             sent_bytes: Int64;
-            state: string;
+            /** @enum {string} */
+            state: "creating" | "adopting" | "running" | "paused" | "stopping" | "exited" | "removing" | "removed";
         };
         SaveImagesRequest: {
             names?: string[];
@@ -1512,8 +1559,11 @@ export interface components {
              * @description uid of the user to whom it belongs; root may name it UID+NAME
              */
             owner: number;
-            /** @description "rw": it has what was written to the root; "ro": /workspace alone */
-            rootfs: string;
+            /**
+             * @description "rw": it has what was written to the root; "ro": /workspace alone
+             * @enum {string}
+             */
+            rootfs: "ro" | "rw";
             /** @description of which it was made */
             sandbox_id: string;
             sandbox_name: string;
@@ -1606,8 +1656,11 @@ export interface components {
             cursor: string;
             /** @example 90s */
             duration?: Duration;
-            /** @description "connection"; "lookup"; "link"; "inbound", which came to a published port; "packet", of another protocol than TCP, which is refused; "request", to a route. In the mode bridge only refusals have entries. "gap" is no attempt: entries that were here are no longer kept, which ones is the reason. */
-            kind: string;
+            /**
+             * @description "connection"; "lookup"; "link"; "inbound", which came to a published port; "packet", of another protocol than TCP, which is refused; "request", to a route. In the mode bridge only refusals have entries. "gap" is no attempt: entries that were here are no longer kept, which ones is the reason.
+             * @enum {string}
+             */
+            kind: "connection" | "lookup" | "link" | "inbound" | "packet" | "request" | "gap";
             /** @description empty for an address without a name */
             name: string;
             /** @description Rule that would allow a refused attempt under the current policy; empty if none can. */
@@ -1639,8 +1692,11 @@ export interface components {
             time?: Timestamp;
             /** @description of a lookup: "A"; of a packet: "udp", "icmp" and others; of a request: "GET /path" */
             type: string;
-            /** @description Of a connection, packet, link or inbound: "allowed", "refused", "failed", "cut", "idle", "stopped". Of a lookup: "answered", "empty", "absent", "refused", "failed". */
-            verdict: string;
+            /**
+             * @description Of a connection, packet, link or inbound: "allowed", "refused", "failed", "cut", "idle", "stopped". Of a lookup: "answered", "empty", "absent", "refused", "failed".
+             * @enum {string}
+             */
+            verdict: "" | "allowed" | "refused" | "failed" | "cut" | "idle" | "stopped" | "answered" | "empty" | "absent";
         };
         UpdateRequest: {
             allow?: components["schemas"]["Rules"];
@@ -1670,8 +1726,11 @@ export interface components {
             memory_bytes?: Int64;
             /** Format: int64 */
             milli_cpu?: Int64;
-            /** @description Replace those of the request that made the sandbox; absent keeps them. What is open and no longer allowed is cut. The policies of its children follow. Those of a child stay within its parent's. */
-            network?: string;
+            /**
+             * @description Replace those of the request that made the sandbox; absent keeps them. What is open and no longer allowed is cut. The policies of its children follow. Those of a child stay within its parent's.
+             * @enum {string}
+             */
+            network?: "allow" | "open";
             /** Format: int64 */
             pids?: Int64;
             /**
@@ -1752,8 +1811,11 @@ export interface components {
         Workspace: {
             /** @description absolute path on the host; to a caller in a sandbox, in its own workspace */
             dir?: string;
-            /** @description "rw" or "ro"; empty is "rw" */
-            mode?: string;
+            /**
+             * @description "rw" or "ro"; empty is "rw"
+             * @enum {string}
+             */
+            mode?: "" | "rw" | "ro";
             /** @description where it is mounted inside, absolute; empty is /workspace */
             path?: string;
         };

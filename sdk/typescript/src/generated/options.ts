@@ -1,5 +1,6 @@
 // The options of the calls. Made by api/openapi/gen; do not edit.
 import type { Inputs, MountOptions, Rlimit, Size, Time } from '../forms.js'
+import type { LiveNetwork, Network, RootFS, SandboxState } from './values.js'
 
 /** The field of the request and the form, by option. */
 export type Table = Readonly<Record<string, readonly [path: string, form: string]>>
@@ -30,7 +31,7 @@ export interface SandboxOptions {
   /** "none", "allow", "open", or "bridge" where the operator offers it; empty is "allow" where
    * allow is given, else the profile's. A child of a sandbox has "none" where it names
    * nothing, and "none" or "allow". */
-  network?: string
+  network?: Network
   /** HOST[:PORT][+PORT…][,private][,opaque], instead of the profile's; without a port 80 and
    * 443. HOST is a name, *.NAME, an address or a CIDR. Of a child: rules that those of its
    * parent cover (else SBX-406), and its parent's where it names none. */
@@ -98,7 +99,7 @@ export interface SandboxOptions {
   dns?: readonly string[]
   /** "ro", or "rw": the root can be written, and the sandbox's disk holds what is written. If
    * no limit sizes the disk, sandboxes.disk of the configuration does. Empty is the profile's. */
-  rootfs?: string
+  rootfs?: RootFS
   /** Name of a snapshot. The sandbox begins with a copy of its disk, and has its image,
    * profile, user, env, network policy, limits and labels where the request names none. */
   from?: string
@@ -188,8 +189,8 @@ export interface UpdateOptions {
   labels?: Readonly<Record<string, string>>
   /** Replace those of the request that made the sandbox; absent keeps them. What is open and no
    * longer allowed is cut. The policies of its children follow. Those of a child stay within
-   * its parent's. */
-  network?: string
+   * its parent's. One of "allow", "open". */
+  network?: LiveNetwork
   allow?: readonly string[]
   deny?: readonly string[]
   /** As in Limits. */
@@ -207,8 +208,9 @@ export interface ListOptions {
   /** A pattern of path.Match, such as "build-*". */
   name?: string
   /** Any of these. With "removed", also sandboxes that are gone and of which History has the
-   * use. */
-  states?: readonly string[]
+   * use. One of "creating", "adopting", "running", "paused", "stopping", "exited", "removing",
+   * "removed". */
+  states?: readonly SandboxState[]
   /** Since it was created. */
   olderThan?: Time
 }
@@ -232,7 +234,7 @@ export interface BuildOptions {
   /** "none", "allow", "open", or "bridge" where the operator offers it; empty is "allow" where
    * allow is given, else the profile's. A child of a sandbox has "none" where it names
    * nothing, and "none" or "allow". */
-  network?: string
+  network?: Network
   /** HOST[:PORT][+PORT…][,private][,opaque], instead of the profile's; without a port 80 and
    * 443. HOST is a name, *.NAME, an address or a CIDR. Of a child: rules that those of its
    * parent cover (else SBX-406), and its parent's where it names none. */
