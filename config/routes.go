@@ -14,7 +14,7 @@ import (
 type Route struct {
 	Upstream   string   `yaml:"upstream" json:"upstream" jsonschema:"description=Base URL of the server that the route leads to,example=https://api.example.com/v1"`
 	Credential string   `yaml:"credential" json:"credential" jsonschema:"description=Name of the secret that is put into each request; empty is none"`
-	Preset     string   `yaml:"preset" json:"preset" jsonschema:"description=Kind of client that variables lead to the route\\, without a key of its own,enum=openai,enum=anthropic,enum=git"`
+	Preset     string   `yaml:"preset" json:"preset" jsonschema:"description=Kind of client that variables lead to the route\\, without a key of its own,enum=openai,enum=anthropic,enum=git,enum=npm,enum=pip,enum=go"`
 	Placement  string   `yaml:"placement" json:"placement" jsonschema:"description=How it is put there; absent is bearer\\, or as the preset has it,enum=bearer,enum=basic,enum=header,enum=query"`
 	Parameter  string   `yaml:"parameter" json:"parameter" jsonschema:"description=Of header and query: its name; of basic: the user,example=X-Api-Key"`
 	Methods    []string `yaml:"methods" json:"methods" jsonschema:"description=Methods that pass; absent are all"`

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -14,19 +15,33 @@ import (
 
 // preset is a kind of client that variables lead to a route.
 type preset struct {
-	base, key string // the variables of its base URL and of its key; git has none
+	variables [][2]string // names, and values with base and host; git has none
 	// How its servers take the key.
 	placement, parameter string
+	keepsPath            bool // its paths are those of the upstream, not below it
 }
+
+// What stands in the values of variables for the base URL of a route, and for its host.
+const (
+	base = "{base}"
+	host = "{host}"
+)
 
 // gitPreset is the preset that rewrites URLs instead.
 const gitPreset = "git"
 
 // presets are for clients whose base URL is the upstream as the route has it.
 var presets = map[string]preset{
-	"openai":    {base: "OPENAI_BASE_URL", key: "OPENAI_API_KEY", placement: "bearer"},
-	"anthropic": {base: "ANTHROPIC_BASE_URL", key: "ANTHROPIC_API_KEY", placement: "header", parameter: "X-Api-Key"},
+	"openai":    {variables: [][2]string{{"OPENAI_BASE_URL", base}, {"OPENAI_API_KEY", noKey}}, placement: "bearer"},
+	"anthropic": {variables: [][2]string{{"ANTHROPIC_BASE_URL", base}, {"ANTHROPIC_API_KEY", noKey}}, placement: "header", parameter: "X-Api-Key"},
 	gitPreset:   {placement: "basic", parameter: "x-access-token"}, // servers that take a token look at no name, or want this one
+	// The documents of a registry have URLs of packages. npm replaces the host there, and no path.
+	"npm": {variables: [][2]string{{"npm_config_registry", base + "/"}, {"npm_config_replace_registry_host", "always"}}, placement: "bearer", keepsPath: true},
+	// pip and uv take no index over plain HTTP from a host that they are not told to trust.
+	"pip": {variables: [][2]string{
+		{"PIP_INDEX_URL", base + "/"}, {"PIP_TRUSTED_HOST", host}, {"UV_DEFAULT_INDEX", base + "/"}, {"UV_INSECURE_HOST", host},
+	}, placement: "basic", parameter: "__token__"},
+	"go": {variables: [][2]string{{"GOPROXY", base}}, placement: "bearer"},
 }
 
 // noKey is what such a client has as its key. The gateway takes it out of each request.
@@ -34,10 +49,34 @@ const noKey = "held-outside"
 
 // placed says how the credential of r is put into a request, as placement and parameter.
 func placed(r config.Route) (placement, parameter string) {
-	if p := presets[r.Preset]; r.Placement == "" && r.Credential != "" && (r.Parameter == "" || r.Preset == gitPreset) {
+	p := presets[r.Preset]
+	if r.Placement == "" && r.Credential != "" && (r.Parameter == "" || p.placement == "basic") {
 		return p.placement, cmp.Or(r.Parameter, p.parameter)
 	}
 	return r.Placement, r.Parameter
+}
+
+// leads returns where r leads as the gateway has it, and what comes after the host in the base
+// URL inside. A route that keeps its paths leads to all of the upstream's server, and passes on
+// what is below the upstream.
+func leads(r config.Route) (upstream string, paths []string, below string) {
+	u, err := url.Parse(r.Upstream)
+	if err != nil || !presets[r.Preset].keepsPath { // the policy refuses one that is none
+		return r.Upstream, r.Paths, ""
+	}
+	below = strings.TrimSuffix(u.EscapedPath(), "/")
+	if below == "" {
+		return r.Upstream, r.Paths, ""
+	}
+	passed := r.Paths
+	if len(passed) == 0 {
+		passed = []string{"/**"}
+	}
+	for _, pattern := range passed {
+		paths = append(paths, below+pattern)
+	}
+	u.Path, u.RawPath = "", ""
+	return u.String(), paths, below
 }
 
 // variables are those of a profile, NAME=VALUE each.
@@ -67,17 +106,19 @@ func environment(p config.Profile) ([]string, error) {
 	for _, label := range slices.Sorted(maps.Keys(p.Routes)) {
 		r := p.Routes[label]
 		key := "routes." + label + ".preset"
-		base := "http://" + string(policy.RouteName(label))
+		name := string(policy.RouteName(label))
+		_, _, below := leads(r)
+		filled := strings.NewReplacer(base, "http://"+name+below, host, name)
 		preset, ok := presets[r.Preset]
 		switch {
 		case r.Preset == "":
 		case !ok:
 			v.errs = append(v.errs, fmt.Errorf("%s: there is no preset %q, only %s", key, r.Preset, strings.Join(slices.Sorted(maps.Keys(presets)), ", ")))
 		case r.Preset == gitPreset:
-			v.errs = append(v.errs, rewrites.add(key, base, r.Upstream))
-		default:
-			v.set(key, preset.base, base)
-			v.set(key, preset.key, noKey)
+			v.errs = append(v.errs, rewrites.add(key, filled.Replace(base), r.Upstream))
+		}
+		for _, pair := range preset.variables {
+			v.set(key, pair[0], filled.Replace(pair[1]))
 		}
 	}
 	rewrites.set(v)

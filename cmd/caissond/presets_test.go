@@ -30,12 +30,47 @@ func TestPresets(t *testing.T) {
 		t.Errorf("%q %q", placement, parameter)
 	}
 	for want, p := range map[string]config.Profile{
-		`routes.m.preset: there is no preset "x", only anthropic, git, openai`: {Routes: map[string]config.Route{"m": {Preset: "x"}}},
-		"routes.m.preset: it sets OPENAI_API_KEY, as env does":                 {Env: []string{"OPENAI_API_KEY=k"}, Routes: map[string]config.Route{"m": {Preset: "openai"}}},
-		"routes.m.preset: it sets OPENAI_BASE_URL, as routes.a.preset does":    {Routes: map[string]config.Route{"a": {Preset: "openai"}, "m": {Preset: "openai"}}},
+		`routes.m.preset: there is no preset "x", only anthropic, git, go, npm, openai, pip`: {Routes: map[string]config.Route{"m": {Preset: "x"}}},
+		"routes.m.preset: it sets OPENAI_API_KEY, as env does":                               {Env: []string{"OPENAI_API_KEY=k"}, Routes: map[string]config.Route{"m": {Preset: "openai"}}},
+		"routes.m.preset: it sets OPENAI_BASE_URL, as routes.a.preset does":                  {Routes: map[string]config.Route{"a": {Preset: "openai"}, "m": {Preset: "openai"}}},
 	} {
 		if _, err := environment(p); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v; want %q", err, want)
+		}
+	}
+}
+
+// npm asks by the paths of the registry itself, as they are in the registry's documents.
+func TestPresetsOfPackages(t *testing.T) {
+	p := config.Profile{Routes: map[string]config.Route{
+		"js":  {Preset: "npm", Upstream: "https://a.example/repository/js/", Credential: "key"},
+		"mod": {Preset: "go", Upstream: "https://a.example/go", Credential: "key"},
+		"py":  {Preset: "pip", Upstream: "https://a.example/simple", Credential: "key", Parameter: "ann", Paths: []string{"/*/"}},
+	}}
+	env, err := environment(p)
+	want := []string{
+		"npm_config_registry=http://js.caisson.internal/repository/js/", "npm_config_replace_registry_host=always", "GOPROXY=http://mod.caisson.internal",
+		"PIP_INDEX_URL=http://py.caisson.internal/", "PIP_TRUSTED_HOST=py.caisson.internal", "UV_DEFAULT_INDEX=http://py.caisson.internal/", "UV_INSECURE_HOST=py.caisson.internal",
+	}
+	if err != nil || !slices.Equal(env, want) {
+		t.Errorf("%q, %v", env, err)
+	}
+	for _, tt := range []struct {
+		route                          config.Route
+		upstream, placement, parameter string
+		paths                          []string
+	}{
+		{p.Routes["js"], "https://a.example", "bearer", "", []string{"/repository/js/**"}},
+		{config.Route{Preset: "npm", Upstream: "https://a.example", Credential: "key"}, "https://a.example", "bearer", "", nil},
+		{config.Route{Preset: "npm", Upstream: "https://a.example/js", Paths: []string{"/left", "/left/**"}}, "https://a.example", "", "", []string{"/js/left", "/js/left/**"}},
+		{p.Routes["mod"], "https://a.example/go", "bearer", "", nil},
+		{p.Routes["py"], "https://a.example/simple", "basic", "ann", []string{"/*/"}},
+		{config.Route{Preset: "pip", Credential: "key"}, "", "basic", "__token__", nil},
+	} {
+		upstream, paths, _ := leads(tt.route)
+		placement, parameter := placed(tt.route)
+		if upstream != tt.upstream || !slices.Equal(paths, tt.paths) || placement != tt.placement || parameter != tt.parameter {
+			t.Errorf("%+v: %q %q %q %q", tt.route, upstream, paths, placement, parameter)
 		}
 	}
 }

@@ -159,9 +159,10 @@ func routesOf(from map[string]config.Route) (map[string]policy.Route, error) {
 			errs = append(errs, err)
 		}
 		placement, parameter := placed(r)
+		upstream, paths, _ := leads(r)
 		routes[label] = policy.Route{
-			Upstream: r.Upstream, Credential: r.Credential, Placement: policy.Placement(placement), Parameter: parameter,
-			Methods: r.Methods, Paths: r.Paths, CA: ca, Private: r.Private, Git: scope,
+			Upstream: upstream, Credential: r.Credential, Placement: policy.Placement(placement), Parameter: parameter,
+			Methods: r.Methods, Paths: paths, CA: ca, Private: r.Private, Git: scope,
 		}
 	}
 	return routes, errors.Join(errs...)

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -20,7 +21,11 @@ var carriers = []string{
 // carrierKeys are the parameters of queries by which clients authenticate.
 var carrierKeys = []string{"key", "api_key", "access_token", "token"}
 
-// check refuses what the route does not pass on.
+// scopedName is the name of a package as npm asks for it. Registries take it with a plain slash
+// too, which is read in one way.
+var scopedName = regexp.MustCompile(`/(@[^/%]+)%2[fF]([^/%]+)`)
+
+// check refuses what the route does not pass on, and brings the path into its plain form.
 func check(r *http.Request, name policy.Name, route *policy.Routed) error {
 	const op = "route.request"
 	host := r.Host
@@ -31,6 +36,7 @@ func check(r *http.Request, name policy.Name, route *policy.Routed) error {
 		return sbxerr.WithRemedy(sbxerr.EgressMismatch, op, errors.New("the connection was made to "+string(name)+", but the request names another host"),
 			"send the request to http://"+string(name)+"/")
 	}
+	r.URL.RawPath = scopedName.ReplaceAllString(r.URL.EscapedPath(), "/$1/$2")
 	if err := route.Passes(r.Method, r.URL.EscapedPath()); err != nil {
 		return sbxerr.WithRemedy(sbxerr.EgressRoute, op, err, "")
 	}

@@ -84,7 +84,8 @@ func TestScope(t *testing.T) {
 	r.Methods, r.Paths = []string{"GET", "POST"}, []string{"/v1/models", "/v1/files/*/content", "/v2/**"}
 	f := newFixture(t, up.Server, r)
 	for line, want := range map[string]int{
-		"GET /v1/models": 200, "POST /v2/a/b": 200, "GET /v2/": 200, "GET /v1/files/7/content": 200, "GET /v2": 200,
+		"GET /v1/models": 200, "POST /v2/a/b": 200, "GET /v2/": 200, "GET /v1/files/7/content": 200, "GET /v2": 200, "GET /v2/@a%2fb": 200, "GET /v2/@a%2Fb": 200,
+		"GET /v2/@a%2f..": 403, "GET /v2/@a%2fb%2fc": 403, "GET /v2/a%2fb": 403, "GET /v2/@a%2f%2e%2e": 403, "GET /v1/@a%2fmodels": 403,
 		"GET /v1/models/": 403, "GET /v1/files//content": 403, "GET /v1/files/content": 403, "GET /": 403, "DELETE /v2/a": 403, "GET /v1/Models": 403,
 		"GET /v2/../v1/files": 403, "GET /v2/%2e%2e/secret": 403, "GET /v2/..%2f..%2fsecret": 403, "GET /v2//a": 403, "GET /v2/a%00": 403, "GET /v2/a;b": 403, "GET /v2/a%5cb": 403,
 		"TRACE /v2/a": 403, "OPTIONS *": 403, "CONNECT up.caisson.internal:80": 403, "get /v2/a": 403,

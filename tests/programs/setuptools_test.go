@@ -37,7 +37,7 @@ npm install --loglevel=error --package-lock-only; test ! -e node_modules; npm ci
 func (s *setup) publish(t *testing.T, dir, name, version string) {
 	t.Helper()
 	var manifest map[string]any
-	file := name + "-" + version + ".tgz"
+	file := strings.TrimPrefix(strings.ReplaceAll(name, "/", "-"), "@") + "-" + version + ".tgz"
 	text, err := os.ReadFile(filepath.Join(dir, "package.json"))
 	if err == nil {
 		err = json.Unmarshal(text, &manifest)
@@ -112,8 +112,9 @@ func add(t *testing.T, z *zip.Writer, name, text string) {
 	}
 }
 
-// buildsGo: a module of a proxy is fetched once into the cache of modules, and built.
-func (s *setup) buildsGo(t *testing.T) {
+// module serves a module of Go by a proxy of modules.
+func (s *setup) module(t *testing.T) {
+	t.Helper()
 	dir := t.TempDir()
 	const mod = "module " + index + "/lib\n\ngo 1.21\n"
 	at := filepath.Join(dir, index, "lib/@v")
@@ -129,6 +130,11 @@ func (s *setup) buildsGo(t *testing.T) {
 	}
 	write(t, filepath.Join(at, "v1.0.0.zip"), out.String())
 	s.serve("/go/", dir)
+}
+
+// buildsGo: a module of a proxy is fetched once into the cache of modules, and built.
+func (s *setup) buildsGo(t *testing.T) {
+	s.module(t)
 	sh := s.sandbox(t, "tools", "--cpus", "2", "--mount", "type=bind,src="+toolchain(t)+",dst=/toolchain,ro", "-e", "GOPROXY=http://"+index+"/go", "-e", "GONOSUMDB=*", "-e", "GOFLAGS=-mod=mod", "-e", "CGO_ENABLED=0")
 	const source = "package main\n\nimport \"" + index + "/lib\"\n\nfunc main() { print(lib.Word, \"\\n\") }\n"
 	sh(fmt.Sprintf(`export PATH=/toolchain/bin:$PATH; go mod init app 2>/dev/null; cat > main.go <<'X'
