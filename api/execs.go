@@ -27,7 +27,7 @@ func (c *Client) Start(ctx context.Context, ref string, spec *caissonv1.ExecSpec
 
 // Execs returns the commands of the sandbox ref, oldest first.
 func (c *Client) Execs(ctx context.Context, ref string) ([]*caissonv1.Exec, error) {
-	r, err := call(ctx, c.execs().List, &caissonv1.ListExecsRequest{Ref: ref})
+	r, err := whole(ctx, c.execs().List, &caissonv1.ListExecsRequest{Ref: ref})
 	return r.GetExecs(), err
 }
 

@@ -17,7 +17,7 @@ const importChunk = 256 << 10
 
 // ListImages returns the daemon's images.
 func (c *Client) ListImages(ctx context.Context, req *caissonv1.ListImagesRequest) (*caissonv1.ListImagesResponse, error) {
-	return call(ctx, c.images().ListImages, req)
+	return whole(ctx, c.images().ListImages, req)
 }
 
 // InspectImage returns all that is known of one image.

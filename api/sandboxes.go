@@ -18,7 +18,7 @@ func (c *Client) Create(ctx context.Context, req *caissonv1.CreateRequest) (*cai
 
 // List returns the sandboxes there are, oldest first.
 func (c *Client) List(ctx context.Context, req *caissonv1.ListRequest) (*caissonv1.ListResponse, error) {
-	return call(ctx, c.sandboxes().List, req)
+	return whole(ctx, c.sandboxes().List, req)
 }
 
 // Inspect returns all that is known of one sandbox.

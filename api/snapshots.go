@@ -14,7 +14,7 @@ func (c *Client) CreateSnapshot(ctx context.Context, req *caissonv1.CreateSnapsh
 
 // ListSnapshots returns the caller's snapshots, and to root those of all users.
 func (c *Client) ListSnapshots(ctx context.Context, req *caissonv1.ListSnapshotsRequest) (*caissonv1.ListSnapshotsResponse, error) {
-	return call(ctx, c.snapshots().ListSnapshots, req)
+	return whole(ctx, c.snapshots().ListSnapshots, req)
 }
 
 // InspectSnapshot returns one snapshot.

@@ -13,7 +13,7 @@ func (c *Client) CreateVolume(ctx context.Context, req *caissonv1.CreateVolumeRe
 
 // ListVolumes returns the caller's volumes, and to root those of all users.
 func (c *Client) ListVolumes(ctx context.Context, req *caissonv1.ListVolumesRequest) (*caissonv1.ListVolumesResponse, error) {
-	return call(ctx, c.volumes().ListVolumes, req)
+	return whole(ctx, c.volumes().ListVolumes, req)
 }
 
 // InspectVolume returns one volume.

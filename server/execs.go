@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"connectrpc.com/connect"
 
@@ -108,7 +109,11 @@ func (s execs) List(ctx context.Context, r *connect.Request[caissonv1.ListExecsR
 		return nil, fail(err)
 	}
 	list, err := s.runtime.Execs(ctx, r.Msg.Ref)
-	return reply(&caissonv1.ListExecsResponse{Execs: each(list, execPB)}, err)
+	if err != nil {
+		return nil, fail(err)
+	}
+	list, next, err := page("execs", list, func(e runtime.ExecInfo) string { return fmt.Sprintf("%10s", e.ID) }, r.Msg) // a number
+	return reply(&caissonv1.ListExecsResponse{Execs: each(list, execPB), Next: next}, err)
 }
 
 // Wait implements ExecServiceHandler.

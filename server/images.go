@@ -16,9 +16,13 @@ import (
 // imageService serves ImageService.
 type imageService struct{ store Images }
 
-func (s imageService) ListImages(ctx context.Context, _ *connect.Request[caissonv1.ListImagesRequest]) (*connect.Response[caissonv1.ListImagesResponse], error) {
+func (s imageService) ListImages(ctx context.Context, r *connect.Request[caissonv1.ListImagesRequest]) (*connect.Response[caissonv1.ListImagesResponse], error) {
 	list, err := s.store.List(ctx)
-	return reply(&caissonv1.ListImagesResponse{Images: each(list, imagePB)}, err)
+	if err != nil {
+		return nil, fail(err)
+	}
+	list, next, err := page("images", list, func(i images.Image) string { return ownedKey(i.Name, i.Owner) }, r.Msg)
+	return reply(&caissonv1.ListImagesResponse{Images: each(list, imagePB), Next: next}, err)
 }
 
 func (s imageService) InspectImage(ctx context.Context, r *connect.Request[caissonv1.InspectImageRequest]) (*connect.Response[caissonv1.InspectImageResponse], error) {

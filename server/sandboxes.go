@@ -31,15 +31,13 @@ func (s sandboxes) List(ctx context.Context, r *connect.Request[caissonv1.ListRe
 	if err == nil && slices.Contains(r.Msg.States, string(runtime.StateRemoved)) {
 		past, pastErr := s.runtime.Past(ctx)
 		infos, err = append(infos, past...), pastErr
-		slices.SortStableFunc(infos, func(a, b runtime.Info) int { return a.CreatedAt.Compare(b.CreatedAt) })
 	}
-	out := &caissonv1.ListResponse{}
-	for _, info := range infos {
-		if f.selects(info) {
-			out.Sandboxes = append(out.Sandboxes, sandboxPB(info))
-		}
+	if err != nil {
+		return nil, fail(err)
 	}
-	return reply(out, err)
+	infos = slices.DeleteFunc(infos, func(i runtime.Info) bool { return !f.selects(i) })
+	infos, next, err := page("sandboxes", infos, func(i runtime.Info) string { return timeKey(i.CreatedAt) + i.ID }, r.Msg)
+	return reply(&caissonv1.ListResponse{Sandboxes: each(infos, sandboxPB), Next: next}, err)
 }
 
 func (s sandboxes) Inspect(ctx context.Context, r *connect.Request[caissonv1.InspectRequest]) (*connect.Response[caissonv1.InspectResponse], error) {

@@ -117,9 +117,9 @@ func TestJSON(t *testing.T) {
 		status                int
 		want                  string
 	}{
-		{"empty lists are []", "SandboxService/List", `{}`, &servertest.Fake{}, 200, `{"sandboxes":[]}`},
+		{"empty lists are []", "SandboxService/List", `{}`, &servertest.Fake{}, 200, `{"sandboxes":[],"next":""}`},
 		{"names as in the proto", "SandboxService/List", `{"labels":{"team":"x"}}`, f, 200, `"created_at":"1970-01-01T00:00:00Z"`},
-		{"filtered", "SandboxService/List", `{"labels":{"team":"z"}}`, f, 200, `{"sandboxes":[]}`},
+		{"filtered", "SandboxService/List", `{"labels":{"team":"z"}}`, f, 200, `{"sandboxes":[],"next":""}`},
 		{"unknown field", "SandboxService/Cleanup", `{"dryrun":true}`, f, 400, `did you mean \"dry_run\"?`},
 		{"unknown field inside", "SandboxService/Spec", `{"spec":{"sandbox":{"limits":{"memory_byte":"1"}}}}`, f, 400, `did you mean \"memory_bytes\"?`},
 		{"unknown field, in the details", "SandboxService/Cleanup", `{"dryrun":true}`, f, 400, `"debug":{"code":"SBX-801","message":"line 1, column`},

@@ -22,9 +22,13 @@ func (s snapshotService) CreateSnapshot(ctx context.Context, r *connect.Request[
 	return reply(snapshotPB(i), err)
 }
 
-func (s snapshotService) ListSnapshots(ctx context.Context, _ *connect.Request[caissonv1.ListSnapshotsRequest]) (*connect.Response[caissonv1.ListSnapshotsResponse], error) {
+func (s snapshotService) ListSnapshots(ctx context.Context, r *connect.Request[caissonv1.ListSnapshotsRequest]) (*connect.Response[caissonv1.ListSnapshotsResponse], error) {
 	list, err := s.store.List(ctx)
-	return reply(&caissonv1.ListSnapshotsResponse{Snapshots: each(list, snapshotPB)}, err)
+	if err != nil {
+		return nil, fail(err)
+	}
+	list, next, err := page("snapshots", list, func(i snapshots.Info) string { return newestKey(i.CreatedAt) + ownedKey(i.Name, i.Owner) }, r.Msg)
+	return reply(&caissonv1.ListSnapshotsResponse{Snapshots: each(list, snapshotPB), Next: next}, err)
 }
 
 func (s snapshotService) InspectSnapshot(ctx context.Context, r *connect.Request[caissonv1.InspectSnapshotRequest]) (*connect.Response[caissonv1.Snapshot], error) {

@@ -17,9 +17,13 @@ func (s volumeService) CreateVolume(ctx context.Context, r *connect.Request[cais
 	return reply(volumePB(v), err)
 }
 
-func (s volumeService) ListVolumes(ctx context.Context, _ *connect.Request[caissonv1.ListVolumesRequest]) (*connect.Response[caissonv1.ListVolumesResponse], error) {
+func (s volumeService) ListVolumes(ctx context.Context, r *connect.Request[caissonv1.ListVolumesRequest]) (*connect.Response[caissonv1.ListVolumesResponse], error) {
 	list, err := s.store.List(ctx)
-	return reply(&caissonv1.ListVolumesResponse{Volumes: each(list, volumePB)}, err)
+	if err != nil {
+		return nil, fail(err)
+	}
+	list, next, err := page("volumes", list, func(i volumes.Info) string { return ownedKey(i.Name, i.Owner) }, r.Msg)
+	return reply(&caissonv1.ListVolumesResponse{Volumes: each(list, volumePB), Next: next}, err)
 }
 
 func (s volumeService) InspectVolume(ctx context.Context, r *connect.Request[caissonv1.InspectVolumeRequest]) (*connect.Response[caissonv1.Volume], error) {

@@ -50,6 +50,17 @@ async function request(method, path, { query = {}, body, signal } = {}) {
 /** call makes a call of one answer. */
 export const call = async (method, path, options) => (await request(method, path, options)).json();
 
+/** listAll returns the entries of a list from all its pages. */
+export async function listAll(path, field, { query, signal } = {}) {
+  const entries = [];
+  for (let next; next !== '';) {
+    const answer = await call('GET', path, { query: next ? { ...query, next } : query, signal });
+    entries.push(...answer[field]);
+    next = answer.next ?? '';
+  }
+  return entries;
+}
+
 /** lines yields the answers of a stream, one JSON object on each line. */
 export async function* lines(path, options) {
   const answer = await request(options.body ? 'POST' : 'GET', path, options);

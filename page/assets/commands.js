@@ -1,7 +1,7 @@
 // The commands of a sandbox, and the output of one of them while it comes.
 
 import { html, useEffect, useRef, useState } from './vendor/preact-htm.js';
-import { call, lines, sandboxPath, sleep } from './api.js';
+import { call, lines, listAll, sandboxPath, sleep } from './api.js';
 import { state } from './store.js';
 import { age, bytes, command, plain, span } from './format.js';
 import { tell } from './parts.js';
@@ -18,7 +18,7 @@ function useCommands(sandbox) {
   const mine = state.events.find((e) => e.data.sandbox_id === sandbox.id && e.type.startsWith('exec.'));
   useEffect(() => {
     let here = true;
-    const asked = sandbox.state === 'removed' ? past(sandbox) : call('GET', sandboxPath(sandbox.id, 'execs')).then((a) => a.execs);
+    const asked = sandbox.state === 'removed' ? past(sandbox) : listAll(sandboxPath(sandbox.id, 'execs'), 'execs');
     asked.then((execs) => { if (here) setList(execs.reverse()); }, (failure) => { if (here && state.sandboxes.has(sandbox.id)) tell(failure); });
     return () => { here = false; };
   }, [sandbox.id, sandbox.state, mine?.id]);

@@ -1,7 +1,7 @@
 // What the page knows of the host: kept current by one stream of events, and by the use of
 // all sandboxes each second. A page that nobody sees asks for nothing.
 
-import { call, dropToken, hasToken, lines, sleep } from './api.js';
+import { call, dropToken, hasToken, lines, listAll, sleep } from './api.js';
 
 const points = 60; // of the small graphs, one each second
 const kept = 300; // events
@@ -52,7 +52,7 @@ let listed = 0; // when it was asked for
 async function refreshList(signal) {
   stale = false;
   listed = Date.now();
-  const { sandboxes } = await call('GET', '/v1/sandboxes', { signal });
+  const sandboxes = await listAll('/v1/sandboxes', 'sandboxes', { signal });
   state.sandboxes = new Map(sandboxes.map((s) => [s.id, s]));
   if (!past) await rememberPast(signal);
   for (const id of state.sandboxes.keys()) state.removed.delete(id);
@@ -62,7 +62,7 @@ async function refreshList(signal) {
 
 /** rememberPast adds what was gone before the events begin, such as before a restart of the daemon. */
 async function rememberPast(signal) {
-  const { sandboxes } = await call('GET', '/v1/sandboxes', { query: { states: 'removed' }, signal });
+  const sandboxes = await listAll('/v1/sandboxes', 'sandboxes', { query: { states: 'removed' }, signal });
   past = true;
   const told = [...state.removed];
   state.removed = new Map([...sandboxes.slice(-kept).map((s) => [s.id, s]), ...told]);

@@ -1200,6 +1200,8 @@ func (x *SendInputResponse) GetClosed() bool {
 type ListExecsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	Limit         int32                  `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"` // 1 to 1000 entries; absent is 1000
+	Next          string                 `protobuf:"bytes,3,opt,name=next,proto3" json:"next,omitempty"`    // of the answer before; empty: from the beginning
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1241,9 +1243,24 @@ func (x *ListExecsRequest) GetRef() string {
 	return ""
 }
 
+func (x *ListExecsRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ListExecsRequest) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
 type ListExecsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Execs         []*Exec                `protobuf:"bytes,1,rep,name=execs,proto3" json:"execs,omitempty"`
+	Next          string                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"` // for the entries after these; empty: there are none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1283,6 +1300,13 @@ func (x *ListExecsResponse) GetExecs() []*Exec {
 		return x.Execs
 	}
 	return nil
+}
+
+func (x *ListExecsResponse) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
 }
 
 type WaitExecRequest struct {
@@ -2296,11 +2320,14 @@ const file_caisson_v1_exec_proto_rawDesc = "" +
 	"\a_offset\"C\n" +
 	"\x11SendInputResponse\x12\x16\n" +
 	"\x06offset\x18\x01 \x01(\x03R\x06offset\x12\x16\n" +
-	"\x06closed\x18\x02 \x01(\bR\x06closed\"$\n" +
+	"\x06closed\x18\x02 \x01(\bR\x06closed\"N\n" +
 	"\x10ListExecsRequest\x12\x10\n" +
-	"\x03ref\x18\x01 \x01(\tR\x03ref\";\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12\x12\n" +
+	"\x04next\x18\x03 \x01(\tR\x04next\"O\n" +
 	"\x11ListExecsResponse\x12&\n" +
-	"\x05execs\x18\x01 \x03(\v2\x10.caisson.v1.ExecR\x05execs\"3\n" +
+	"\x05execs\x18\x01 \x03(\v2\x10.caisson.v1.ExecR\x05execs\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\"3\n" +
 	"\x0fWaitExecRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\"_\n" +

@@ -142,6 +142,8 @@ func (x *Image) GetSourceDigest() string {
 
 type ListImagesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Limit         int32                  `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"` // 1 to 1000 entries; absent is 1000
+	Next          string                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`    // of the answer before; empty: from the beginning
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -176,9 +178,24 @@ func (*ListImagesRequest) Descriptor() ([]byte, []int) {
 	return file_caisson_v1_image_proto_rawDescGZIP(), []int{1}
 }
 
+func (x *ListImagesRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ListImagesRequest) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
 type ListImagesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Images        []*Image               `protobuf:"bytes,1,rep,name=images,proto3" json:"images,omitempty"`
+	Next          string                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"` // for the entries after these; empty: there are none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -218,6 +235,13 @@ func (x *ListImagesResponse) GetImages() []*Image {
 		return x.Images
 	}
 	return nil
+}
+
+func (x *ListImagesResponse) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
 }
 
 type InspectImageRequest struct {
@@ -1756,10 +1780,13 @@ const file_caisson_v1_image_proto_rawDesc = "" +
 	"\bverified\x18\b \x01(\tR\bverified\x12#\n" +
 	"\rtarget_digest\x18\t \x01(\tR\ftargetDigest\x12#\n" +
 	"\rsource_digest\x18\n" +
-	" \x01(\tR\fsourceDigest\"\x13\n" +
-	"\x11ListImagesRequest\"?\n" +
+	" \x01(\tR\fsourceDigest\"=\n" +
+	"\x11ListImagesRequest\x12\x14\n" +
+	"\x05limit\x18\x01 \x01(\x05R\x05limit\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\"S\n" +
 	"\x12ListImagesResponse\x12)\n" +
-	"\x06images\x18\x01 \x03(\v2\x11.caisson.v1.ImageR\x06images\")\n" +
+	"\x06images\x18\x01 \x03(\v2\x11.caisson.v1.ImageR\x06images\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\")\n" +
 	"\x13InspectImageRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\xaa\x01\n" +
 	"\x14InspectImageResponse\x12'\n" +

@@ -1708,6 +1708,8 @@ type ListRequest struct {
 	// Any of these. With "removed", also sandboxes that are gone and of which History has the use.
 	States        []string             `protobuf:"bytes,5,rep,name=states,proto3" json:"states,omitempty"`
 	OlderThan     *durationpb.Duration `protobuf:"bytes,6,opt,name=older_than,json=olderThan,proto3" json:"older_than,omitempty"` // since it was created
+	Limit         int32                `protobuf:"varint,7,opt,name=limit,proto3" json:"limit,omitempty"`                         // 1 to 1000 entries; absent is 1000
+	Next          string               `protobuf:"bytes,8,opt,name=next,proto3" json:"next,omitempty"`                            // of the answer before; empty: from the beginning
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1784,9 +1786,24 @@ func (x *ListRequest) GetOlderThan() *durationpb.Duration {
 	return nil
 }
 
+func (x *ListRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ListRequest) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
 type ListResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sandboxes     []*Sandbox             `protobuf:"bytes,1,rep,name=sandboxes,proto3" json:"sandboxes,omitempty"`
+	Next          string                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"` // for the entries after these; empty: there are none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1826,6 +1843,13 @@ func (x *ListResponse) GetSandboxes() []*Sandbox {
 		return x.Sandboxes
 	}
 	return nil
+}
+
+func (x *ListResponse) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
 }
 
 type InspectRequest struct {
@@ -3457,7 +3481,7 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\x04Port\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x1b\n" +
 	"\thost_port\x18\x02 \x01(\rR\bhostPort\x12\x12\n" +
-	"\x04port\x18\x03 \x01(\rR\x04port\"\x99\x02\n" +
+	"\x04port\x18\x03 \x01(\rR\x04port\"\xc3\x02\n" +
 	"\vListRequest\x12;\n" +
 	"\x06labels\x18\x01 \x03(\v2#.caisson.v1.ListRequest.LabelsEntryR\x06labels\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\x12\x12\n" +
@@ -3465,12 +3489,15 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\x04name\x18\x04 \x01(\tR\x04name\x12\x16\n" +
 	"\x06states\x18\x05 \x03(\tR\x06states\x128\n" +
 	"\n" +
-	"older_than\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\tolderThan\x1a9\n" +
+	"older_than\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\tolderThan\x12\x14\n" +
+	"\x05limit\x18\a \x01(\x05R\x05limit\x12\x12\n" +
+	"\x04next\x18\b \x01(\tR\x04next\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"A\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"U\n" +
 	"\fListResponse\x121\n" +
-	"\tsandboxes\x18\x01 \x03(\v2\x13.caisson.v1.SandboxR\tsandboxes\"\"\n" +
+	"\tsandboxes\x18\x01 \x03(\v2\x13.caisson.v1.SandboxR\tsandboxes\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\"\"\n" +
 	"\x0eInspectRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\"\xb5\x03\n" +
 	"\x0fInspectResponse\x12-\n" +

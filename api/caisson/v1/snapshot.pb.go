@@ -192,6 +192,8 @@ func (x *CreateSnapshotRequest) GetName() string {
 
 type ListSnapshotsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Limit         int32                  `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"` // 1 to 1000 entries; absent is 1000
+	Next          string                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`    // of the answer before; empty: from the beginning
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -226,9 +228,24 @@ func (*ListSnapshotsRequest) Descriptor() ([]byte, []int) {
 	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{2}
 }
 
+func (x *ListSnapshotsRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ListSnapshotsRequest) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
 type ListSnapshotsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Snapshots     []*Snapshot            `protobuf:"bytes,1,rep,name=snapshots,proto3" json:"snapshots,omitempty"`
+	Next          string                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"` // for the entries after these; empty: there are none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -268,6 +285,13 @@ func (x *ListSnapshotsResponse) GetSnapshots() []*Snapshot {
 		return x.Snapshots
 	}
 	return nil
+}
+
+func (x *ListSnapshotsResponse) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
 }
 
 type InspectSnapshotRequest struct {
@@ -567,10 +591,13 @@ const file_caisson_v1_snapshot_proto_rawDesc = "" +
 	" \x01(\x03R\tusedBytes\"=\n" +
 	"\x15CreateSnapshotRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"\x16\n" +
-	"\x14ListSnapshotsRequest\"K\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"@\n" +
+	"\x14ListSnapshotsRequest\x12\x14\n" +
+	"\x05limit\x18\x01 \x01(\x05R\x05limit\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\"_\n" +
 	"\x15ListSnapshotsResponse\x122\n" +
-	"\tsnapshots\x18\x01 \x03(\v2\x14.caisson.v1.SnapshotR\tsnapshots\",\n" +
+	"\tsnapshots\x18\x01 \x03(\v2\x14.caisson.v1.SnapshotR\tsnapshots\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\",\n" +
 	"\x16InspectSnapshotRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"+\n" +
 	"\x15RemoveSnapshotRequest\x12\x12\n" +

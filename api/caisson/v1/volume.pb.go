@@ -136,6 +136,8 @@ func (x *CreateVolumeRequest) GetName() string {
 
 type ListVolumesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Limit         int32                  `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"` // 1 to 1000 entries; absent is 1000
+	Next          string                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`    // of the answer before; empty: from the beginning
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -170,9 +172,24 @@ func (*ListVolumesRequest) Descriptor() ([]byte, []int) {
 	return file_caisson_v1_volume_proto_rawDescGZIP(), []int{2}
 }
 
+func (x *ListVolumesRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ListVolumesRequest) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
 type ListVolumesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Volumes       []*Volume              `protobuf:"bytes,1,rep,name=volumes,proto3" json:"volumes,omitempty"` // by name
+	Next          string                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`       // for the entries after these; empty: there are none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -212,6 +229,13 @@ func (x *ListVolumesResponse) GetVolumes() []*Volume {
 		return x.Volumes
 	}
 	return nil
+}
+
+func (x *ListVolumesResponse) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
 }
 
 type InspectVolumeRequest struct {
@@ -439,10 +463,13 @@ const file_caisson_v1_volume_proto_rawDesc = "" +
 	"created_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x17\n" +
 	"\aused_by\x18\x04 \x03(\tR\x06usedBy\")\n" +
 	"\x13CreateVolumeRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\x14\n" +
-	"\x12ListVolumesRequest\"C\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\">\n" +
+	"\x12ListVolumesRequest\x12\x14\n" +
+	"\x05limit\x18\x01 \x01(\x05R\x05limit\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\"W\n" +
 	"\x13ListVolumesResponse\x12,\n" +
-	"\avolumes\x18\x01 \x03(\v2\x12.caisson.v1.VolumeR\avolumes\"*\n" +
+	"\avolumes\x18\x01 \x03(\v2\x12.caisson.v1.VolumeR\avolumes\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\"*\n" +
 	"\x14InspectVolumeRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\")\n" +
 	"\x13RemoveVolumeRequest\x12\x12\n" +

@@ -93,7 +93,7 @@ func groupsOf(files []protoreflect.FileDescriptor) ([]group, error) {
 		{name: "AloneOptions", doc: "How a command is run in a sandbox of its own.", extends: "SandboxOptions", inherited: r.under("sandbox", sandbox),
 			options: append(alone, r.fields("RunSpec", "", "sandbox", "exec", "detach")...)},
 		{name: "UpdateOptions", doc: "What can be changed of a sandbox.", options: r.fields("UpdateRequest", "", "ref")},
-		{name: "ListOptions", doc: "Selects sandboxes: those that have all that is given.", options: r.fields("ListRequest", "")},
+		{name: "ListOptions", doc: "Selects sandboxes: those that have all that is given.", options: r.fields("ListRequest", "", "limit", "next")},
 		{name: "BuildOptions", doc: "How an image is built. Settings of a sandbox are those of each RUN.", options: build},
 	}
 	return groups, r.err

@@ -27,21 +27,22 @@ class SnapshotsTest(unittest.TestCase):
     def test_snapshots(self):
         one = {"name": "one", "created_at": "2026-01-02T03:04:05Z", "rootfs": "rw", "disk_bytes": "64", "used_bytes": "8"}
         absent = {"error": {"code": "SBX-235", "message": "no", "remedy": "list snapshots: caisson snapshot ls"}}
-        answers = [{"sandbox": {"id": "box"}}, one, {**one, "name": "made-up"}, {"snapshots": [one]}, {}]
+        answers = [{"sandbox": {"id": "box"}}, one, {**one, "name": "made-up"}, {"snapshots": [one], "next": "a+b"}, {"snapshots": [one]}, {}]
         fake = self.fake([*map(answer, answers), answer(absent, "404 Not Found")])
         with Client(fake.path) as client:
             box = client.get("box")
             made = box.snapshot("one")
             self.assertEqual((made.name, made.rootfs, made.disk_bytes, made.used_bytes), ("one", "rw", 64, 8))
             self.assertEqual(box.snapshot().name, "made-up")
-            self.assertEqual(client.snapshots.list(), [made])
+            self.assertEqual(client.snapshots.list(), [made, made])
             client.snapshots.remove("one/x")
             with self.assertRaises(SnapshotNotFound) as caught:
                 client.snapshots.get("two")
             self.assertEqual(caught.exception.remedy, "list snapshots: Client.snapshots.list()")
             self.assertRaises(ValueError, client.snapshots.get, "")
         self.assertEqual([body(r) for r in fake.requests[1:3]], [{"ref": "box", "name": "one"}, {"ref": "box"}])
-        self.assertTrue(fake.requests[4].startswith(b"DELETE /v1/snapshots/one%2Fx "))
+        self.assertTrue(fake.requests[4].startswith(b"GET /v1/snapshots?next=a%2Bb "))
+        self.assertTrue(fake.requests[5].startswith(b"DELETE /v1/snapshots/one%2Fx "))
 
     def test_a_fork_that_fails_loses_no_other(self):
         forks = [{"sandbox": {"id": "a"}}, {"error": {"code": "SBX-102", "message": "too much"}}, {"sandbox": {"id": "b", "name": "named"}}]

@@ -53,7 +53,7 @@ export class Client {
 
   /** Returns the sandboxes that have all that is given, the oldest first. */
   async list(options: ListOptions = {}): Promise<Sandbox[]> {
-    const answer = await this.transport.call({ method: 'GET', path: '/v1/sandboxes', query: made(listTable, options) as Query })
+    const answer = await this.transport.list('/v1/sandboxes', 'sandboxes', made(listTable, options) as Query)
     return decode('ListResponse', answer).sandboxes.map((info) => new Sandbox(this.transport, info))
   }
 

@@ -39,6 +39,17 @@ export class Transport {
     return this.repeat(() => this.once(request), request.repeatable ?? request.method === 'GET', request.signal)
   }
 
+  /** Returns an answer with the entries of a list from all its pages, in its field. */
+  async list(path: string, field: string, query: Query = {}): Promise<Record<string, unknown>> {
+    const entries: unknown[] = []
+    for (let next: string | undefined; next !== ''; ) {
+      const answer = await this.call({ method: 'GET', path, query: { ...query, next } })
+      entries.push(...((answer[field] as unknown[] | undefined) ?? []))
+      next = (answer.next as string | undefined) ?? ''
+    }
+    return { [field]: entries }
+  }
+
   /** Makes a call with one answer. */
   async once(request: Request): Promise<Record<string, unknown>> {
     return parse(await text(await this.open(request), request.signal))

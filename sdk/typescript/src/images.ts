@@ -44,7 +44,7 @@ export class Images {
 
   /** Returns all images. */
   async list(): Promise<Image[]> {
-    return decode('ListImagesResponse', await this.transport.call({ method: 'GET', path: '/v1/images' })).images
+    return decode('ListImagesResponse', await this.transport.list('/v1/images', 'images')).images
   }
 
   /** Returns one image. */

@@ -93,6 +93,6 @@ export class Process {
 
 /** Returns the commands of a sandbox. */
 export async function processes(transport: Transport, ref: string): Promise<ProcessInfo[]> {
-  const answer = await transport.call({ method: 'GET', path: sandboxPath(ref, 'execs') })
+  const answer = await transport.list(sandboxPath(ref, 'execs'), 'execs')
   return decode('ListExecsResponse', answer).execs
 }

@@ -9,7 +9,7 @@ export class Snapshots {
 
   /** Returns the snapshots of this user, the newest first; for root those of all users. */
   async list(): Promise<Snapshot[]> {
-    return decode('ListSnapshotsResponse', await this.transport.call({ method: 'GET', path: '/v1/snapshots' })).snapshots
+    return decode('ListSnapshotsResponse', await this.transport.list('/v1/snapshots', 'snapshots')).snapshots
   }
 
   /** Returns one snapshot. */

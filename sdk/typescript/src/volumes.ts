@@ -14,7 +14,7 @@ export class Volumes {
 
   /** Returns the volumes of this user by name; for root those of all users. */
   async list(): Promise<Volume[]> {
-    return decode('ListVolumesResponse', await this.transport.call({ method: 'GET', path: '/v1/volumes' })).volumes
+    return decode('ListVolumesResponse', await this.transport.list('/v1/volumes', 'volumes')).volumes
   }
 
   /** Returns one volume. */

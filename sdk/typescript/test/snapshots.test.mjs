@@ -20,12 +20,13 @@ async function serve(t, answers) {
 test('snapshots', async (t) => {
   const one = { name: 'one', created_at: '2026-01-02T03:04:05Z', rootfs: 'rw', disk_bytes: '64', used_bytes: '8' }
   const absent = { code: 'SBX-235', class: 'invalid_input', message: 'no', remedy: 'list snapshots: caisson snapshot ls' }
-  const { client, bodies, daemon, box } = await serve(t, [one, { ...one, name: 'made-up' }, { snapshots: [one] }, {}, { error: absent }])
+  const { client, bodies, daemon, box } = await serve(t, [one, { ...one, name: 'made-up' }, { snapshots: [one], next: 'a+b' }, { snapshots: [one] }, {}, { error: absent }])
   const made = await box.snapshot('one')
   assert.deepEqual([made.name, made.rootfs, made.diskBytes, made.usedBytes], ['one', 'rw', 64, 8])
   assert.equal((await box.snapshot()).name, 'made-up')
   assert.deepEqual(bodies, [{ ref: 'box', name: 'one' }, { ref: 'box' }])
-  assert.deepEqual(await client.snapshots.list(), [made])
+  assert.deepEqual(await client.snapshots.list(), [made, made])
+  assert.equal(daemon.requests.at(-1), 'GET /v1/snapshots?next=a%2Bb')
   await client.snapshots.remove('one/x')
   assert.equal(daemon.requests.at(-1), 'DELETE /v1/snapshots/one%2Fx')
   await assert.rejects(client.snapshots.get('two'), (error) => {

@@ -84,9 +84,8 @@ class AsyncClient:
 
         name is a pattern such as "build-*", older_than the time since the creation.
         """
-        answer = await self.transport.call(Request("GET", "/v1/sandboxes", request(LIST, options)))
-        infos = [decode(SandboxInfo, each) for each in answer.get("sandboxes", [])]
-        return [AsyncSandbox(self.transport, info) for info in infos]
+        infos = await self.transport.entries(Request("GET", "/v1/sandboxes", request(LIST, options)), "sandboxes")
+        return [AsyncSandbox(self.transport, decode(SandboxInfo, each)) for each in infos]
 
     async def stats(self, **options: Unpack[ListOptions]) -> AsyncIterator[Stats]:
         """Iterates each second over what the live sandboxes that have all that is given use."""

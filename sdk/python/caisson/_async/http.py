@@ -7,6 +7,7 @@ stream that was cut for one that ended. So the daemon's answers are read here.
 from __future__ import annotations
 
 import copy
+import dataclasses
 import os
 import re
 from types import TracebackType
@@ -188,6 +189,17 @@ class AsyncTransport:
                 return _wire.parse(await response.read())
 
         return await self.repeat(once, request.repeatable)
+
+    async def entries(self, request: _wire.Request, field: str) -> List[Dict[str, Any]]:
+        """Returns the entries of a list from all its pages."""
+        entries: List[Dict[str, Any]] = []
+        query = dict(request.query)
+        while True:
+            answer = await self.call(dataclasses.replace(request, query=query))
+            entries += answer.get(field, [])
+            query["next"] = answer.get("next", "")
+            if not query["next"]:
+                return entries
 
     async def repeat(self, work: Callable[[], Coroutine[Any, Any, T]], repeatable: bool = True) -> T:
         """Does work again after a connection broke, or else where no daemon had a request."""

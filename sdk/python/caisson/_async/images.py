@@ -29,8 +29,7 @@ class AsyncImages:
 
     async def list(self) -> List[Image]:
         """Returns all images."""
-        answer = await self._transport.call(Request("GET", "/v1/images"))
-        return [decode(Image, each) for each in answer.get("images", [])]
+        return [decode(Image, each) for each in await self._transport.entries(Request("GET", "/v1/images"), "images")]
 
     async def get(self, name: str) -> Image:
         """Returns one image."""

@@ -149,8 +149,8 @@ class AsyncSandbox:
 
     async def processes(self) -> List[ProcessInfo]:
         """Returns the commands of the sandbox, the oldest first."""
-        answer = await self._transport.call(Request("GET", sandbox_path(self.id, "execs")))
-        return [decode(ProcessInfo, each) for each in answer.get("execs", [])]
+        infos = await self._transport.entries(Request("GET", sandbox_path(self.id, "execs")), "execs")
+        return [decode(ProcessInfo, each) for each in infos]
 
     async def logs(
         self,

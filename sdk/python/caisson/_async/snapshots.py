@@ -17,8 +17,7 @@ class AsyncSnapshots:
 
     async def list(self) -> List[Snapshot]:
         """Returns the snapshots of this user, the newest first; for root those of all users."""
-        answer = await self._transport.call(Request("GET", "/v1/snapshots"))
-        return [decode(Snapshot, each) for each in answer.get("snapshots", [])]
+        return [decode(Snapshot, each) for each in await self._transport.entries(Request("GET", "/v1/snapshots"), "snapshots")]
 
     async def get(self, name: str) -> Snapshot:
         """Returns one snapshot."""

@@ -23,8 +23,7 @@ class AsyncVolumes:
 
     async def list(self) -> List[Volume]:
         """Returns the volumes of this user by name; for root those of all users."""
-        answer = await self._transport.call(Request("GET", "/v1/volumes"))
-        return [decode(Volume, each) for each in answer.get("volumes", [])]
+        return [decode(Volume, each) for each in await self._transport.entries(Request("GET", "/v1/volumes"), "volumes")]
 
     async def get(self, name: str) -> Volume:
         """Returns one volume."""

@@ -85,9 +85,8 @@ class Client:
 
         name is a pattern such as "build-*", older_than the time since the creation.
         """
-        answer = self.transport.call(Request("GET", "/v1/sandboxes", request(LIST, options)))
-        infos = [decode(SandboxInfo, each) for each in answer.get("sandboxes", [])]
-        return [Sandbox(self.transport, info) for info in infos]
+        infos = self.transport.entries(Request("GET", "/v1/sandboxes", request(LIST, options)), "sandboxes")
+        return [Sandbox(self.transport, decode(SandboxInfo, each)) for each in infos]
 
     def stats(self, **options: Unpack[ListOptions]) -> Iterator[Stats]:
         """Iterates each second over what the live sandboxes that have all that is given use."""

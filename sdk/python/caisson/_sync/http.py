@@ -8,6 +8,7 @@ stream that was cut for one that ended. So the daemon's answers are read here.
 from __future__ import annotations
 
 import copy
+import dataclasses
 import os
 import re
 from types import TracebackType
@@ -189,6 +190,17 @@ class Transport:
                 return _wire.parse(response.read())
 
         return self.repeat(once, request.repeatable)
+
+    def entries(self, request: _wire.Request, field: str) -> List[Dict[str, Any]]:
+        """Returns the entries of a list from all its pages."""
+        entries: List[Dict[str, Any]] = []
+        query = dict(request.query)
+        while True:
+            answer = self.call(dataclasses.replace(request, query=query))
+            entries += answer.get(field, [])
+            query["next"] = answer.get("next", "")
+            if not query["next"]:
+                return entries
 
     def repeat(self, work: Callable[[], T], repeatable: bool = True) -> T:
         """Does work again after a connection broke, or else where no daemon had a request."""

@@ -30,8 +30,7 @@ class Images:
 
     def list(self) -> List[Image]:
         """Returns all images."""
-        answer = self._transport.call(Request("GET", "/v1/images"))
-        return [decode(Image, each) for each in answer.get("images", [])]
+        return [decode(Image, each) for each in self._transport.entries(Request("GET", "/v1/images"), "images")]
 
     def get(self, name: str) -> Image:
         """Returns one image."""

@@ -150,8 +150,8 @@ class Sandbox:
 
     def processes(self) -> List[ProcessInfo]:
         """Returns the commands of the sandbox, the oldest first."""
-        answer = self._transport.call(Request("GET", sandbox_path(self.id, "execs")))
-        return [decode(ProcessInfo, each) for each in answer.get("execs", [])]
+        infos = self._transport.entries(Request("GET", sandbox_path(self.id, "execs")), "execs")
+        return [decode(ProcessInfo, each) for each in infos]
 
     def logs(
         self,

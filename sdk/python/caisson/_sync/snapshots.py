@@ -18,8 +18,7 @@ class Snapshots:
 
     def list(self) -> List[Snapshot]:
         """Returns the snapshots of this user, the newest first; for root those of all users."""
-        answer = self._transport.call(Request("GET", "/v1/snapshots"))
-        return [decode(Snapshot, each) for each in answer.get("snapshots", [])]
+        return [decode(Snapshot, each) for each in self._transport.entries(Request("GET", "/v1/snapshots"), "snapshots")]
 
     def get(self, name: str) -> Snapshot:
         """Returns one snapshot."""

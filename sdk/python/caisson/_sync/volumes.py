@@ -24,8 +24,7 @@ class Volumes:
 
     def list(self) -> List[Volume]:
         """Returns the volumes of this user by name; for root those of all users."""
-        answer = self._transport.call(Request("GET", "/v1/volumes"))
-        return [decode(Volume, each) for each in answer.get("volumes", [])]
+        return [decode(Volume, each) for each in self._transport.entries(Request("GET", "/v1/volumes"), "volumes")]
 
     def get(self, name: str) -> Volume:
         """Returns one volume."""

@@ -454,17 +454,22 @@ export const fields = {
   },
   ListExecsResponse: {
     execs: 'Exec[]',
+    next: 'string',
   },
   ListImagesResponse: {
     images: 'Image[]',
+    next: 'string',
   },
   ListResponse: {
+    next: 'string',
     sandboxes: 'Sandbox[]',
   },
   ListSnapshotsResponse: {
+    next: 'string',
     snapshots: 'Snapshot[]',
   },
   ListVolumesResponse: {
+    next: 'string',
     volumes: 'Volume[]',
   },
   MakeDirRequest: {

@@ -923,17 +923,27 @@ export interface components {
         };
         ListExecsResponse: {
             execs: components["schemas"]["Exec"][];
+            /** @description for the entries after these; empty: there are none */
+            next: string;
         };
         ListImagesResponse: {
             images: components["schemas"]["Image"][];
+            /** @description for the entries after these; empty: there are none */
+            next: string;
         };
         ListResponse: {
+            /** @description for the entries after these; empty: there are none */
+            next: string;
             sandboxes: components["schemas"]["Sandbox"][];
         };
         ListSnapshotsResponse: {
+            /** @description for the entries after these; empty: there are none */
+            next: string;
             snapshots: components["schemas"]["Snapshot"][];
         };
         ListVolumesResponse: {
+            /** @description for the entries after these; empty: there are none */
+            next: string;
             /** @description by name */
             volumes: components["schemas"]["Volume"][];
         };
