@@ -18,6 +18,7 @@ func TestAttempts(t *testing.T) {
 	strict := host.confined(t, "strict")
 	debug := host.confined(t, "debug")
 	compat := host.confined(t, "compat")
+	dev := host.confined(t, "dev")
 	networked := host.confined(t, "strict", "--allow", "web.example")
 	if after := loadedModules(t); !bytes.Equal(modules, after) {
 		t.Errorf("sandboxes made the kernel load modules:\n%s\nbefore:\n%s", after, modules)
@@ -27,6 +28,10 @@ func TestAttempts(t *testing.T) {
 	t.Run("strict", func(t *testing.T) { judge(t, strict, controls) })
 	t.Run("debug", func(t *testing.T) { compareProfile(t, strict, debug, debugOpens) })
 	t.Run("compat", func(t *testing.T) { compareProfile(t, strict, compat, compatOpens) })
+	t.Run("dev", func(t *testing.T) {
+		compareProfile(t, strict, dev, rootOpens)
+		holdsSetUpRights(t, dev)
+	})
 	t.Run("with a network", func(t *testing.T) { compareProfile(t, strict, networked, networkOpens) })
 }
 

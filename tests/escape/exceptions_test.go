@@ -2,9 +2,11 @@ package escape
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
+	"testing"
 
 	"golang.org/x/sys/unix"
 )
@@ -161,4 +163,57 @@ var compatOpens = map[string]string{
 var networkOpens = map[string]string{
 	"route to IPv4 (TEST-NET-1)":    "it leads to lo, where what is sent is refused and recorded",
 	"route to IPv6 (documentation)": "as IPv4",
+}
+
+// rootOpens are all the attempts that the profile dev lets reach the kernel beyond compat: root
+// of the sandbox's own user namespace, and a root on the sandbox's own disk.
+var rootOpens = merged(compatOpens, map[string]string{
+	"setuid 0":                               "it is root inside",
+	"setgid 0":                               "as setuid",
+	"setresuid 0":                            "as setuid",
+	"setgroups 0":                            "as setuid",
+	"group 0":                                "as setuid",
+	"CapPrm of all threads":                  "the rights of setUpRights",
+	"CapEff of all threads":                  "as CapPrm",
+	"CapBnd of all threads":                  "as CapPrm",
+	"rename in /etc":                         "the root is its own",
+	"chmod in /etc":                          "the root is its own",
+	"chmod of the root":                      "the root is its own",
+	"overwrite a program":                    "the root is its own; this program runs",
+	"writable mounts":                        "the root",
+	"make a file in /":                       "the root is its own",
+	"make a directory in /":                  "the root is its own",
+	"make a file in /usr":                    "the root is its own",
+	"make a directory in /usr":               "the root is its own",
+	"make a file in /etc":                    "the root is its own",
+	"make a directory in /etc":               "the root is its own",
+	"make a file in /bin":                    "the root is its own",
+	"make a directory in /bin":               "the root is its own",
+	"write /etc/resolv.conf":                 "a file of its own root; TestRootInsideStaysInside",
+	"write /etc/hosts":                       "as resolv.conf",
+	"write /etc/hostname":                    "as resolv.conf",
+	"look into PID 1's fd":                   "it lists numbers; none can be followed or opened",
+	"open PID 1's comm for writing":          "the kernel takes a name from the process itself alone",
+	"open PID 1's oom_score_adj for writing": "it can be raised, which endangers this sandbox alone; TestRootInsideStaysInside",
+})
+
+func merged(a, b map[string]string) map[string]string {
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	return all
+}
+
+// setUpRights are CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID and SETUID, of the sandbox's
+// own user namespace.
+const setUpRights = "00000000000000fb"
+
+// holdsSetUpRights: root inside has these rights, and no others.
+func holdsSetUpRights(t *testing.T, all []attempt) {
+	t.Helper()
+	for _, a := range all {
+		set, is := strings.CutSuffix(a.Attempt, " of all threads")
+		if is && strings.HasPrefix(set, "Cap") && a.Outcome != "["+setUpRights+"]" && a.Outcome != "[0000000000000000 "+setUpRights+"]" && a.Outcome != "[0000000000000000]" {
+			t.Errorf("%s: %s", a.Attempt, a.Outcome)
+		}
+	}
 }
