@@ -29,6 +29,19 @@ func (h *host) checkDisk(bytes int64) error {
 	return noRoom("a disk", bytes, room, h.paths.root)
 }
 
+// StartGuardingDisks has all disks of sandboxes be full while the host's has only its reserve,
+// until ctx ends.
+func (h *host) StartGuardingDisks(ctx context.Context) {
+	points := func() (all []string, err error) {
+		made, err := os.ReadDir(h.paths.disks())
+		for _, e := range made {
+			all = append(all, h.paths.disk(e.Name()))
+		}
+		return all, err
+	}
+	go disk.Guard{Dir: h.paths.root, Reserve: h.opts.DiskReserve, Points: points, Log: h.log}.Watch(ctx)
+}
+
 func noRoom(what string, bytes, room int64, root string) error {
 	return sbxerr.WithRemedy(sbxerr.Disk, "runtime.disk",
 		fmt.Errorf("%s of %s is larger than the %s that are free below %q without sandboxes.disk_reserve", what, units.FormatSize(bytes), units.FormatSize(room), root),

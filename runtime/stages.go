@@ -197,8 +197,8 @@ const upperInodes = 400_000
 
 func (h *host) removeRootfs(_ context.Context, id string) error {
 	return errors.Join(
-		mount.RemovePoint(h.paths.rootfs(id)),
-		mount.RemovePoint(h.paths.upper(id)),
+		mount.RemovePointBehind(h.paths.rootfs(id)),
+		mount.RemovePointBehind(h.paths.upper(id)),
 		mount.RemoveScratch(h.paths.layers(id)),
 		mount.RemovePoint(h.paths.layers(id)),
 		mount.RemovePrivate(h.paths.private(id)))

@@ -209,6 +209,7 @@ func (d *daemon) start(ctx context.Context, c config.Config) (*runtime.Manager, 
 	}
 	manager.StartMemoryWatch(ctx)
 	manager.StartSampling(ctx)
+	manager.StartGuardingDisks(ctx)
 	if known == 0 {
 		return manager, func(context.Context) error { return nil }, d.settle(ctx, engine, manager, 1)
 	}

@@ -129,7 +129,7 @@ func attach(fs int, point string, ids *mount.UserNS) error {
 // Detach takes the disk off point, and removes point and file. Absent is success. The file's
 // room is free when the last process that uses the disk has ended.
 func Detach(file, point string) error {
-	return errors.Join(mount.RemovePoint(point), sbxerr.Wrap(sbxerr.Disk, "disk.detach", owndir.Unlink(file)))
+	return errors.Join(mount.RemovePointBehind(point), sbxerr.Wrap(sbxerr.Disk, "disk.detach", owndir.Unlink(file)))
 }
 
 // Use says how full a disk is.

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/owndir"
 )
@@ -157,6 +159,25 @@ func RemovePoint(path string) error {
 		return err
 	}
 	return sbxerr.Wrap(sbxerr.Mount, "mount.point", owndir.Remove(path))
+}
+
+// behind bounds how many mounts are taken apart at a time.
+var behind = make(chan struct{}, 4)
+
+// RemovePointBehind is RemovePoint of a mount that may have many files. The kernel forgets them
+// one by one when the last user of the mount ends: a descriptor, so that nobody waits for it.
+func RemovePointBehind(path string) error {
+	last, err := os.OpenFile(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return RemovePoint(path) // mostly absent
+	}
+	err = RemovePoint(path)
+	go func() {
+		behind <- struct{}{}
+		_ = last.Close() // nothing was written by it
+		<-behind
+	}()
+	return err
 }
 
 func wrapPath(verb, path string, err error) error {
