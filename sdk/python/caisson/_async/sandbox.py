@@ -49,7 +49,7 @@ class AsyncSandbox:
         """Makes a sandbox. The image may be given first, without its name.
 
         What is not given is the profile's. workspace is a directory of the host, with :ro
-        at its end to be read only. allow holds rules HOST[:PORT][+PORT...]; without any,
+        at its end to be read only, with :cow to be copy-on-write. allow holds rules HOST[:PORT][+PORT...]; without any,
         nothing is reached. CreateOptions explains each option.
         ensure returns the live sandbox of that name, if it was made with the same settings;
         one that has ended is replaced. replace removes a live one first.

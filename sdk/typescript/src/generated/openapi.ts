@@ -1747,11 +1747,11 @@ export interface components {
             /** Format: int64 */
             rows?: number;
         };
-        /** @description Workspace is a directory of the host, bound into the sandbox. */
+        /** @description Workspace is a directory of the host, bound into the sandbox. With the mode "cow" the host's directory never changes: what is written goes to the sandbox's disk, which is one of the default size where neither request nor profile names one. */
         Workspace: {
             /** @description absolute path on the host; to a caller in a sandbox, in its own workspace */
             dir?: string;
-            /** @description "rw" or "ro"; empty is "rw" */
+            /** @description "rw", "ro" or "cow"; empty is "rw" */
             mode?: string;
             /** @description where it is mounted inside, absolute; empty is /workspace */
             path?: string;
