@@ -1,19 +1,32 @@
 package runtime
 
 import (
+	"context"
+
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/rootfs/mount"
+	"github.com/caisson-run/caisson/runtime/changes"
 	"github.com/caisson-run/caisson/runtime/plan"
 )
 
-// attachCow attaches a copy-on-write workspace at point. What is written goes to the disk of s.
-func (h *host) attachCow(s *sandbox, point string, ws *mount.Workspace, ids *mount.UserNS) error {
-	if err := makeDir(h.paths.point(s.id, plan.CowLower), 0o700); err != nil {
-		return err
+// Workspaces works on the copy-on-write workspaces of a fleet.
+type Workspaces struct{ Fleet *Manager }
+
+// Diff returns how the workspace of a sandbox differs from the directory of the host.
+func (w Workspaces) Diff(ctx context.Context, ref string) (list []changes.Change, more bool, err error) {
+	defer w.Fleet.Busy()()
+	s, err := w.Fleet.findToEnter(ctx, ref)
+	if err == nil {
+		err = s.kept().Workspace.CheckCow(ref)
 	}
-	if err := makeDir(h.paths.point(s.id, plan.CowChanges), 0o700); err != nil {
-		return err
+	if err != nil {
+		return nil, false, err
 	}
-	return ws.AttachCow(mount.Cow{
-		Dir: h.paths.sandbox(s.id), Lower: plan.CowLower, Changes: plan.CowChanges, Target: point, Base: s.block.Base,
-	}, ids)
+	if state := s.info().State; state != StateRunning && state != StatePaused {
+		return nil, false, notNow("runtime.diff", ref, state)
+	}
+	ctx, stop := s.untilEnding(ctx)
+	defer stop()
+	list, more, err = changes.At(ctx, mount.UpperDir(w.Fleet.paths.point(s.id, plan.CowChanges)), w.Fleet.paths.point(s.id, plan.CowLower))
+	return list, more, s.orEnded(sbxerr.Wrap(sbxerr.Disk, "runtime.diff", err))
 }

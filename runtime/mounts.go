@@ -45,7 +45,7 @@ func (h *host) attachPoint(s *sandbox) func(plan.Mount, *mount.Workspace, *mount
 			return err
 		}
 		if b.Cow {
-			return h.attachCow(s, point, ws, ids)
+			return ws.AttachCow(mount.Cow{Dir: h.paths.sandbox(s.id), Lower: plan.CowLower, Changes: plan.CowChanges, Target: point, Base: s.block.Base}, ids)
 		}
 		return ws.Attach(point, b.ReadOnly, ids)
 	}

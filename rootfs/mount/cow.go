@@ -15,8 +15,8 @@ import (
 // the directory of the host, read-only.
 type Cow struct {
 	Dir     string // directory of the sandbox; Lower and Changes are below it
-	Lower   string // existing directory, at which the host's is attached as long as the overlay is
-	Changes string // existing directory of the sandbox's disk, empty
+	Lower   string // new directory, at which the host's is attached as long as the overlay is
+	Changes string // new directory of the sandbox's disk
 	Target  string // existing directory
 	Base    uint32 // first host id of the sandbox's block
 }
@@ -32,6 +32,11 @@ const cowOptions = "redirect_dir=on,metacopy=off,index=off,xino=auto,volatile"
 func (w *Workspace) AttachCow(c Cow, ids *UserNS) error {
 	const op = "mount.cow"
 	lower := filepath.Join(c.Dir, c.Lower)
+	for _, dir := range []string{lower, filepath.Join(c.Dir, c.Changes)} {
+		if err := owndir.Mkdir(dir, 0o700); err != nil {
+			return sbxerr.Wrap(sbxerr.StateDir, op, err)
+		}
+	}
 	if err := w.Attach(lower, true, ids); err != nil {
 		if errors.Is(err, sbxerr.IDMap) {
 			err = sbxerr.WithRemedy(sbxerr.IDMap, op, err, "copy the files to a disk of the sandbox instead: --disk SIZE without --workspace, then caisson cp "+sbxerr.Clip(w.dir.Name())+" SANDBOX:/workspace")

@@ -1,6 +1,11 @@
 package plan
 
-import "path/filepath"
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/caisson-run/caisson/api/sbxerr"
+)
 
 // modeCow is the mode of a workspace that the sandbox can write to while the directory of the
 // host stays as it is.
@@ -15,3 +20,11 @@ var (
 
 // Cow reports whether w is copy-on-write. No workspace is not.
 func (w *WorkspaceRequest) Cow() bool { return w != nil && w.Mode == modeCow }
+
+// CheckCow refuses the sandbox of that name where w is not copy-on-write.
+func (w *WorkspaceRequest) CheckCow(name string) error {
+	if w.Cow() {
+		return nil
+	}
+	return sbxerr.WithRemedy(sbxerr.Workspace, "runtime.diff", fmt.Errorf("sandbox %q has no copy-on-write workspace", name), "create it with --workspace DIR:cow")
+}

@@ -92,6 +92,49 @@ func TestCowWorkspace(t *testing.T) {
 	wantNoDisks(t, d)
 }
 
+// TestDiff: what a sandbox changed is told, to those who may enter it and while it lives.
+func TestDiff(t *testing.T) {
+	need.Tools(t, "mkfs.ext4")
+	t.Parallel()
+	d := harness.StartWith(t, "peers: [{uids: [54321]}]\n")
+	dir := t.TempDir()
+	writeTree(t, dir)
+	d.Run(t, "create", "--name", "c", "--workspace", dir+":cow")
+	if got := d.Run(t, "diff", "c").Stdout; got != "" {
+		t.Errorf("nothing was done: %q", got)
+	}
+	d.Run(t, "exec", "c", "--", "sh", "-c", changeAll+"; touch 'odd\tname'; d=x; for i in $(seq 300); do mkdir $d; cd $d; done")
+	want := "A a/\nA a/b/\nA a/b/c\nD gone/\nM kept\nM link -> /etc/passwd\nR dir to moved/\nA new\nA odd\\tname\nM script (mode 644 to 700)\n"
+	for _, when := range []string{"live", "after a restart"} {
+		r := d.Run(t, "diff", "c")
+		got, _, _ := strings.Cut(r.Stdout, "A x/\n")
+		if got != want || !strings.Contains(r.Stderr, "more changes") {
+			t.Errorf("%s: %s%s", when, r.Stdout, r.Stderr)
+		}
+		d.Kill(t)
+		d.Launch(t)
+	}
+	d.Run(t, "pause", "c")
+	if got := d.Run(t, "diff", "--stat", "c").Stdout; !strings.Contains(got, "M kept | 5 to 10 bytes\n") || !strings.Contains(got, "3 modified, 1 deleted, 1 renamed\n") {
+		t.Errorf("--stat: %s", got)
+	}
+	d.Run(t, "resume", "c")
+	if got := d.Run(t, "diff", "--name-only", "c").Stdout; !strings.HasPrefix(got, "a\na/b\na/b/c\ngone\nkept\n") {
+		t.Errorf("--name-only: %s", got)
+	}
+	if got := d.Run(t, "diff", "--json", "c").Stdout; !strings.Contains(got, `"truncated": true`) || !strings.Contains(got, `"old_path": "dir"`) {
+		t.Errorf("--json: %s", got)
+	}
+	d.User(t, ann).Refused(t, "SBX-107", "diff", "-o", "json", "c")
+	d.Refused(t, "SBX-107", "diff", "-o", "json", "absent")
+	d.Run(t, "create", "--name", "through", "--workspace", dir)
+	d.Refused(t, "SBX-104", "diff", "-o", "json", "through")
+	d.Run(t, "stop", "c")
+	if r := d.Try("diff", "-o", "json", "c"); r.Code != 125 {
+		t.Errorf("an ended one: %+v", r)
+	}
+}
+
 // TestCowOfOthers: a user who may only read a directory gets it copy-on-write, as a workspace
 // at another path too, and writes nothing to the host. What its owner keeps to itself it does
 // not get.

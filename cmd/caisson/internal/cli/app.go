@@ -136,7 +136,7 @@ func (a *App) groups() []group {
 		}},
 		{"Sandboxes", []verb{
 			{"create", a.createCommand}, {"ls", a.lsCommand}, {"inspect", a.inspectCommand}, {"port", a.portCommand}, {"update", a.updateCommand}, {"pause", a.pauseCommand},
-			{"resume", a.resumeCommand}, {"stop", a.stopCommand}, {"restart", a.restartCommand}, {"clean", a.cleanCommand}, {"snapshot", a.snapshotCommand}, {"fork", a.forkCommand}, {"rm", a.rmCommand},
+			{"resume", a.resumeCommand}, {"stop", a.stopCommand}, {"restart", a.restartCommand}, {"clean", a.cleanCommand}, {"snapshot", a.snapshotCommand}, {"fork", a.forkCommand}, {"diff", a.diffCommand}, {"rm", a.rmCommand},
 		}},
 		{"Agents", a.agentVerbs()},
 		{"Images, volumes and network", []verb{{"image", a.imageCommand}, {"bundle", a.bundleCommand}, {"volume", a.volumeCommand}, {"policy", a.policyCommand}}},
