@@ -186,3 +186,29 @@ func TestCowOfWhatCannotMapIDs(t *testing.T) {
 	}
 	wantNoDisks(t, d)
 }
+
+// TestCowNested: children get nothing of a copy-on-write workspace, since they would write to
+// the host, and a copy-on-write directory of another one.
+func TestCowNested(t *testing.T) {
+	need.Tools(t, "mkfs.ext4")
+	t.Parallel()
+	const owner = 4321
+	d := harness.StartWith(t, "")
+	dir := shared(t, owner)
+	cow := sharing(t, d, "cow", dir+":cow")
+	if f := cow.refused(t, "SBX-805", smallRun("/workspace/sub:ro", "ls")...); !strings.Contains(f.Error.Message, "copy-on-write") {
+		t.Errorf("%+v", f)
+	}
+	plain := sharing(t, d, "plain", dir, "--disk", "64M") // a child's disk is at most as large
+	before := treeText(t, dir)
+	ask := smallRun("/workspace/sub:cow", "sh", "-c", "test -e file && echo made > made && cat made")
+	plain.refused(t, "SBX-805", ask...)
+	plain.run(t, append([]string{ask[0], "--disk", "32M"}, ask[1:]...)...)
+	if got := treeText(t, dir); got != before {
+		t.Errorf("the host has\n%s", got)
+	}
+	plain.run(t, smallRun("/workspace/sub", "touch", "made")...)
+	if got := treeText(t, dir); got == before {
+		t.Error("a child writes to no workspace at all")
+	}
+}
