@@ -36,17 +36,18 @@ const maxIdle = 32
 // those that the caller's own readers and writers return. It is safe for
 // concurrent use.
 type Client struct {
-	transport *http.Transport
-	reconnect time.Duration
-	sandboxes func() caissonv1connect.SandboxServiceClient
-	execs     func() caissonv1connect.ExecServiceClient
-	images    func() caissonv1connect.ImageServiceClient
-	volumes   func() caissonv1connect.VolumeServiceClient
-	snapshots func() caissonv1connect.SnapshotServiceClient
-	system    func() caissonv1connect.SystemServiceClient
-	network   func() caissonv1connect.NetworkServiceClient
-	files     func() caissonv1connect.FileServiceClient
-	events    func() caissonv1connect.EventServiceClient
+	transport  *http.Transport
+	reconnect  time.Duration
+	sandboxes  func() caissonv1connect.SandboxServiceClient
+	execs      func() caissonv1connect.ExecServiceClient
+	images     func() caissonv1connect.ImageServiceClient
+	volumes    func() caissonv1connect.VolumeServiceClient
+	snapshots  func() caissonv1connect.SnapshotServiceClient
+	workspaces func() caissonv1connect.WorkspaceServiceClient
+	system     func() caissonv1connect.SystemServiceClient
+	network    func() caissonv1connect.NetworkServiceClient
+	files      func() caissonv1connect.FileServiceClient
+	events     func() caissonv1connect.EventServiceClient
 }
 
 // Options say how a Client reaches its daemon.
@@ -76,17 +77,18 @@ func New(o Options) *Client {
 		connect.WithAcceptCompression("gzip", nil, nil), // a local socket gains nothing from it
 	)
 	return &Client{
-		transport: transport,
-		reconnect: o.Reconnect,
-		sandboxes: lazily(caissonv1connect.NewSandboxServiceClient, httpClient, options),
-		execs:     lazily(caissonv1connect.NewExecServiceClient, httpClient, options),
-		images:    lazily(caissonv1connect.NewImageServiceClient, httpClient, options),
-		volumes:   lazily(caissonv1connect.NewVolumeServiceClient, httpClient, options),
-		snapshots: lazily(caissonv1connect.NewSnapshotServiceClient, httpClient, options),
-		system:    lazily(caissonv1connect.NewSystemServiceClient, httpClient, options),
-		network:   lazily(caissonv1connect.NewNetworkServiceClient, httpClient, options),
-		files:     lazily(caissonv1connect.NewFileServiceClient, httpClient, options),
-		events:    lazily(caissonv1connect.NewEventServiceClient, httpClient, options),
+		transport:  transport,
+		reconnect:  o.Reconnect,
+		sandboxes:  lazily(caissonv1connect.NewSandboxServiceClient, httpClient, options),
+		execs:      lazily(caissonv1connect.NewExecServiceClient, httpClient, options),
+		images:     lazily(caissonv1connect.NewImageServiceClient, httpClient, options),
+		volumes:    lazily(caissonv1connect.NewVolumeServiceClient, httpClient, options),
+		snapshots:  lazily(caissonv1connect.NewSnapshotServiceClient, httpClient, options),
+		workspaces: lazily(caissonv1connect.NewWorkspaceServiceClient, httpClient, options),
+		system:     lazily(caissonv1connect.NewSystemServiceClient, httpClient, options),
+		network:    lazily(caissonv1connect.NewNetworkServiceClient, httpClient, options),
+		files:      lazily(caissonv1connect.NewFileServiceClient, httpClient, options),
+		events:     lazily(caissonv1connect.NewEventServiceClient, httpClient, options),
 	}
 }
 

@@ -64,7 +64,7 @@ func (h *host) disksFor(ctx context.Context, p *plan.Sandbox) (string, error) {
 		if !b.OnHost() {
 			continue
 		}
-		dir, err := p.Grant.CheckWorkspace(ctx, b.Source, !b.ReadOnly)
+		dir, err := p.Grant.CheckWorkspace(ctx, b.Source, b.WritesHost())
 		if err != nil {
 			return "", err
 		}

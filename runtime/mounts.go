@@ -44,6 +44,9 @@ func (h *host) attachPoint(s *sandbox) func(plan.Mount, *mount.Workspace, *mount
 		if err := makeDir(point, 0o700); err != nil {
 			return err
 		}
+		if b.Cow {
+			return ws.AttachCow(mount.Cow{Dir: h.paths.sandbox(s.id), Lower: plan.CowLower, Changes: plan.CowChanges, Target: point, Base: s.block.Base}, ids)
+		}
 		return ws.Attach(point, b.ReadOnly, ids)
 	}
 }
@@ -51,7 +54,7 @@ func (h *host) attachPoint(s *sandbox) func(plan.Mount, *mount.Workspace, *mount
 // eachBind opens the directories of the host that p names, as its caller, and passes each on
 // with the mapping of its owner's ids to those of the sandbox's user.
 func (h *host) eachBind(ctx context.Context, s *sandbox, p *plan.Sandbox, attach func(plan.Mount, *mount.Workspace, *mount.UserNS) error) error {
-	if len(plan.BindPoints(nil, p.MountRequests)) > 0 || p.Request.Nested != nil {
+	if len(plan.BindPoints(nil, p.MountRequests)) > 0 || p.Request.Nested != nil || p.Request.Workspace.Cow() {
 		if err := makeDir(h.paths.mounts(s.id), 0o711); err != nil {
 			return err
 		}
@@ -110,9 +113,10 @@ func (h *host) withBind(ctx context.Context, s *sandbox, p *plan.Sandbox, b plan
 
 // hold keeps the workspace of a sandbox that may make others, with the ids on disk: what has
 // mapped ids cannot be mapped once more for a child. A workspace in which other mounts lie is
-// not held: a child would see the files that they cover.
+// not held: a child would see the files that they cover. Nor is a copy-on-write one: a child
+// would write to the host.
 func (h *host) hold(s *sandbox, p *plan.Sandbox, b plan.Mount, ws *mount.Workspace) error {
-	if p.Request.Nested == nil || b.Point != plan.WorkspacePoint || slices.ContainsFunc(p.Mounts, b.Holds) {
+	if p.Request.Nested == nil || b.Point != plan.WorkspacePoint || b.Cow || slices.ContainsFunc(p.Mounts, b.Holds) {
 		return nil
 	}
 	point := h.paths.held(s.id)
@@ -130,7 +134,7 @@ func (h *host) openBind(ctx context.Context, p *plan.Sandbox, b plan.Mount) (*mo
 	if b.Volume {
 		return h.volumes.Open(ctx, p.Grant, b.Source)
 	}
-	dir, err := p.Grant.CheckWorkspace(ctx, b.Source, !b.ReadOnly)
+	dir, err := p.Grant.CheckWorkspace(ctx, b.Source, b.WritesHost())
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +151,7 @@ func (h *host) checkBinds(ctx context.Context, p *plan.Sandbox) error {
 		if !b.OnHost() {
 			continue
 		}
-		dir, err := p.Grant.CheckWorkspace(ctx, b.Source, !b.ReadOnly)
+		dir, err := p.Grant.CheckWorkspace(ctx, b.Source, b.WritesHost())
 		if err != nil {
 			return err
 		}

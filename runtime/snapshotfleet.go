@@ -38,6 +38,9 @@ func (f snapshotFleet) Save(ctx context.Context, ref, file string) (plan.Snapsho
 	if r.Limits.DiskBytes == 0 {
 		return plan.Snapshot{}, sbxerr.New(sbxerr.SnapshotDisk, "runtime.snapshot", "sandbox %q has no disk", r.Name)
 	}
+	if r.Workspace.Cow() {
+		return plan.Snapshot{}, sbxerr.New(sbxerr.SnapshotWorkspace, "runtime.snapshot", "sandbox %q has a copy-on-write workspace, whose changes belong to %q as it is now", r.Name, r.Workspace.Dir)
+	}
 	use, err := f.roomFor(s)
 	if err != nil {
 		return plan.Snapshot{}, s.orEnded(err)

@@ -24,6 +24,7 @@ import (
 	"github.com/caisson-run/caisson/api/openapi"
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/changes"
 	"github.com/caisson-run/caisson/runtime/events"
 	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/runtime/imageservice"
@@ -104,6 +105,11 @@ type Volumes interface {
 	Prune(ctx context.Context, dryRun bool) ([]volumes.Info, error)
 }
 
+// Workspaces works on copy-on-write workspaces.
+type Workspaces interface {
+	Diff(ctx context.Context, ref string) (list []changes.Change, more bool, err error)
+}
+
 // Snapshots manages disks of sandboxes as they were once.
 type Snapshots interface {
 	Create(ctx context.Context, ref, name string) (snapshots.Info, error)
@@ -154,16 +160,17 @@ type Call struct {
 
 // Deps is what the API is served from.
 type Deps struct {
-	Sandboxes Sandboxes
-	Execs     Execs
-	Images    Images
-	Volumes   Volumes
-	Snapshots Snapshots
-	System    System
-	Network   Network
-	Files     Files
-	Events    Events
-	Stream    *events.Bus // takes what the API itself tells; nil takes nothing
+	Sandboxes  Sandboxes
+	Execs      Execs
+	Images     Images
+	Volumes    Volumes
+	Snapshots  Snapshots
+	Workspaces Workspaces
+	System     System
+	Network    Network
+	Files      Files
+	Events     Events
+	Stream     *events.Bus // takes what the API itself tells; nil takes nothing
 	// Called is told of each call when it is over. It may be nil.
 	Called func(Call)
 	// Traced says that a call without a trace of its caller's begins one that is kept.
@@ -194,15 +201,16 @@ func New(d Deps) http.Handler {
 		connect.WithInterceptors(decodes{}),
 	)
 	services := map[string]any{
-		caissonv1connect.SandboxServiceName:  sandboxes{d.Sandboxes},
-		caissonv1connect.ExecServiceName:     execs{d.Execs},
-		caissonv1connect.ImageServiceName:    imageService{d.Images},
-		caissonv1connect.VolumeServiceName:   volumeService{d.Volumes},
-		caissonv1connect.SnapshotServiceName: snapshotService{d.Snapshots, d.Sandboxes},
-		caissonv1connect.SystemServiceName:   system{d.System},
-		caissonv1connect.NetworkServiceName:  network{d.Network},
-		caissonv1connect.FileServiceName:     fileService{d.Files},
-		caissonv1connect.EventServiceName:    eventService{d.Events},
+		caissonv1connect.SandboxServiceName:   sandboxes{d.Sandboxes},
+		caissonv1connect.ExecServiceName:      execs{d.Execs},
+		caissonv1connect.ImageServiceName:     imageService{d.Images},
+		caissonv1connect.VolumeServiceName:    volumeService{d.Volumes},
+		caissonv1connect.SnapshotServiceName:  snapshotService{d.Snapshots, d.Sandboxes},
+		caissonv1connect.WorkspaceServiceName: workspaceService{d.Workspaces},
+		caissonv1connect.SystemServiceName:    system{d.System},
+		caissonv1connect.NetworkServiceName:   network{d.Network},
+		caissonv1connect.FileServiceName:      fileService{d.Files},
+		caissonv1connect.EventServiceName:     eventService{d.Events},
 	}
 	mux := http.NewServeMux()
 	mux.Handle(caissonv1connect.NewSandboxServiceHandler(sandboxes{d.Sandboxes}, options))
@@ -210,6 +218,7 @@ func New(d Deps) http.Handler {
 	mux.Handle(caissonv1connect.NewImageServiceHandler(imageService{d.Images}, options))
 	mux.Handle(caissonv1connect.NewVolumeServiceHandler(volumeService{d.Volumes}, options))
 	mux.Handle(caissonv1connect.NewSnapshotServiceHandler(snapshotService{d.Snapshots, d.Sandboxes}, options))
+	mux.Handle(caissonv1connect.NewWorkspaceServiceHandler(workspaceService{d.Workspaces}, options))
 	mux.Handle(caissonv1connect.NewSystemServiceHandler(system{d.System}, options))
 	mux.Handle(caissonv1connect.NewNetworkServiceHandler(network{d.Network}, options))
 	mux.Handle(caissonv1connect.NewFileServiceHandler(fileService{d.Files}, options))

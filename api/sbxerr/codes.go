@@ -68,6 +68,8 @@ const (
 	SnapshotImage    Code = "SBX-236" // the image of a snapshot is another now
 	SnapshotDisk     Code = "SBX-237" // the sandbox has no disk of which to make a snapshot
 
+	SnapshotWorkspace Code = "SBX-238" // a snapshot would leave out what changed in a copy-on-write workspace
+
 	Seccomp        Code = "SBX-301" // the filter is invalid or cannot be enforced here
 	SeccompProfile Code = "SBX-302" // no such seccomp profile
 	SeccompMemory  Code = "SBX-303" // the host has no memory left for compiled filters

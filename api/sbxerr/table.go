@@ -66,6 +66,7 @@ var table = []Description{
 	{SnapshotNotFound, "no such snapshot", ClassInput, 404, false, "list snapshots: caisson snapshot ls"},
 	{SnapshotImage, "the image of the snapshot is another now", ClassInput, 409, false, "tag the image that the message names under that name again, or make a snapshot of a sandbox of the new one"},
 	{SnapshotDisk, "the sandbox has no disk to make a snapshot of", ClassInput, 409, false, "create the sandbox with --rootfs rw, or with --disk for a /workspace of its own"},
+	{SnapshotWorkspace, "a snapshot has no changes of a copy-on-write workspace", ClassInput, 409, false, "create the sandbox with the files on its own disk: --disk SIZE, and caisson cp DIR SANDBOX:/workspace"},
 	{Disk, "a disk for a sandbox could not be made", ClassHost, 503, false, "caisson doctor says what the host lacks: e2fsprogs, loop devices or room below root"},
 
 	{Seccomp, "the seccomp filter cannot be enforced", ClassHost, 503, false, "use the runc of this installation; caisson doctor names the missing feature"},

@@ -36,7 +36,7 @@ var Sets = [...]Set{
 		Fields:  []string{"Snapshot.rootfs"},
 		OrEmpty: []string{"SandboxSpec.rootfs"},
 	},
-	{Name: "WorkspaceMode", Values: []string{"rw", "ro"}, OrEmpty: []string{"Workspace.mode"}},
+	{Name: "WorkspaceMode", Values: []string{"rw", "ro", "cow"}, OrEmpty: []string{"Workspace.mode"}},
 	{Name: "MountType", Values: []string{"bind", "volume", "tmpfs"}, Fields: []string{"Mount.type"}},
 	{
 		Name:   "Reason",

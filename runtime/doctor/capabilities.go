@@ -30,7 +30,7 @@ func Capabilities(h cgroups.Host, mayRaiseLimits bool, refused map[netns.Mode]er
 		{Field: "timeout", Support: Enforced, Detail: "TERM, then KILL to everything after the grace"},
 		{Field: "workspace.mode=rw", Support: Enforced, Detail: "bind mount with mapped ids"},
 		{Field: "workspace.mode=ro", Support: Enforced, Detail: "bind mount with mapped ids"},
-		{Field: "workspace.mode=cow", Support: Unsupported, Detail: "not offered yet"},
+		cow(),
 		{Field: "user=root", Support: Enforced, Detail: "in profiles with root_user; never root of the host"},
 		{Field: "tty", Support: Enforced, Detail: "a terminal made inside the sandbox"},
 		{Field: "exec.limits", Support: Enforced, Detail: "a cgroup of the command's own, where it names limits; each as far as limits.* above are"},
@@ -49,6 +49,15 @@ func Capabilities(h cgroups.Host, mayRaiseLimits bool, refused map[netns.Mode]er
 		list = append(list, c)
 	}
 	return list
+}
+
+// cow says whether workspaces can be copy-on-write, which takes a disk.
+func cow() runtime.Capability {
+	c := runtime.Capability{Field: "workspace.mode=cow", Support: Enforced, Detail: "an overlay over the directory, with what is written on the sandbox's disk"}
+	if err := disk.Probe(); err != nil {
+		c.Support, c.Detail = Unsupported, err.Error()
+	}
+	return c
 }
 
 func limit(h cgroups.Host, row *settings.Limit, mayRaiseLimits bool) runtime.Capability {

@@ -436,7 +436,7 @@ func TestCapabilities(t *testing.T) {
 		"limits.memory_bytes": Enforced, "limits.milli_cpu": Unsupported, "limits.pids": Unsupported, "limits.cpu_shares": Unsupported, "limits.io_read_bps": Unsupported, "limits.io_write_bps": Unsupported, // not known is not there
 		"limits.open_files": BestEffort, "limits.tmpfs_bytes": Enforced, "limits.shm_bytes": Enforced, "limits.disk_bytes": disks,
 		"timeout": Enforced, "tty": Enforced, "exec.limits": Enforced, "exec.kill": BestEffort, "files": Enforced, "exec.attach": Enforced, "pool": Enforced, "user=root": Enforced,
-		"workspace.mode=ro": Enforced, "workspace.mode=cow": Unsupported,
+		"workspace.mode=ro": Enforced, "workspace.mode=cow": disks,
 		"network=none": Enforced, "network=allow": Enforced, "network=open": Unsupported, "network=bridge": Unsupported,
 	} {
 		if got[field] != want {

@@ -30,7 +30,7 @@ func (g Grant) nameInside(dir string) error {
 	w := g.parent.Workspace
 	switch {
 	case w == nil:
-		return g.refusal(errors.New("it has no workspace of which a child could get a directory, or has other mounts in it"))
+		return g.refusal(errors.New("it has no workspace of which a child could get a directory: it has none, one that is copy-on-write, or one with other mounts in it"))
 	case !within(dir, w.Path):
 		return g.refusal(fmt.Errorf("%q lies outside of its workspace %q: a child gets a directory of that, and none of the host", sbxerr.Clip(dir), w.Path))
 	}

@@ -42,6 +42,7 @@ type Mount struct {
 	Target   string
 	Point    string // of a bind: where it is attached on the host, below the sandbox's directory
 	ReadOnly bool
+	Cow      bool  // what is written goes to the sandbox's disk, and not to Source
 	Size     int64 // of a tmpfs, in bytes
 	// Nested says that the target lies in a bind, among files that others may change
 	// meanwhile. The daemon makes such a mount, and not the OCI runtime.
@@ -52,6 +53,9 @@ type Mount struct {
 func (b Mount) OnHost() bool {
 	return b.Source != "" && !b.Volume && len(b.Layers) == 0 && b.File == nil
 }
+
+// WritesHost reports whether the sandbox can change the directory of a bind.
+func (b Mount) WritesHost() bool { return !b.ReadOnly && !b.Cow }
 
 // The types of mounts that only build steps have: a part of an image, and a file that is on
 // no disk.
@@ -83,7 +87,7 @@ func (p *Sandbox) planMounts(allowed mount.Allowed, inside bool, r CreateRequest
 		if !inside {
 			errs = append(errs, allowed.Check(w.Dir))
 		}
-		p.Mounts = append(p.Mounts, Mount{Source: w.Dir, Target: w.Point(), Point: WorkspacePoint, ReadOnly: w.Mode == "ro"})
+		p.Mounts = append(p.Mounts, Mount{Source: w.Dir, Target: w.Point(), Point: WorkspacePoint, ReadOnly: w.Mode == "ro", Cow: w.Cow()})
 	}
 	for i, asked := range p.MountRequests {
 		m := Mount{Source: asked.Source, Volume: asked.Type == VolumeType, Layers: asked.Layers, File: asked.File, Target: asked.Target, ReadOnly: asked.ReadOnly}
@@ -130,10 +134,13 @@ func (p Profile) CheckMounts(allowed mount.Allowed) error {
 
 func bindPoint(i int) string { return filepath.Join(MountsDir, strconv.Itoa(i)) }
 
-// BindPoints are where the binds of a request are attached on the host, below the sandbox's
-// directory.
+// BindPoints are where the directories of the host are attached that a request binds, below
+// the sandbox's directory.
 func BindPoints(w *WorkspaceRequest, mounts []MountRequest) (points []string) {
-	if w != nil {
+	switch {
+	case w.Cow():
+		points = append(points, CowLower)
+	case w != nil:
 		points = append(points, WorkspacePoint)
 	}
 	for i, m := range mounts {
@@ -251,12 +258,12 @@ func (p *Sandbox) specMounts(state string) (out []specs.Mount) {
 
 func checkWorkspaceMode(mode string) error {
 	switch mode {
-	case "", "rw", "ro":
+	case "", "rw", "ro", modeCow:
 		return nil
-	case "cow", "clone":
-		return sbxerr.New(sbxerr.Workspace, "runtime.plan", "workspace mode %q is not offered yet: use rw or ro", mode)
+	case "clone":
+		return sbxerr.New(sbxerr.Workspace, "runtime.plan", "workspace mode %q is not offered yet: use rw, ro or cow", mode)
 	}
-	return sbxerr.New(sbxerr.Workspace, "runtime.plan", "workspace mode %q is none of rw, ro", sbxerr.Clip(mode))
+	return sbxerr.New(sbxerr.Workspace, "runtime.plan", "workspace mode %q is none of rw, ro, cow", sbxerr.Clip(mode))
 }
 
 // checkTarget refuses paths inside that are the sandbox's own; kind says whose name it is.

@@ -162,7 +162,7 @@ func TestPlanRefuses(t *testing.T) {
 		{"too much output", func(r *Request) { r.Exec.OutputLimit = new(int64(1)<<40 + 1) }, sbxerr.Limits, []string{"output limit"}},
 		{"workspace of the host", func(r *Request) { r.Create.Workspace = &WorkspaceRequest{Dir: "/etc"} }, sbxerr.Workspace, []string{`"/etc"`}},
 		{"workspace of the daemon", func(r *Request) { r.Create.Workspace = &WorkspaceRequest{Dir: "/srv/daemon/x"} }, sbxerr.Workspace, []string{"the daemon's own"}},
-		{"workspace mode to come", func(r *Request) { r.Create.Workspace = &WorkspaceRequest{Dir: "/srv/a", Mode: "cow"} }, sbxerr.Workspace, []string{`mode "cow" is not offered yet: use rw or ro`}},
+		{"workspace mode to come", func(r *Request) { r.Create.Workspace = &WorkspaceRequest{Dir: "/srv/a", Mode: "clone"} }, sbxerr.Workspace, []string{`mode "clone" is not offered yet: use rw, ro or cow`}},
 		{"workspace mode", func(r *Request) { r.Create.Workspace = &WorkspaceRequest{Dir: "/srv/a", Mode: "r"} }, sbxerr.Workspace, []string{`mode "r" is none of rw, ro`}},
 		{"workspace path", func(r *Request) { r.Create.Workspace = &WorkspaceRequest{Dir: "/srv/a", Path: "src"} }, sbxerr.Workspace, []string{`path "src" is not a clean absolute path`}},
 		{"workspace over a tmpfs", func(r *Request) { r.Create.Workspace = &WorkspaceRequest{Dir: "/srv/a", Path: "/tmp"} }, sbxerr.Workspace, []string{`path "/tmp" is the sandbox's own`}},
@@ -214,13 +214,13 @@ func manyLabels(n int) map[string]string {
 
 // TestPlanTellsEveryReason: who asks again and again should not have to.
 func TestPlanTellsEveryReason(t *testing.T) {
-	_, err := planRun(testPlanner(), Request{Create: CreateRequest{Name: "-A", Network: "host", Image: "gone", Labels: map[string]string{"b/": "", "a/": ""}, Workspace: &WorkspaceRequest{Dir: "/etc", Mode: "cow"}, Limits: &caissonv1.Limits{MemoryBytes: new(int64(1)), OpenFiles: new(int64(1))}}, Exec: ExecRequest{Cwd: "x", Timeout: new(time.Duration(0))}})
+	_, err := planRun(testPlanner(), Request{Create: CreateRequest{Name: "-A", Network: "host", Image: "gone", Labels: map[string]string{"b/": "", "a/": ""}, Workspace: &WorkspaceRequest{Dir: "/etc", Mode: "copy"}, Limits: &caissonv1.Limits{MemoryBytes: new(int64(1)), OpenFiles: new(int64(1))}}, Exec: ExecRequest{Cwd: "x", Timeout: new(time.Duration(0))}})
 	for _, code := range []sbxerr.Code{sbxerr.Config, sbxerr.NetworkMode, sbxerr.Workspace, sbxerr.Limits, sbxerr.ImageNotFound} {
 		if !errors.Is(err, code) {
 			t.Errorf("%v: lacks %s", err, code)
 		}
 	}
-	errtest.Want(t, err, sbxerr.Config, `name "-A"`, `label "a/"`, `label "b/"`, "no command", "timeout 0s", `"/etc"`, `"cow"`, `"memory" is 1`, "open files 1", `no image "gone"`)
+	errtest.Want(t, err, sbxerr.Config, `name "-A"`, `label "a/"`, `label "b/"`, "no command", "timeout 0s", `"/etc"`, `"copy"`, `"memory" is 1`, "open files 1", `no image "gone"`)
 	if text := err.Error(); strings.Index(text, `"a/"`) > strings.Index(text, `"b/"`) {
 		t.Error("the order of the reasons changes from call to call")
 	}
@@ -457,7 +457,7 @@ func TestPlanCwd(t *testing.T) {
 }
 
 func TestPlanWorkspaceMode(t *testing.T) {
-	for mode, readOnly := range map[string]bool{"": false, "rw": false, "ro": true} {
+	for mode, readOnly := range map[string]bool{"": false, "rw": false, "ro": true, "cow": false} {
 		p, err := planRun(testPlanner(), Request{Create: CreateRequest{Workspace: &WorkspaceRequest{Dir: "/srv/a", Mode: mode}}, Exec: ExecRequest{Args: []string{"true"}}})
 		if err != nil || p.Mounts[0].ReadOnly != readOnly {
 			t.Errorf("mode %q: %+v, %v", mode, p, err)

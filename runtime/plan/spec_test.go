@@ -100,7 +100,7 @@ func TestSpecIsClampedToTheDaemon(t *testing.T) {
 }
 
 func TestWorkspaceMount(t *testing.T) {
-	for mode, want := range map[string]string{"rw": "rw", "ro": "ro"} {
+	for mode, want := range map[string]string{"rw": "rw", "ro": "ro", "cow": "rw"} {
 		p, err := planRun(testPlanner(), Request{Create: CreateRequest{Workspace: &WorkspaceRequest{Dir: "/srv/a", Mode: mode}}, Exec: ExecRequest{Args: []string{"true"}}})
 		if err != nil {
 			t.Fatal(err)

@@ -16,6 +16,7 @@ type kind struct {
 	limits                           settings.Limits
 	mountPoint, homes, hostname      string // that no other sandbox has
 	build, ownWorkspace, writable    bool
+	cow                              bool // its workspace is copy-on-write: none is made ahead
 	from                             bool // it begins with a snapshot: none is made ahead
 }
 
@@ -25,13 +26,14 @@ func kindOf(p *plan.Sandbox) kind {
 		profile: p.ProfileName, seccomp: p.Seccomp.Name, image: p.Image.Digest, network: string(p.Network), user: p.User.String(),
 		limits:     settings.Limits(p.Limits).Kind(),
 		mountPoint: strings.Join(p.MountPoints(), ""), homes: p.HomesText(), hostname: p.Request.Hostname, build: p.Request.Build, ownWorkspace: p.OwnWorkspace, writable: p.WritableRoot, from: p.From != nil,
+		cow: p.Request.Workspace.Cow(),
 	}
 }
 
 // canWait reports whether sandboxes like p, of the kind k, can be made ahead: the image is
 // root's, since the daemon makes them, and nothing in them is of one request.
 func canWait(k kind, p *plan.Sandbox) bool {
-	return p.From == nil && p.Image.Owner == 0 && p.Network != netns.ModeBridge && k.mountPoint == "" && k.hostname == "" && !k.build &&
+	return p.From == nil && !k.cow && p.Image.Owner == 0 && p.Network != netns.ModeBridge && k.mountPoint == "" && k.hostname == "" && !k.build &&
 		!hidden(k, p) && p.Profile.Unisolated == nil
 }
 

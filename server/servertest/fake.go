@@ -15,6 +15,7 @@ import (
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/changes"
 	"github.com/caisson-run/caisson/runtime/events"
 	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/runtime/imageservice"
@@ -74,6 +75,7 @@ type Fake struct {
 	ImageDetails map[string]*images.Detail
 	Volumes      []volumes.Info
 	Snapshots    []snapshots.Info
+	Changes      []changes.Change
 	Version      runtime.Versions
 	Supports     []runtime.Capability
 	Counts       runtime.HostInfo
@@ -112,7 +114,7 @@ func Start(t testing.TB, f *Fake, socket string) (stop func()) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	deps := server.Deps{Sandboxes: f, Execs: f, Images: imageFake{f}, Volumes: volumeFake{f}, Snapshots: snapshotFake{f}, System: f, Network: f, Events: f}
+	deps := server.Deps{Sandboxes: f, Execs: f, Images: imageFake{f}, Volumes: volumeFake{f}, Snapshots: snapshotFake{f}, Workspaces: f, System: f, Network: f, Events: f}
 	go func() { ended <- server.Serve(ctx, l, server.New(deps), grace) }()
 	return sync.OnceFunc(func() {
 		cancel()

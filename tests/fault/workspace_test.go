@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/caisson-run/caisson/tests/harness"
+	"github.com/caisson-run/caisson/tests/need"
 )
 
 // A workspace that was moved or deleted while no daemon ran is still mounted in its
@@ -39,6 +40,34 @@ func TestWorkspaceGoneWhileAway(t *testing.T) {
 			d.Run(t, "rm", "--force", name)
 			checkSound(t, d)
 		})
+	}
+}
+
+// TestKilledWithCow: a daemon that dies while it makes a copy-on-write workspace, or while one
+// is written to, leaves the directory of the host as it is. What was written is there as long as
+// the sandbox.
+func TestKilledWithCow(t *testing.T) {
+	need.Tools(t, "mkfs.ext4")
+	b := newBreakable(t, "")
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "kept"), []byte("kept\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []string{"disk", "mounts", "container"} {
+		b.createKilled(t, step, "--workspace", dir+":cow")
+		b.Run(t, "exec", "made", "--", "sh", "-c", "cd /workspace; echo more >>kept; rm -f made; touch made")
+		b.Kill(t)
+		b.Launch(t, b.flags...)
+		if out := b.Run(t, "exec", "made", "--", "sh", "-c", "cat kept; ls; echo on >>kept").Stdout; out != "kept\nmore\nkept\nmade\n" {
+			t.Errorf("%s: %q", step, out)
+		}
+		b.empty(t)
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, "kept")); err != nil || string(text) != "kept\n" {
+		t.Errorf("the host has %q, %v", text, err)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+		t.Errorf("the host has %v, %v", entries, err)
 	}
 }
 

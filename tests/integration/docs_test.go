@@ -27,7 +27,7 @@ var shellPages = map[string]int{
 	"docs/how-to/install-as-root-inside.md":  2,
 	"docs/how-to/make-an-image.md":           3,
 	"docs/how-to/operate-a-host.md":          5,
-	"docs/how-to/run-an-agent.md":            3,
+	"docs/how-to/run-an-agent.md":            4,
 	"docs/reference/api.md":                  5,
 	"docs/reference/cli.md":                  10,
 	"docs/reference/images.md":               1,

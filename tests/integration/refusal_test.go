@@ -43,7 +43,7 @@ func TestRefusals(t *testing.T) {
 		{"/etc as workspace", "SBX-104", "/etc", []string{"--workspace", "/etc", "--", "true"}},
 		{"the daemon's state as workspace", "SBX-104", "daemon's own", []string{"--workspace", daemon.State, "--", "true"}},
 		{"a parent of the daemon's root", "SBX-104", "/var/tmp", []string{"--workspace", "/var/tmp", "--", "true"}},
-		{"workspace mode to come", "SBX-104", "not offered", []string{"--workspace", filepath.Dir(file) + ":cow", "--", "true"}},
+		{"copy-on-write workspace of /etc", "SBX-104", "/etc", []string{"--workspace", "/etc:cow", "--", "true"}},
 		{"root", "SBX-205", "root inside", []string{"--user", "0", "--", "true"}},
 		{"user -1", "SBX-205", "", []string{"--user=-1", "--", "true"}},
 		{"user 4294967295", "SBX-205", "", []string{"--user", "4294967295", "--", "true"}},

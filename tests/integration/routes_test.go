@@ -44,7 +44,7 @@ type exchange struct {
 
 // scenario has a daemon's every call. Sandboxes, commands and images have the names that a
 // person would give them.
-func scenario(layout, tree []byte, image string) []exchange {
+func scenario(layout, tree []byte, image, dir string) []exchange {
 	return []exchange{
 		{call: "SystemPing", path: "/v1/ping"},
 		{call: "SystemVersion", path: "/v1/version"},
@@ -125,6 +125,10 @@ func scenario(layout, tree []byte, image string) []exchange {
 		{call: "SnapshotRemoveSnapshot", method: "DELETE", path: "/v1/snapshots/tools"},
 		{call: "SnapshotFork", method: "POST", path: "/v1/sandboxes/setup/fork", body: `{"count":2}`},
 
+		{method: "POST", path: "/v1/sandboxes", body: fmt.Sprintf(`{"name":"trial","workspace":{"dir":%q,"mode":"cow"}}`, dir)},
+		{method: "PUT", path: "/v1/sandboxes/trial/files/workspace/note.txt", raw: []byte("a note\n")},
+		{call: "WorkspaceDiff", path: "/v1/sandboxes/trial/diff"},
+
 		{call: "EventWatch", path: "/v1/events?filter=type=sandbox.created"},
 		{call: "SystemReloadConfig", method: "POST", path: "/v1/config/reload"},
 	}
@@ -147,7 +151,7 @@ func TestRouteExamples(t *testing.T) {
 	recorded := readExamples(t)
 	covered := map[string]bool{}
 	var list []example
-	for _, x := range scenario(layout, tarOf(t, []file{{name: "in.txt", data: []byte("in"), mode: 0o644}}), image) {
+	for _, x := range scenario(layout, tarOf(t, []file{{name: "in.txt", data: []byte("in"), mode: 0o644}}), image, t.TempDir()) {
 		answer := x.send(t, d)
 		if x.call == "" {
 			continue

@@ -69,6 +69,7 @@ var rules = []struct {
 	{"runtime/traffic", []string{"api/sbxerr", "owndir", "gateway"}},
 	{"runtime/usage", []string{"api/sbxerr", "owndir"}},
 	{"runtime/owned", []string{"api/sbxerr"}},
+	{"runtime/changes", []string{}},
 	{"runtime/snapshots", []string{"api/sbxerr", "owndir", "runtime/events", "runtime/owned", "runtime/peer", "runtime/plan"}},
 	{"runtime/volumes", []string{"api/sbxerr", "owndir", "rootfs/mount", "runtime/events", "runtime/failpoint", "runtime/owned", "runtime/peer"}},
 	{"runtime/doctor", append([]string{"api/sbxerr", "api/settings", "finding", "runtime"}, leaves...)}, // the host as a whole

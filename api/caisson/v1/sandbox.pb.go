@@ -157,11 +157,13 @@ func (x *Limits) GetDiskInodes() int64 {
 	return 0
 }
 
-// Workspace is a directory of the host, bound into the sandbox.
+// Workspace is a directory of the host, bound into the sandbox. With the mode "cow" the host's
+// directory never changes: what is written goes to the sandbox's disk, which is one of the
+// default size where neither request nor profile names one.
 type Workspace struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Dir           string                 `protobuf:"bytes,1,opt,name=dir,proto3" json:"dir,omitempty"`   // absolute path on the host; to a caller in a sandbox, in its own workspace
-	Mode          string                 `protobuf:"bytes,2,opt,name=mode,proto3" json:"mode,omitempty"` // "rw" or "ro"; empty is "rw"
+	Mode          string                 `protobuf:"bytes,2,opt,name=mode,proto3" json:"mode,omitempty"` // "rw", "ro" or "cow"; empty is "rw"
 	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"` // where it is mounted inside, absolute; empty is /workspace
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

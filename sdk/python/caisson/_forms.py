@@ -139,9 +139,9 @@ def _base64(value: Union[str, bytes]) -> str:
 
 
 def _workspace(value: Union[str, "os.PathLike[str]"]) -> Dict[str, str]:
-    """Makes a Workspace of DIR[:PATH][:rw|ro]."""
+    """Makes a Workspace of DIR[:PATH][:rw|ro|cow]."""
     path, mode = os.fspath(value), ""
-    for suffix in (":ro", ":rw"):
+    for suffix in (":ro", ":rw", ":cow"):
         if path.endswith(suffix):
             path, mode = path[: -len(suffix)], suffix[1:]
     inside = {}

@@ -359,6 +359,12 @@ class SnapshotDisk(CaissonError):
     code = "SBX-237"
 
 
+class SnapshotWorkspace(CaissonError):
+    """SBX-238: a snapshot has no changes of a copy-on-write workspace."""
+
+    code = "SBX-238"
+
+
 class Disk(CaissonError):
     """SBX-234: a disk for a sandbox could not be made."""
 

@@ -474,6 +474,39 @@ class Volume:
 
 
 @dataclass(frozen=True)
+class ChangeState:
+    """What there is under a name. type is one of FileInfo."""
+
+    type: str = ""
+    mode: int = 0
+    size_bytes: int = 0
+    link: str = ""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A name under which a copy-on-write workspace differs from the directory of the host.
+
+    kind is "added", "modified", "deleted" or "renamed". Paths are below the workspace.
+    """
+
+    kind: str = ""
+    path: str = ""
+    old_path: str = ""
+    """Of a directory that was renamed. What changed in it comes by itself."""
+    old: Optional[ChangeState] = None
+    """What the host has; None of what was added."""
+    new: Optional[ChangeState] = None
+    """What the workspace has; None of what was deleted, with all in it."""
+
+
+class Changes(List[Change]):
+    """Changes by name. truncated: there are more than the daemon lists."""
+
+    truncated: bool = False
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """The disk of a sandbox as it was once.
 

@@ -120,6 +120,7 @@ class OptionsTest(unittest.TestCase):
         )
         self.assertEqual(request(_options.UPDATE, {"allow": [], "ttl": 0}), {"ttl": "0s", "allow": {"rules": []}})
         self.assertEqual(_forms._workspace("/x:ro"), {"dir": "/x", "mode": "ro"})
+        self.assertEqual(_forms._workspace("/x:cow"), {"dir": "/x", "mode": "cow"})
         self.assertEqual(_forms._workspace("/x:/y/z:ro"), {"dir": "/x", "mode": "ro", "path": "/y/z"})
         mounts = request(_options.SANDBOX, {"mounts": [*MOUNTS, Mount("volume", "/v", "deps")]})["mounts"]
         self.assertEqual(mounts[0], {"type": "bind", "source": "/s", "target": "/d", "read_only": True})

@@ -159,7 +159,7 @@ function base64(value: string | Uint8Array): string {
 }
 
 function workspace(value: string): Json {
-  const [, dir, path, mode] = /^(.*?)(?::(\/.*?))?(?::(ro|rw))?$/s.exec(text(value))!
+  const [, dir, path, mode] = /^(.*?)(?::(\/.*?))?(?::(ro|rw|cow))?$/s.exec(text(value))!
   return { dir: resolve(dir!), mode: mode ?? '', ...(path && { path }) }
 }
 

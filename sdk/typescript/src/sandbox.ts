@@ -10,7 +10,7 @@ import { Transport, type Request } from './http.js'
 import { Policy } from './policy.js'
 import { Process, processes } from './process.js'
 import * as spec from './spec.js'
-import type { Cleaned, Event, History, Port, ProcessInfo, Result, SandboxDetail, SandboxInfo, SandboxStats, Snapshot } from './types.js'
+import type { Change, Cleaned, Event, History, Port, ProcessInfo, Result, SandboxDetail, SandboxInfo, SandboxStats, Snapshot } from './types.js'
 import { broken, decode, errorOf, sandboxPath } from './wire.js'
 
 /** Milliseconds for which calls and streams are continued, by default. */
@@ -144,6 +144,11 @@ export class Sandbox {
     this.files = new Files(this.transport, this.id)
     this.policy = new Policy(this.transport, this.id)
     return this.info
+  }
+
+  /** Returns what changed in a copy-on-write workspace, `workspace: 'DIR:cow'`. */
+  async diff(): Promise<{ changes: Change[]; truncated: boolean }> {
+    return decode('DiffResponse', await this.transport.call({ method: 'GET', path: sandboxPath(this.id, 'diff') }))
   }
 
   /**

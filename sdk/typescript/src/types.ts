@@ -118,6 +118,9 @@ export interface Image extends Decoded<Schemas['Image']> {}
 /** One volume. */
 export interface Volume extends Decoded<Schemas['Volume']> {}
 
+/** A name under which a copy-on-write workspace differs from the directory of the host. */
+export interface Change extends Decoded<Schemas['Change']> {}
+
 /** The disk of a sandbox as it was once. */
 export interface Snapshot extends Decoded<Schemas['Snapshot']> {}
 

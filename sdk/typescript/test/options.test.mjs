@@ -100,6 +100,7 @@ test('what is not given is absent in a request', () => {
   const spec = (options) => request(made.sandboxTable, options)
   assert.deepEqual(spec({ workspace: '/a/b:ro' }).workspace, { dir: '/a/b', mode: 'ro' })
   assert.deepEqual(spec({ workspace: '/a:b' }).workspace, { dir: '/a:b', mode: '' })
+  assert.deepEqual(spec({ workspace: '/a/b:cow' }).workspace, { dir: '/a/b', mode: 'cow' })
   assert.deepEqual(spec({ workspace: '/a:/b/c:ro' }).workspace, { dir: '/a', mode: 'ro', path: '/b/c' })
   assert.deepEqual(spec({ mounts: [...mounts, { type: 'volume', source: 'deps', target: '/v' }] }).mounts, [
     { type: 'bind', source: '/s', target: '/d', read_only: true },

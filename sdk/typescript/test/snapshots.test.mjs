@@ -43,3 +43,16 @@ test('a fork that fails loses no other', async (t) => {
   assert.deepEqual([first.id, failed.message, last.name], ['a', 'too much [SBX-102]', 'named'])
   assert.deepEqual(bodies, [{ count: 3 }])
 })
+
+test('changes of a workspace', async (t) => {
+  const changes = [
+    { kind: 'modified', path: 'run.sh', old: { type: 'file', mode: 420, size_bytes: '4' }, new: { type: 'file', mode: 493, size_bytes: '8' } },
+    { kind: 'deleted', path: 'gone', old: { type: 'directory', mode: 493 } },
+  ]
+  const { daemon, box } = await serve(t, [{ changes, truncated: true }, {}])
+  const found = await box.diff()
+  assert.deepEqual(found.changes.map((c) => [c.kind, c.path, c.old?.sizeBytes, c.new?.mode]), [['modified', 'run.sh', 4, 0o755], ['deleted', 'gone', 0, undefined]])
+  assert.equal(found.truncated, true)
+  assert.equal(daemon.requests.at(-1), 'GET /v1/sandboxes/box/diff')
+  assert.deepEqual(await box.diff(), { changes: [], truncated: false })
+})

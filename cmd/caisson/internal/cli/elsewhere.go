@@ -16,7 +16,6 @@ var verbsElsewhere = map[string]string{
 	"tag":     "caisson image tag",
 	"save":    "caisson image save",
 	"commit":  "caisson cp: the root is read-only, and files are copied out",
-	"diff":    "caisson cp: the root is read-only, and files are copied out",
 	"export":  "caisson cp: the root is read-only, and files are copied out",
 	"start":   "caisson restart: it makes an ended sandbox anew",
 	"unpause": "caisson resume",

@@ -43,7 +43,7 @@ func (f *SandboxFlags) Register(cmd *cobra.Command) {
 	flags.SortFlags = false
 	flags.StringVar(&f.Image, "image", "", "`IMAGE` of the sandbox (default: the profile's, else base)")
 	flags.StringVar(&f.profile, "profile", "", "`PROFILE`: strict, compat, debug, or a name from the daemon's configuration (default strict)")
-	flags.StringVar(&f.workspace, "workspace", "", "bind mount `DIR[:PATH][:rw|ro]` of the host (default PATH /workspace, default rw)")
+	flags.StringVar(&f.workspace, "workspace", "", "bind mount `DIR[:PATH][:rw|ro]` of the host (default PATH /workspace, default rw); with :cow the host's stays as it is")
 	flags.StringArrayVar(&f.mounts, "mount", nil, "attach `MOUNT`: type=bind,src=DIR,dst=PATH[,ro], type=volume,src=NAME,dst=PATH[,ro] or type=tmpfs,dst=PATH[,size=SIZE]")
 	flags.StringVarP(&f.user, "user", "u", "", "`USER`: name, uid or uid:gid (default: the profile's, else 1000:1000)")
 	flags.StringArrayVarP(&f.env, "env", "e", nil, "set environment variable `K=V`; K alone copies its value from here")

@@ -71,17 +71,14 @@ func splitWorkspace(text string) (dir, point, mode string, err error) {
 	}
 	switch {
 	case dir == "":
-		return "", "", "", cli.Usage("--workspace: %q names no directory, write DIR[:PATH][:rw|ro]", text)
-	case mode == "cow":
-		return "", "", "", sbxerr.WithRemedy(sbxerr.Workspace, "caisson.workspace",
-			errors.New("--workspace: copy-on-write workspaces (cow) are not offered yet"), "use rw or ro")
-	case mode == "rw" || mode == "ro":
+		return "", "", "", cli.Usage("--workspace: %q names no directory, write DIR[:PATH][:rw|ro|cow]", text)
+	case mode == "rw" || mode == "ro" || mode == "cow":
 		return dir, point, mode, nil
 	}
-	if near := cli.Nearest(mode, []string{"rw", "ro"}); near != "" {
+	if near := cli.Nearest(mode, []string{"rw", "ro", "cow"}); near != "" {
 		return "", "", "", cli.Usage("--workspace: %q is not a mode; did you mean %q?", mode, near)
 	}
-	return "", "", "", cli.Usage("--workspace: %q is not a mode, use rw or ro", mode)
+	return "", "", "", cli.Usage("--workspace: %q is not a mode, use rw, ro or cow", mode)
 }
 
 func cutLast(text string) (before, last string, found bool) {

@@ -40,6 +40,7 @@ func Groups(agents ...cli.Verb) []cli.Group {
 			{Name: "clean", Command: sandboxes.CleanCommand},
 			{Name: "snapshot", Command: sandboxes.SnapshotCommand},
 			{Name: "fork", Command: sandboxes.ForkCommand},
+			{Name: "diff", Command: sandboxes.DiffCommand},
 			{Name: "rm", Command: sandboxes.RmCommand},
 		}},
 		{Title: "Agents", Verbs: append([]cli.Verb{

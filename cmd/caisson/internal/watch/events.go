@@ -7,11 +7,11 @@ import (
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
+	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 )
 
 // eventPrefix begins the type of every event on the wire.
@@ -54,7 +54,7 @@ func EventsCommand(a *cli.App) *cobra.Command {
 
 func printEvent(a *cli.App, e *caissonv1.Event) error {
 	if a.Output == cli.FormatJSON {
-		return a.PrintJSONLine(eventView(e.ProtoReflect()))
+		return a.PrintJSONLine(views.Message(e.ProtoReflect()))
 	}
 	if e.Id == "" {
 		lost := fmt.Sprintf("%d events are missing here: they came faster than they were read", e.GetData().GetLost())
@@ -100,34 +100,4 @@ func eventValue(f protoreflect.FieldDescriptor, v protoreflect.Value) string {
 		return fmt.Sprintf("%q", text)
 	}
 	return text
-}
-
-// eventView is m as JSON objects of the CLI: plain numbers, and no absent fields.
-func eventView(m protoreflect.Message) map[string]any {
-	view := map[string]any{}
-	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		name := string(f.Name())
-		switch {
-		case f.IsList():
-			list := []any{}
-			for i := range v.List().Len() {
-				list = append(list, eventScalar(f, v.List().Get(i)))
-			}
-			view[name] = list
-		default:
-			view[name] = eventScalar(f, v)
-		}
-		return true
-	})
-	return view
-}
-
-func eventScalar(f protoreflect.FieldDescriptor, v protoreflect.Value) any {
-	if f.Kind() != protoreflect.MessageKind {
-		return v.Interface()
-	}
-	if t, ok := v.Message().Interface().(*timestamppb.Timestamp); ok {
-		return t.AsTime()
-	}
-	return eventView(v.Message())
 }

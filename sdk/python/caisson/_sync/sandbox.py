@@ -17,7 +17,7 @@ from .._wire import Data, Request, decode, error_of, present, removed, sandbox_p
 from ..codes import ExecNotFound, NotFound
 from ..errors import CaissonError
 from ..host import History, SandboxStats, Stats
-from ..types import Cleaned, Event, Port, ProcessInfo, Result, SandboxDetail, SandboxInfo, Snapshot
+from ..types import Change, Changes, Cleaned, Event, Port, ProcessInfo, Result, SandboxDetail, SandboxInfo, Snapshot
 from .files import Files
 from .http import Transport
 from .policy import Policy
@@ -50,7 +50,7 @@ class Sandbox:
         """Makes a sandbox. The image may be given first, without its name.
 
         What is not given is the profile's. workspace is a directory of the host, with :ro
-        at its end to be read only. allow holds rules HOST[:PORT][+PORT...]; without any,
+        at its end to be read only, with :cow to be copy-on-write. allow holds rules HOST[:PORT][+PORT...]; without any,
         nothing is reached. CreateOptions explains each option.
         ensure returns the live sandbox of that name, if it was made with the same settings;
         one that has ended is replaced. replace removes a live one first.
@@ -210,6 +210,13 @@ class Sandbox:
         self.files = Files(self._transport, self.id)
         self.policy = Policy(self._transport, self.id)
         return self.info
+
+    def diff(self) -> Changes:
+        """Returns what changed in a copy-on-write workspace, workspace="DIR:cow"."""
+        answer = self._transport.call(Request("GET", sandbox_path(self.id, "diff")))
+        changes = Changes(decode(Change, each) for each in answer.get("changes", []))
+        changes.truncated = bool(answer.get("truncated"))
+        return changes
 
     def snapshot(self, name: Optional[str] = None) -> Snapshot:
         """Copies the disk, while the processes stand still. create begins with it: from_=NAME.

@@ -178,6 +178,9 @@ export class SnapshotImageError extends CaissonError {}
 /** SBX-237: the sandbox has no disk to make a snapshot of. */
 export class SnapshotDiskError extends CaissonError {}
 
+/** SBX-238: a snapshot has no changes of a copy-on-write workspace. */
+export class SnapshotWorkspaceError extends CaissonError {}
+
 /** SBX-234: a disk for a sandbox could not be made. */
 export class DiskError extends CaissonError {}
 
@@ -389,6 +392,7 @@ export const byCode: Readonly<Record<string, typeof CaissonError>> = {
   'SBX-235': SnapshotNotFoundError,
   'SBX-236': SnapshotImageError,
   'SBX-237': SnapshotDiskError,
+  'SBX-238': SnapshotWorkspaceError,
   'SBX-234': DiskError,
   'SBX-301': SeccompError,
   'SBX-302': SeccompProfileError,

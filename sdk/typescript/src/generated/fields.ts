@@ -49,6 +49,21 @@ export const fields = {
     field: 'string',
     support: 'string',
   },
+  Change: {
+    kind: 'string',
+    new: 'ChangeState',
+    old: 'ChangeState',
+    old_path: 'string',
+    old_path_bytes: 'Bytes',
+    path: 'string',
+    path_bytes: 'Bytes',
+  },
+  ChangeState: {
+    link: 'string',
+    mode: 'number',
+    size_bytes: 'Int64',
+    type: 'string',
+  },
   CheckPolicyRequest: {
     addresses: 'string[]',
     policy: 'PolicyQuery',
@@ -119,6 +134,10 @@ export const fields = {
   },
   CreateVolumeRequest: {
     name: 'string',
+  },
+  DiffResponse: {
+    changes: 'Change[]',
+    truncated: 'boolean',
   },
   DiskUsage: {
     image: 'Image',

@@ -96,6 +96,38 @@ export interface components {
             /** @enum {string} */
             support: "enforced" | "best_effort" | "unsupported";
         };
+        /** @description Change is a name under which the workspace differs. Paths are below the workspace. */
+        Change: {
+            /** @description "added", "modified", "deleted", "renamed" */
+            kind: string;
+            /** @description in the workspace; absent of what was deleted, with all in it */
+            new?: components["schemas"]["ChangeState"];
+            /** @description in the directory of the host; absent of what was added */
+            old?: components["schemas"]["ChangeState"];
+            /** @description old path of a directory that was renamed; what changed in it comes by itself */
+            old_path: string;
+            /** @description so of old_path */
+            old_path_bytes: Bytes;
+            path: string;
+            /** @description the path where it is not UTF-8; else empty */
+            path_bytes: Bytes;
+        };
+        ChangeState: {
+            /** @description target of a symlink */
+            link: string;
+            /**
+             * Format: int64
+             * @description permission bits
+             */
+            mode: number;
+            /**
+             * Format: int64
+             * @description of a file
+             */
+            size_bytes: Int64;
+            /** @description "file", "directory", "symlink", "fifo", "socket", "device" */
+            type: string;
+        };
         CheckPolicyRequest: {
             /** @description Addresses that the host of target leads to, as the caller found them. Each is judged. */
             addresses?: string[];
@@ -232,6 +264,12 @@ export interface components {
         CreateVolumeRequest: {
             /** @description 1 to 128 letters, digits, and _ . - after the first */
             name?: string;
+        };
+        DiffResponse: {
+            /** @description by name */
+            changes: components["schemas"]["Change"][];
+            /** @description there are more than the daemon lists */
+            truncated: boolean;
         };
         /** @description DiskUsage is the room that one image takes. */
         DiskUsage: {
@@ -1817,15 +1855,15 @@ export interface components {
             /** Format: int64 */
             rows?: number;
         };
-        /** @description Workspace is a directory of the host, bound into the sandbox. */
+        /** @description Workspace is a directory of the host, bound into the sandbox. With the mode "cow" the host's directory never changes: what is written goes to the sandbox's disk, which is one of the default size where neither request nor profile names one. */
         Workspace: {
             /** @description absolute path on the host; to a caller in a sandbox, in its own workspace */
             dir?: string;
             /**
-             * @description "rw" or "ro"; empty is "rw"
+             * @description "rw", "ro" or "cow"; empty is "rw"
              * @enum {string}
              */
-            mode?: "" | "rw" | "ro";
+            mode?: "" | "rw" | "ro" | "cow";
             /** @description where it is mounted inside, absolute; empty is /workspace */
             path?: string;
         };

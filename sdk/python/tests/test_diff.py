@@ -1,0 +1,25 @@
+"""Changes of a workspace, with a daemon of prepared answers."""
+
+import json
+import unittest
+
+from caisson import Client
+
+from .fake import Fake, plain
+
+
+class DiffTest(unittest.TestCase):
+    def test_diff(self):
+        changes = [
+            {"kind": "modified", "path": "run.sh", "old": {"type": "file", "mode": 420, "size_bytes": "4"}, "new": {"type": "file", "mode": 493, "size_bytes": "8"}},
+            {"kind": "deleted", "path": "gone", "old": {"type": "directory", "mode": 493}},
+        ]
+        answers = [{"sandbox": {"id": "box"}}, {"changes": changes, "truncated": True}, {}]
+        fake = Fake([plain(json.dumps(each).encode(), "200 OK") for each in answers])
+        self.addCleanup(fake.close)
+        with Client(fake.path) as client:
+            box = client.get("box")
+            found = box.diff()
+            self.assertEqual([(c.kind, c.path) for c in found], [("modified", "run.sh"), ("deleted", "gone")])
+            self.assertEqual((found[0].old.size_bytes, found[0].new.mode, found[1].new, found.truncated), (4, 0o755, None, True))
+            self.assertEqual(box.diff(), [])
