@@ -161,3 +161,29 @@ func TestProfileDev(t *testing.T) {
 	d.User(t, ann).Refused(t, "SBX-805", "run", "-o", "json", "--profile", "dev", "--", "true")
 	wantNoDisks(t, d)
 }
+
+// TestFullRootAndWorkspace: root inside fills root and workspace at once, with bytes and with
+// files. Both are told as full, and what is removed in one is room in the other.
+func TestFullRootAndWorkspace(t *testing.T) {
+	need.Tools(t, "mkfs.ext4")
+	t.Parallel()
+	d := harness.StartWith(t, "")
+	d.Run(t, "create", "--name", "b", "--profile", "dev", "--disk", "32M", "--disk-inodes", "1000")
+	sh := func(script string) harness.Result { return d.Try("exec", "b", "--", "sh", "-c", script) }
+	const files = "i=0; while touch $i; do i=$((i+1)); [ $i -lt 2000 ] || exit 9; done"
+	for what, fill := range map[string]string{"bytes": "dd if=/dev/zero of=big bs=64k", "files": files} {
+		r := sh("mkdir -p /root/d /workspace/d; for at in /root/d /workspace/d; do (cd $at; " + fill + ") & done; wait; exit 3")
+		if r.Code != 3 || strings.Count(r.Stderr, "No space left on device") != 2 || !strings.Contains(r.Stderr, "disk was full") {
+			t.Errorf("%s: code %d, %s", what, r.Code, r.Stderr)
+		}
+		if r := sh("head -c 200000 /dev/zero > /etc/more"); r.Code == 0 {
+			t.Errorf("%s: the root has room: %s", what, r.Stderr)
+		}
+		if r := sh("rm -r /workspace/d; echo more > /etc/more && rm -r /etc/more /root/d /etc/profile && echo room"); r.Stdout != "room\n" {
+			t.Errorf("%s, with room again: %d, %q%s", what, r.Code, r.Stdout, r.Stderr)
+		}
+		sh("touch /etc/profile")
+	}
+	d.Run(t, "rm", "--force", "b")
+	wantNoDisks(t, d)
+}

@@ -42,6 +42,7 @@ unpack() {
 }
 
 : > "$dir/none"
+ls /var/lib/apt/lists/*_Packages* > /dev/null 2>&1 || apt-get -q update >&2
 fetch "$dir/none" $base > "$dir/base"
 for d in bin sbin lib lib64; do ln -s usr/$d "$root/$d"; done
 while read -r deb; do unpack "$debs/$deb"; done < "$dir/base"
