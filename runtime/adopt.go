@@ -9,6 +9,7 @@ import (
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime/failpoint"
 	"github.com/caisson-run/caisson/runtime/idblock"
+	"github.com/caisson-run/caisson/runtime/layers"
 	"github.com/caisson-run/caisson/runtime/posture"
 )
 
@@ -138,7 +139,7 @@ func (r *recovery) adoptLive(ctx context.Context, s *sandbox) error {
 	if over := s.overBefore(); over != nil {
 		s.end(over)
 	}
-	if lost := checkLayers(s.kept().Layers); lost != nil { // before anybody can run something in it
+	if lost := layers.Check(s.kept().Layers); lost != nil { // before anybody can run something in it
 		r.log.Warn("end a sandbox of an earlier daemon", "sandbox", s.id, "reason", lost)
 		s.end(lost)
 	}

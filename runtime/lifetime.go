@@ -8,6 +8,7 @@ import (
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime/failpoint"
+	"github.com/caisson-run/caisson/runtime/layers"
 	"github.com/caisson-run/caisson/runtime/memwatch"
 )
 
@@ -35,7 +36,7 @@ var (
 // keeps reports whether a sandbox that ended for cause stays, with what its
 // commands wrote, until it is removed. One in a pool is nobody's to remove.
 func (r record) keeps(cause error) bool {
-	byItself := errors.Is(cause, errMainEnded) || errors.Is(cause, errInitLost) || errors.Is(cause, ErrStopped) || errors.Is(cause, memwatch.ErrUncharged) || errors.Is(cause, errLayersLost)
+	byItself := errors.Is(cause, errMainEnded) || errors.Is(cause, errInitLost) || errors.Is(cause, ErrStopped) || errors.Is(cause, memwatch.ErrUncharged) || errors.Is(cause, layers.ErrLost)
 	return byItself && r.outlives()
 }
 
@@ -64,7 +65,7 @@ func (s *sandbox) endReason() Reason {
 		return ReasonExpired
 	case errors.Is(cause, memwatch.ErrUncharged):
 		return ReasonKernelMemory
-	case cause == nil, errors.Is(cause, errInitLost), errors.Is(cause, errMainEnded), errors.Is(cause, errLayersLost):
+	case cause == nil, errors.Is(cause, errInitLost), errors.Is(cause, errMainEnded), errors.Is(cause, layers.ErrLost):
 		return ReasonLost
 	}
 	return ReasonCanceled

@@ -15,6 +15,7 @@ import (
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/owndir"
 	"github.com/caisson-run/caisson/rootfs/mount"
+	"github.com/caisson-run/caisson/runtime/layers"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/plan"
 )
@@ -39,7 +40,7 @@ type record struct {
 	ImageDigest  string                 `json:"image_digest"`
 	ChainID      string                 `json:"chain_id"`
 	Verified     string                 `json:"verified,omitempty"` // the rule that the image was verified by
-	Layers       []layerMark            `json:"layers"`             // the topmost first
+	Layers       []layers.Mark          `json:"layers"`             // the topmost first
 	Profile      string                 `json:"profile"`
 	Preset       *plan.Profile          `json:"preset,omitempty"` // its values when the sandbox was made; nil from an older daemon
 	Network      netns.Mode             `json:"network"`

@@ -9,6 +9,7 @@ import (
 
 	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/netns"
+	"github.com/caisson-run/caisson/runtime/layers"
 	"github.com/caisson-run/caisson/runtime/memwatch"
 	"github.com/caisson-run/caisson/runtime/output"
 	"github.com/caisson-run/caisson/runtime/plan"
@@ -67,7 +68,7 @@ func (h *host) result(ctx context.Context, s *sandbox, e *execution, end ending)
 	if r.Reason == ReasonLost || slices.Contains(byRuntime, r.Reason) {
 		r.Source = "runtime"
 	}
-	if cause := s.endCause(); errors.Is(cause, memwatch.ErrUncharged) && r.Reason == ReasonKernelMemory || errors.Is(cause, errLayersLost) {
+	if cause := s.endCause(); errors.Is(cause, memwatch.ErrUncharged) && r.Reason == ReasonKernelMemory || errors.Is(cause, layers.ErrLost) {
 		r.Warnings = append(r.Warnings, cause.Error())
 	}
 	var cutOut, cutErr bool

@@ -11,6 +11,7 @@ import (
 	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/imageservice"
 	"github.com/caisson-run/caisson/runtime/journal"
+	"github.com/caisson-run/caisson/runtime/layers"
 )
 
 // stage is one resource of a sandbox. Every host name derives from the
@@ -142,11 +143,11 @@ func (h *host) admitRoot(id string, base uint32) error {
 func (h *host) removeIDs(_ context.Context, id string) error { return h.blocks.Release(id) }
 
 func (h *host) createRootfs(ctx context.Context, s *sandbox) error {
-	layers, err := h.images.Layers(ctx, s.plan.Image)
+	dirs, err := h.images.Layers(ctx, s.plan.Image)
 	if err != nil {
 		return err
 	}
-	marks, err := markLayers(layers)
+	marks, err := layers.Marks(dirs)
 	if err != nil {
 		return err
 	}
@@ -158,14 +159,14 @@ func (h *host) createRootfs(ctx context.Context, s *sandbox) error {
 		}
 	}
 	files := mount.HostFiles(s.plan.Hostname(), s.plan.Resolvers...)
-	if err := imageservice.AddAccount(files, layers, s.plan); err != nil {
+	if err := imageservice.AddAccount(files, dirs, s.plan); err != nil {
 		return err
 	}
 	if err := mount.WritePrivate(h.paths.private(id), s.block.Base, s.plan.MountPoints(), files); err != nil {
 		return err
 	}
 	root := mount.Root{
-		Layers: layers, Private: h.paths.private(id), Scratch: h.paths.layers(id), Target: h.paths.rootfs(id), IDs: s.ids,
+		Layers: dirs, Private: h.paths.private(id), Scratch: h.paths.layers(id), Target: h.paths.rootfs(id), IDs: s.ids,
 	}
 	if s.plan.WritableRoot {
 		root.Disk = h.paths.disk(id)

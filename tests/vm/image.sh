@@ -20,9 +20,9 @@ for line in "${plan[@]}"; do
 done
 
 # Programs of the host that busybox is no match for.
-programs=(nsenter getent ip {ip,ip6}tables{,-nft,-legacy}{,-save,-restore})
+programs=(nsenter getent mkfs.ext4 ip {ip,ip6}tables{,-nft,-legacy}{,-save,-restore})
 # The parts of the kernel's modules that a host of ours may load.
-modules=(fs/overlayfs drivers/net/veth.ko drivers/net/dummy.ko net/{netfilter,ipv4,ipv6,bridge,sctp,dccp,vmw_vsock} lib crypto arch)
+modules=(fs/overlayfs drivers/block/loop.ko drivers/net/veth.ko drivers/net/dummy.ko net/{netfilter,ipv4,ipv6,bridge,sctp,dccp,vmw_vsock} lib crypto arch)
 # What tests build with the go command, which the virtual machine does not have.
 prebuilt=(runtime/posture/testdata/pid1 tests/escape/prober tests/network/client)
 
