@@ -57,11 +57,18 @@ func treeText(t *testing.T, dir string) string {
 // TestCowWorkspace: a sandbox writes as it likes, finds it again after the daemon was killed,
 // and the host's directory stays as it is. The same commands in a workspace that is written
 // through change it.
+//
+//caisson:kernel
 func TestCowWorkspace(t *testing.T) {
 	need.Tools(t, "mkfs.ext4")
 	t.Parallel()
 	d := harness.StartWith(t, "pools: [{size: 1}]\n")
-	through, dir := t.TempDir(), t.TempDir()
+	through, dir := workspace(t, 0, 0), workspace(t, 0, 0) // a tmpfs, as /tmp may be, is refused before Linux 6.3
+	for _, d := range []string{through, dir} {
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
 	writeTree(t, through)
 	writeTree(t, dir)
 	before, control := treeText(t, dir), treeText(t, through)

@@ -151,7 +151,7 @@ make_disk() {
   local as_root=()
   [ "$(id -u)" = 0 ] || as_root=(unshare --map-root-user)
   truncate -s 0 $out/disk.img
-  PATH=$PATH:/usr/sbin:/sbin "${as_root[@]}" mke2fs -q -t ext4 -L root -d $tree $out/disk.img 3G
+  PATH=$PATH:/usr/sbin:/sbin "${as_root[@]}" mke2fs -q -t ext4 -L root -d $tree $out/disk.img 6G
 }
 
 mkdir -p $out

@@ -37,6 +37,7 @@ cgroup_v2() {
 # attacks by what it lacks.
 host_like() {
   ulimit -Hn 524288 && ulimit -l 8192 &&
+    modprobe loop && # systemd leaves its device where opening it loads it
     ip link set lo up &&
     ip link add eth0 type dummy && ip link set eth0 up &&
     ip addr add 10.0.2.15/24 dev eth0 && ip route add default via 10.0.2.2 &&

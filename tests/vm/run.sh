@@ -45,7 +45,7 @@ mapfile -t suites < <(lines $here/suites)
 if [ $# -gt 0 ]; then
   mapfile -t suites < <(
     for named; do
-      printf '%s\n' "${suites[@]}" "1 $named all" | awk -v named="$named" '$2 == named { print 1, $2, $3; exit }'
+      printf '%s\n' "${suites[@]}" "1 $named all" | awk -v named="$named" '$2 == named && !found { print 1, $2, $3; found = 1 }'
     done)
 fi
 mapfile -t lanes < <(printf '%s\n' "${suites[@]}" | cut -d ' ' -f 1 | sort -u)
