@@ -43,6 +43,7 @@ host_like() {
     ip addr add 10.0.2.15/24 dev eth0 && ip route add default via 10.0.2.2 &&
     ip -6 addr add fd00:2::15/64 dev eth0 && ip -6 route add default via fd00:2::2 &&
     hostname vm &&
+    echo 10000 > /proc/sys/kernel/ns_last_pid && # no PID of a sandbox is one of the host's, as on a host that has run for a while
     modprobe -a iptable_filter ip6table_filter dccp_ipv4
 }
 
