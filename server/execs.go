@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"connectrpc.com/connect"
 
@@ -19,7 +20,10 @@ import (
 const maxFinishedOutput = 64 << 20
 
 // execs serves ExecService.
-type execs struct{ runtime Execs }
+type execs struct {
+	runtime Execs
+	answers *amounts // bytes that calls with wait hold
+}
 
 // errUnsentInput refuses input beside a command that nobody follows.
 var errUnsentInput = refuse("a command that runs on by itself takes its input from SendInput: set exec.stdin, and leave stdin away")
@@ -74,9 +78,10 @@ func (s execs) Start(ctx context.Context, r *connect.Request[caissonv1.StartExec
 func (s execs) finish(ctx context.Context, m *caissonv1.StartExecRequest, req plan.ExecRequest, stream *connect.ServerStream[caissonv1.ExecEvent]) error {
 	limit := int64(settings.DefaultOutputLimit)
 	plan.Override(&limit, req.OutputLimit)
-	out, stdout, stderr := &caissonv1.Finished{}, api.NewKept(limit), api.NewKept(limit)
+	out, kept := &caissonv1.Finished{}, newFinishedOutput(ctx, s.answers, limit)
+	defer kept.release()
 	rio := runtime.IO{
-		Stdin: m.Stdin, Stdout: stdout, Stderr: stderr,
+		Stdin: m.Stdin, Stdout: kept.stdout, Stderr: kept.stderr,
 		Started: func(_ runtime.Info, e runtime.ExecInfo) { out.Id = e.ID },
 	}
 	if req.Stdin && rio.Stdin == nil { // nobody could send it: the command's ID comes with its result
@@ -87,8 +92,9 @@ func (s execs) finish(ctx context.Context, m *caissonv1.StartExecRequest, req pl
 		return err
 	}
 	out.Result = resultOf(result)
-	out.Stdout, out.StdoutSkipped = stdout.Bytes(result.StdoutBytes)
-	out.Stderr, out.StderrSkipped = stderr.Bytes(result.StderrBytes)
+	out.Result.Warnings = slices.Concat(out.Result.Warnings, kept.warning())
+	out.Stdout, out.StdoutSkipped = kept.stdout.Bytes(result.StdoutBytes)
+	out.Stderr, out.StderrSkipped = kept.stderr.Bytes(result.StderrBytes)
 	return stream.Send(&caissonv1.ExecEvent{Kind: &caissonv1.ExecEvent_Finished{Finished: out}})
 }
 

@@ -200,9 +200,10 @@ func New(d Deps) http.Handler {
 		connect.WithRecover(recovered(d.Log)),
 		connect.WithInterceptors(decodes{}),
 	)
+	commands := execs{d.Execs, newAmounts(littleAnswer)}
 	services := map[string]any{
 		caissonv1connect.SandboxServiceName:   sandboxes{d.Sandboxes},
-		caissonv1connect.ExecServiceName:      execs{d.Execs},
+		caissonv1connect.ExecServiceName:      commands,
 		caissonv1connect.ImageServiceName:     imageService{d.Images},
 		caissonv1connect.VolumeServiceName:    volumeService{d.Volumes},
 		caissonv1connect.SnapshotServiceName:  snapshotService{d.Snapshots, d.Sandboxes},
@@ -214,7 +215,7 @@ func New(d Deps) http.Handler {
 	}
 	mux := http.NewServeMux()
 	mux.Handle(caissonv1connect.NewSandboxServiceHandler(sandboxes{d.Sandboxes}, options))
-	mux.Handle(caissonv1connect.NewExecServiceHandler(execs{d.Execs}, options))
+	mux.Handle(caissonv1connect.NewExecServiceHandler(commands, options))
 	mux.Handle(caissonv1connect.NewImageServiceHandler(imageService{d.Images}, options))
 	mux.Handle(caissonv1connect.NewVolumeServiceHandler(volumeService{d.Volumes}, options))
 	mux.Handle(caissonv1connect.NewSnapshotServiceHandler(snapshotService{d.Snapshots, d.Sandboxes}, options))
