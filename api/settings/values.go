@@ -57,7 +57,8 @@ var Sets = [...]Set{
 		Values: []string{"remains", "sandbox", "container", "cgroup", "output", "disk", "snapshot", "foreign"},
 		Fields: []string{"Leftover.kind"},
 	},
-	{Name: "FileType", Values: []string{"file", "directory", "symlink", "fifo", "socket", "device"}, Fields: []string{"FileInfo.type"}},
+	{Name: "FileType", Values: []string{"file", "directory", "symlink", "fifo", "socket", "device"}, Fields: []string{"FileInfo.type", "ChangeState.type"}},
+	{Name: "ChangeKind", Values: []string{"added", "modified", "deleted", "renamed"}, Fields: []string{"Change.kind"}},
 	{Name: "FileChange", Values: []string{"create", "write", "remove", "rename", "chmod", "overflow"}, Fields: []string{"FileEvent.type"}},
 	{Name: "FileAction", Values: []string{"read", "write", "make", "move", "remove", "copy_in", "copy_out"}, Fields: []string{"EventData.action"}},
 	{

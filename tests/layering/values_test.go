@@ -33,6 +33,7 @@ var constants = map[string]struct {
 	"AttemptVerdict": {`^\t\w+ +Verdict = `, []string{"gateway/proxy/config.go", "gateway/dns/server.go"}},
 	"Support":        {`^\t(Enforced|BestEffort|Unsupported) += `, []string{"runtime/doctor/capabilities.go"}},
 	"CheckStatus":    {`^\t(OK|Warn|Fail|Unknown) += `, []string{"runtime/doctor/doctor.go"}},
+	"ChangeKind":     {`^\t\w+ +Kind = `, []string{"runtime/changes/change.go"}},
 	"ErrorClass":     {`^\tClass\w+ +Class = `, []string{"api/sbxerr/codes.go"}},
 }
 

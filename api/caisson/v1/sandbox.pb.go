@@ -158,8 +158,8 @@ func (x *Limits) GetDiskInodes() int64 {
 }
 
 // Workspace is a directory of the host, bound into the sandbox. With the mode "cow" the host's
-// directory never changes: what is written goes to the sandbox's disk, which is one of the
-// default size where neither request nor profile names one.
+// directory never changes, and writes go to the sandbox's disk. If neither the request nor the
+// profile names a disk, the sandbox gets one of the default size.
 type Workspace struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Dir           string                 `protobuf:"bytes,1,opt,name=dir,proto3" json:"dir,omitempty"`   // absolute path on the host; to a caller in a sandbox, in its own workspace

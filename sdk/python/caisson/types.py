@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import Any, Dict, List, Optional, Union
 
 from .values import (
-    AttemptKind, AttemptVerdict, Cause, CheckStatus, FileChange, FileType, ImageSource, Isolation,
-    LayerState, LeftoverKind, Limit, MountType, Network, ProcessState, Reason, RootFS, SandboxState,
-    SharedLimit, Source, Stream, Support, WorkspaceMode,
+    AttemptKind, AttemptVerdict, Cause, ChangeKind, CheckStatus, FileChange, FileType, ImageSource,
+    Isolation, LayerState, LeftoverKind, Limit, MountType, Network, ProcessState, Reason, RootFS,
+    SandboxState, SharedLimit, Source, Stream, Support, WorkspaceMode,
 )
 
 ABSENT: Any = ""
@@ -475,9 +475,9 @@ class Volume:
 
 @dataclass(frozen=True)
 class ChangeState:
-    """What there is under a name. type is one of FileInfo."""
+    """What is there under a name."""
 
-    type: str = ""
+    type: FileType = ABSENT
     mode: int = 0
     size_bytes: int = 0
     link: str = ""
@@ -487,17 +487,17 @@ class ChangeState:
 class Change:
     """A name under which a copy-on-write workspace differs from the directory of the host.
 
-    kind is "added", "modified", "deleted" or "renamed". Paths are below the workspace.
+    Paths are below the workspace.
     """
 
-    kind: str = ""
+    kind: ChangeKind = ABSENT
     path: str = ""
     old_path: str = ""
-    """Of a directory that was renamed. What changed in it comes by itself."""
+    """Of a renamed directory. Changes in it are listed separately."""
     old: Optional[ChangeState] = None
-    """What the host has; None of what was added."""
+    """What the host has; None if it was added."""
     new: Optional[ChangeState] = None
-    """What the workspace has; None of what was deleted, with all in it."""
+    """What the workspace has; None if it was deleted, with all that it held."""
 
 
 class Changes(List[Change]):

@@ -39,8 +39,8 @@ const (
 
 // WorkspaceServiceClient is a client for the caisson.v1.WorkspaceService service.
 type WorkspaceServiceClient interface {
-	// Diff tells what differs between the workspace and the directory of the host, by names,
-	// types, modes and sizes. It looks at no content: a file that was opened to be written is
+	// Diff lists the differences between the workspace and the host's directory by name, type,
+	// mode and size. It does not compare contents: a file that was opened for writing counts as
 	// modified.
 	Diff(context.Context, *connect.Request[v1.DiffRequest]) (*connect.Response[v1.DiffResponse], error)
 }
@@ -77,8 +77,8 @@ func (c *workspaceServiceClient) Diff(ctx context.Context, req *connect.Request[
 
 // WorkspaceServiceHandler is an implementation of the caisson.v1.WorkspaceService service.
 type WorkspaceServiceHandler interface {
-	// Diff tells what differs between the workspace and the directory of the host, by names,
-	// types, modes and sizes. It looks at no content: a file that was opened to be written is
+	// Diff lists the differences between the workspace and the host's directory by name, type,
+	// mode and size. It does not compare contents: a file that was opened for writing counts as
 	// modified.
 	Diff(context.Context, *connect.Request[v1.DiffRequest]) (*connect.Response[v1.DiffResponse], error)
 }

@@ -113,7 +113,7 @@ func (a *App) CompleteExecs(cmd *cobra.Command, args []string, word string) ([]s
 	return nil, cobra.ShellCompDirectiveNoFileComp
 }
 
-// ExecsOf offers the commands of a sandbox, each with what it runs.
+// ExecsOf completes the IDs of a sandbox's commands, with the arguments of each as its description.
 func (a *App) ExecsOf(cmd *cobra.Command, ref string) ([]string, cobra.ShellCompDirective) {
 	return a.Complete(cmd, func(ctx context.Context, c *api.Client) ([]string, error) {
 		execs, err := c.Execs(ctx, ref)

@@ -1,14 +1,27 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
+	"github.com/spf13/cobra"
+
+	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 )
 
-// RemoveEach goes on past failures, tells what was removed, and returns what
-// was not.
+// RemoveNamed is the work of a verb that removes what its arguments name.
+func (a *App) RemoveNamed(remove func(ctx context.Context, client *api.Client, name string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		return a.With(cmd.Context(), func(client *api.Client) error {
+			return a.RemoveEach(args, func(name string) (string, error) { return name, remove(cmd.Context(), client, name) })
+		})
+	}
+}
+
+// RemoveEach removes each of refs and prints those that it removed. It does not stop at a
+// failure, and returns all errors.
 func (a *App) RemoveEach(refs []string, remove func(ref string) (string, error)) error {
 	removed := []string{}
 	var errs []error

@@ -62,7 +62,7 @@ func (a *App) finish(args []string, err error) int {
 	case errors.As(err, &status):
 		return int(status)
 	case errors.Is(err, syscall.EPIPE):
-		return ExitSignal + int(syscall.SIGPIPE) // whoever read our output has left: nobody is there to tell
+		return ExitSignal + int(syscall.SIGPIPE) // the reader of our output has closed it
 	}
 	view, err := failureOf(err)
 	if told := a.tellJSON(args, view); !told {

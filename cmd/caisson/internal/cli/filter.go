@@ -12,7 +12,7 @@ import (
 	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 )
 
-// FilterFlags select sandboxes by what they have.
+// FilterFlags select sandboxes by label, state, session, task, name and age.
 type FilterFlags struct {
 	labels, states []string
 	session, task  string

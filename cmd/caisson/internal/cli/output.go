@@ -69,7 +69,7 @@ func (a *App) PrintTable(headings []string, rows [][]string) error {
 	return OwnOutput(WriteTable(a.Stdout, headings, rows, width, onScreen))
 }
 
-// PrintList writes a list as what is asked for: an array, or a table.
+// PrintList writes a list as a JSON array or as a table, as -o says.
 func PrintList[T, V any](a *App, list []T, view func(T) V, headings []string, row func(T) []string) error {
 	if a.Output == FormatJSON {
 		return a.PrintJSON(views.Each(list, view))

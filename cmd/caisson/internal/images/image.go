@@ -83,14 +83,10 @@ func imageRmCommand(a *cli.App) *cobra.Command {
 		Example:           "  caisson image rm tools",
 		Args:              cli.AtLeastOne("IMAGE"),
 		ValidArgsFunction: a.CompleteImages,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.With(cmd.Context(), func(client *api.Client) error {
-				return a.RemoveEach(args, func(name string) (string, error) {
-					_, err := client.RemoveImage(cmd.Context(), &caissonv1.RemoveImageRequest{Name: name})
-					return name, err
-				})
-			})
-		},
+		RunE: a.RemoveNamed(func(ctx context.Context, client *api.Client, name string) error {
+			_, err := client.RemoveImage(ctx, &caissonv1.RemoveImageRequest{Name: name})
+			return err
+		}),
 	}
 	a.OutputFlags(cmd)
 	return cmd

@@ -81,13 +81,11 @@ func snapshotRow(a *cli.App, s *caissonv1.Snapshot) []string {
 
 func snapshotInspectCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "inspect SNAPSHOT",
-		Short:   "Show details of a snapshot as JSON",
-		Example: "  caisson snapshot inspect installed",
-		Args:    cli.Exactly("SNAPSHOT"),
-		ValidArgsFunction: func(cmd *cobra.Command, p1 []string, p2 string) ([]string, cobra.ShellCompDirective) {
-			return completeSnapshots(a, cmd, p1, p2)
-		},
+		Use:               "inspect SNAPSHOT",
+		Short:             "Show details of a snapshot as JSON",
+		Example:           "  caisson snapshot inspect installed",
+		Args:              cli.Exactly("SNAPSHOT"),
+		ValidArgsFunction: completeSnapshots(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return cli.Ask(cmd.Context(), a, (*api.Client).InspectSnapshot, &caissonv1.InspectSnapshotRequest{Name: args[0]}, func(s *caissonv1.Snapshot) error {
 				return a.PrintJSON(snapshotViewOf(s))
@@ -100,23 +98,17 @@ func snapshotInspectCommand(a *cli.App) *cobra.Command {
 
 func snapshotRmCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "rm SNAPSHOT...",
-		Aliases: []string{"remove"},
-		Short:   "Remove snapshots",
-		Long:    "Remove snapshots. Sandboxes that began with one keep what they have.",
-		Example: "  caisson snapshot rm installed",
-		Args:    cli.AtLeastOne("SNAPSHOT"),
-		ValidArgsFunction: func(cmd *cobra.Command, p1 []string, p2 string) ([]string, cobra.ShellCompDirective) {
-			return completeSnapshots(a, cmd, p1, p2)
-		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.With(cmd.Context(), func(client *api.Client) error {
-				return a.RemoveEach(args, func(name string) (string, error) {
-					_, err := client.RemoveSnapshot(cmd.Context(), &caissonv1.RemoveSnapshotRequest{Name: name})
-					return name, err
-				})
-			})
-		},
+		Use:               "rm SNAPSHOT...",
+		Aliases:           []string{"remove"},
+		Short:             "Remove snapshots",
+		Long:              "Remove snapshots. Sandboxes that began with one keep what they have.",
+		Example:           "  caisson snapshot rm installed",
+		Args:              cli.AtLeastOne("SNAPSHOT"),
+		ValidArgsFunction: completeSnapshots(a),
+		RunE: a.RemoveNamed(func(ctx context.Context, client *api.Client, name string) error {
+			_, err := client.RemoveSnapshot(ctx, &caissonv1.RemoveSnapshotRequest{Name: name})
+			return err
+		}),
 	}
 	a.OutputFlags(cmd)
 	return cmd
@@ -188,9 +180,11 @@ func snapshotViewOf(s *caissonv1.Snapshot) snapshotView {
 }
 
 // completeSnapshots offers the names of snapshots.
-func completeSnapshots(a *cli.App, cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return a.Complete(cmd, func(ctx context.Context, c *api.Client) ([]string, error) {
-		r, err := c.ListSnapshots(ctx, &caissonv1.ListSnapshotsRequest{})
-		return views.Each(r.GetSnapshots(), (*caissonv1.Snapshot).GetName), err
-	})
+func completeSnapshots(a *cli.App) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+		return a.Complete(cmd, func(ctx context.Context, c *api.Client) ([]string, error) {
+			r, err := c.ListSnapshots(ctx, &caissonv1.ListSnapshotsRequest{})
+			return views.Each(r.GetSnapshots(), (*caissonv1.Snapshot).GetName), err
+		})
+	}
 }

@@ -72,13 +72,11 @@ func volumeRow(a *cli.App, v *caissonv1.Volume) []string {
 
 func volumeInspectCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "inspect VOLUME",
-		Short:   "Show details of a volume as JSON",
-		Example: "  caisson volume inspect deps",
-		Args:    cli.Exactly("VOLUME"),
-		ValidArgsFunction: func(cmd *cobra.Command, p1 []string, p2 string) ([]string, cobra.ShellCompDirective) {
-			return completeVolumes(a, cmd, p1, p2)
-		},
+		Use:               "inspect VOLUME",
+		Short:             "Show details of a volume as JSON",
+		Example:           "  caisson volume inspect deps",
+		Args:              cli.Exactly("VOLUME"),
+		ValidArgsFunction: completeVolumes(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return cli.Ask(cmd.Context(), a, (*api.Client).InspectVolume, &caissonv1.InspectVolumeRequest{Name: args[0]}, func(v *caissonv1.Volume) error {
 				return a.PrintJSON(views.VolumeViewOf(v))
@@ -91,22 +89,16 @@ func volumeInspectCommand(a *cli.App) *cobra.Command {
 
 func volumeRmCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "rm VOLUME...",
-		Aliases: []string{"remove"},
-		Short:   "Remove volumes that no sandbox uses",
-		Example: "  caisson volume rm deps",
-		Args:    cli.AtLeastOne("VOLUME"),
-		ValidArgsFunction: func(cmd *cobra.Command, p1 []string, p2 string) ([]string, cobra.ShellCompDirective) {
-			return completeVolumes(a, cmd, p1, p2)
-		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.With(cmd.Context(), func(client *api.Client) error {
-				return a.RemoveEach(args, func(name string) (string, error) {
-					_, err := client.RemoveVolume(cmd.Context(), &caissonv1.RemoveVolumeRequest{Name: name})
-					return name, err
-				})
-			})
-		},
+		Use:               "rm VOLUME...",
+		Aliases:           []string{"remove"},
+		Short:             "Remove volumes that no sandbox uses",
+		Example:           "  caisson volume rm deps",
+		Args:              cli.AtLeastOne("VOLUME"),
+		ValidArgsFunction: completeVolumes(a),
+		RunE: a.RemoveNamed(func(ctx context.Context, client *api.Client, name string) error {
+			_, err := client.RemoveVolume(ctx, &caissonv1.RemoveVolumeRequest{Name: name})
+			return err
+		}),
 	}
 	a.OutputFlags(cmd)
 	return cmd
@@ -145,9 +137,11 @@ func printPrunedVolumes(a *cli.App, r *caissonv1.PruneVolumesResponse) error {
 }
 
 // completeVolumes offers the names of volumes.
-func completeVolumes(a *cli.App, cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return a.Complete(cmd, func(ctx context.Context, c *api.Client) ([]string, error) {
-		r, err := c.ListVolumes(ctx, &caissonv1.ListVolumesRequest{})
-		return views.Each(r.GetVolumes(), (*caissonv1.Volume).GetName), err
-	})
+func completeVolumes(a *cli.App) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+		return a.Complete(cmd, func(ctx context.Context, c *api.Client) ([]string, error) {
+			r, err := c.ListVolumes(ctx, &caissonv1.ListVolumesRequest{})
+			return views.Each(r.GetVolumes(), (*caissonv1.Volume).GetName), err
+		})
+	}
 }

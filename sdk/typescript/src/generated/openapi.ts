@@ -98,15 +98,18 @@ export interface components {
         };
         /** @description Change is a name under which the workspace differs. Paths are below the workspace. */
         Change: {
-            /** @description "added", "modified", "deleted", "renamed" */
-            kind: string;
-            /** @description in the workspace; absent of what was deleted, with all in it */
+            /**
+             * @description "added", "modified", "deleted", "renamed"
+             * @enum {string}
+             */
+            kind: "added" | "modified" | "deleted" | "renamed";
+            /** @description in the workspace; absent if it was deleted, with all that it held */
             new?: components["schemas"]["ChangeState"];
-            /** @description in the directory of the host; absent of what was added */
+            /** @description in the host's directory; absent if it was added */
             old?: components["schemas"]["ChangeState"];
-            /** @description old path of a directory that was renamed; what changed in it comes by itself */
+            /** @description old path of a renamed directory; changes in it are listed separately */
             old_path: string;
-            /** @description so of old_path */
+            /** @description the same for old_path */
             old_path_bytes: Bytes;
             path: string;
             /** @description the path where it is not UTF-8; else empty */
@@ -125,8 +128,11 @@ export interface components {
              * @description of a file
              */
             size_bytes: Int64;
-            /** @description "file", "directory", "symlink", "fifo", "socket", "device" */
-            type: string;
+            /**
+             * @description "file", "directory", "symlink", "fifo", "socket", "device"
+             * @enum {string}
+             */
+            type: "file" | "directory" | "symlink" | "fifo" | "socket" | "device";
         };
         CheckPolicyRequest: {
             /** @description Addresses that the host of target leads to, as the caller found them. Each is judged. */
@@ -1855,7 +1861,7 @@ export interface components {
             /** Format: int64 */
             rows?: number;
         };
-        /** @description Workspace is a directory of the host, bound into the sandbox. With the mode "cow" the host's directory never changes: what is written goes to the sandbox's disk, which is one of the default size where neither request nor profile names one. */
+        /** @description Workspace is a directory of the host, bound into the sandbox. With the mode "cow" the host's directory never changes, and writes go to the sandbox's disk. If neither the request nor the profile names a disk, the sandbox gets one of the default size. */
         Workspace: {
             /** @description absolute path on the host; to a caller in a sandbox, in its own workspace */
             dir?: string;
