@@ -44,7 +44,7 @@ type execution struct {
 	mu    sync.Mutex // guards what follows
 	proc  *pid1.Exec // nil until started is closed
 	stdin *os.File   // the daemon's end; nil where the command has no input, or no more since before this daemon
-	// Input passes through staging on its way to stdin; see inputCount.
+	// Input passes through staging on its way to stdin; see package staging.
 	staging *os.File
 	// After the start only the goroutine of watch writes record, with mu held. So watch
 	// itself reads it without mu. Fields that never change need no lock.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime/plan"
+	"github.com/caisson-run/caisson/runtime/staging"
 )
 
 // InputRequest is a part of a command's input.
@@ -60,22 +61,22 @@ func (h *host) sendInput(ctx context.Context, e *execution, r InputRequest) (Inp
 		return InputState{}, sbxerr.Wrap(sbxerr.Canceled, "runtime.input", context.Cause(ctx))
 	}
 	defer func() { <-e.feeding }()
-	stdin, staging := e.input()
-	count, err := openInputCount(h.paths.input(e.s.id, e.number()), staging)
+	stdin, staged := e.input()
+	count, err := staging.Open(h.paths.input(e.s.id, e.number()), staged)
 	if err != nil && e.isInputClosed() { // which closed the staging pipe
-		count, err = openInputCount(h.paths.input(e.s.id, e.number()), nil)
+		count, err = staging.Open(h.paths.input(e.s.id, e.number()), nil)
 	}
 	if err != nil {
 		return InputState{}, sbxerr.Wrap(sbxerr.StateDir, "runtime.input", err)
 	}
 	defer count.Close()
-	data, err := count.rest(r)
+	data, err := count.Rest(r.Offset, r.Data)
 	if err != nil {
 		return InputState{}, err
 	}
 	closed := e.isInputClosed()
 	if !closed && len(data) > 0 {
-		closed, err = count.write(ctx, stdin, data)
+		closed, err = count.Write(ctx, stdin, data)
 	}
 	if err != nil && e.isInputClosed() { // the command ended meanwhile
 		closed, err = true, nil
@@ -86,7 +87,17 @@ func (h *host) sendInput(ctx context.Context, e *execution, r InputRequest) (Inp
 	if err != nil && sbxerr.Of(err) == sbxerr.Unknown {
 		err = sbxerr.Wrap(sbxerr.Init, "runtime.input", err)
 	}
-	return InputState{Offset: count.taken, Closed: closed}, err
+	return InputState{Offset: count.Taken(), Closed: closed}, err
+}
+
+// inputOf is how many bytes of input a command has. It is less while some are moved.
+func (h *host) inputOf(e *execution) int64 {
+	if !e.record.Stdin {
+		return 0
+	}
+	_, staged := e.input()
+	taken, _ := staging.Read(h.paths.input(e.s.id, e.number()), staged) // there is none yet, or no more
+	return taken
 }
 
 // isInputClosed reports whether nothing can be written to the command any more.

@@ -34,9 +34,6 @@ import (
 	"github.com/caisson-run/caisson/runtime/volumes"
 )
 
-// past is a deadline that has been passed: it wakes whoever waits.
-var past = time.Unix(1, 0)
-
 // Options is what a Manager is made of.
 type Options struct {
 	Root         string // on disk

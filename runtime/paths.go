@@ -20,6 +20,11 @@ type paths struct {
 // its sandboxes on blocks of host ids.
 func ClaimsDir(state string) string { return paths{state: state}.ids() }
 
+// input is the file that counts a command's input.
+func (p paths) input(id string, n uint32) string {
+	return filepath.Join(p.spare(id), number(n)+".stdin")
+}
+
 // TrafficFiles says where a daemon with these directories keeps what sandboxes
 // tried to reach.
 func TrafficFiles(root, state string) traffic.Files {

@@ -95,6 +95,9 @@ func (p *process) kill() error {
 	return errors.Join(err, killErr)
 }
 
+// past is a deadline that has been passed: it wakes whoever waits.
+var past = time.Unix(1, 0)
+
 // wait returns when PID 1 has ended. All other processes of the sandbox have
 // ended before: the kernel waits for them first. One caller at a time.
 func (p *process) wait(ctx context.Context) error {

@@ -68,6 +68,7 @@ var rules = []struct {
 	{"runtime/egress", []string{"api/sbxerr", "gateway", "kernelfile", "netns", "runtime/traffic"}},
 	{"runtime/traffic", []string{"api/sbxerr", "owndir", "gateway"}},
 	{"runtime/usage", []string{"api/sbxerr", "owndir"}},
+	{"runtime/staging", []string{"api/sbxerr", "runtime/output"}},
 	{"runtime/layers", []string{"api/sbxerr"}},
 	{"runtime/owned", []string{"api/sbxerr"}},
 	{"runtime/changes", []string{}},

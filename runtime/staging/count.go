@@ -1,4 +1,4 @@
-package runtime
+package staging
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -15,35 +14,23 @@ import (
 	"github.com/caisson-run/caisson/runtime/output"
 )
 
-// inputCount counts the bytes of input that a command has: those that its pipe has taken.
-// It stays exact if the daemon is killed at any moment.
-//
-// Input goes through a staging pipe, which PID 1 holds too. For each part the daemon
-//
-//  1. writes it to the staging pipe, which is empty,
-//  2. records how many bytes it staged,
-//  3. moves them to the command's pipe with splice(2), which takes them from one pipe and
-//     puts them into the other in one step,
-//  4. records that the command has them.
-//
-// A daemon that is killed before step 2 has given nothing to the command. After that, the
-// staging pipe holds the bytes that the command does not have. The next daemon counts
-// and drops them, and the caller sends them again.
-type inputCount struct {
-	*os.File // the record, in the state directory
-	staging  *os.File
-	taken    int64 // bytes that the command had before the staged ones
-	staged   int64
+// Count counts the bytes of input that a command has: those that its pipe has taken.
+type Count struct {
+	record  *os.File
+	staging *os.File
+	taken   int64 // bytes that the command had before the staged ones
+	staged  int64
 }
 
-// openInputCount reads the count, and completes a move that an earlier daemon began.
-func openInputCount(path string, staging *os.File) (*inputCount, error) {
+// Open reads the count that is recorded in the file path, and completes a move that an earlier
+// daemon began. Without a staging pipe there is none to complete.
+func Open(path string, staging *os.File) (*Count, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	c := &inputCount{File: f, staging: staging}
-	c.taken, c.staged, err = readInputCount(f)
+	c := &Count{record: f, staging: staging}
+	c.taken, c.staged, err = read(f)
 	if err == nil && staging != nil {
 		var left int64
 		if left, err = held(staging); err == nil {
@@ -56,8 +43,32 @@ func openInputCount(path string, staging *os.File) (*inputCount, error) {
 	return c, nil
 }
 
-// readInputCount reads a count. That of a new file is 0.
-func readInputCount(f *os.File) (taken, staged int64, err error) {
+// Close closes the record.
+func (c *Count) Close() error { return c.record.Close() }
+
+// Taken is how many bytes the command has.
+func (c *Count) Taken() int64 { return c.taken }
+
+// Read returns how many bytes the command has whose count is in the file path. It is less while
+// some are moved. Of a staging pipe it does not know it counts nothing.
+func Read(path string, staging *os.File) (int64, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = f.Close() }() // it was read only
+	taken, staged, err := read(f)
+	if err != nil || staging == nil || staged == 0 {
+		return taken, err
+	}
+	if left, err := held(staging); err == nil {
+		taken += max(0, staged-left)
+	}
+	return taken, nil
+}
+
+// read reads a count. That of a new file is 0.
+func read(f *os.File) (taken, staged int64, err error) {
 	var b [16]byte
 	if _, err := f.ReadAt(b[:], 0); err != nil && !errors.Is(err, io.EOF) {
 		return 0, 0, err
@@ -66,11 +77,11 @@ func readInputCount(f *os.File) (taken, staged int64, err error) {
 }
 
 // save records a count, which is written in one step.
-func (c *inputCount) save(taken, staged int64) error {
+func (c *Count) save(taken, staged int64) error {
 	var b [16]byte
 	binary.LittleEndian.PutUint64(b[:], uint64(taken))
 	binary.LittleEndian.PutUint64(b[8:], uint64(staged))
-	if _, err := c.WriteAt(b[:], 0); err != nil {
+	if _, err := c.record.WriteAt(b[:], 0); err != nil {
 		return err
 	}
 	c.taken, c.staged = taken, staged
@@ -79,7 +90,7 @@ func (c *inputCount) save(taken, staged int64) error {
 
 // settle counts the staged bytes that the command has, and drops those that are left. The
 // record comes first: once the staging pipe is empty it tells nothing.
-func (c *inputCount) settle(left int64) error {
+func (c *Count) settle(left int64) error {
 	if c.staged > 0 {
 		if err := c.save(c.taken+c.staged-min(left, c.staged), 0); err != nil {
 			return err
@@ -90,6 +101,9 @@ func (c *inputCount) settle(left int64) error {
 	}
 	return drop(c.staging, left)
 }
+
+// past is a deadline that has been passed: it wakes whoever waits.
+var past = time.Unix(1, 0)
 
 // held is how many bytes a pipe holds.
 func held(pipe *os.File) (n int64, err error) {
@@ -123,20 +137,21 @@ func drop(pipe *os.File, n int64) error {
 	return err
 }
 
-// rest returns the part of r.Data that the command does not have.
-func (c *inputCount) rest(r InputRequest) ([]byte, error) {
+// Rest returns the part of data that the command does not have. offset is that of its first byte
+// in the whole input; nil: it comes after what the command has.
+func (c *Count) Rest(offset *int64, data []byte) ([]byte, error) {
 	switch {
-	case r.Offset == nil:
-		return r.Data, nil
-	case *r.Offset > c.taken:
-		return nil, sbxerr.New(sbxerr.Config, "runtime.input", "offset %d: the command has %d bytes of input, send what follows them", *r.Offset, c.taken)
+	case offset == nil:
+		return data, nil
+	case *offset > c.taken:
+		return nil, sbxerr.New(sbxerr.Config, "runtime.input", "offset %d: the command has %d bytes of input, send what follows them", *offset, c.taken)
 	}
-	return r.Data[min(c.taken-*r.Offset, int64(len(r.Data))):], nil
+	return data[min(c.taken-*offset, int64(len(data))):], nil
 }
 
-// write moves p to the command's pipe, waiting while that is full. It reports whether the
+// Write moves p to the command's pipe, waiting while that is full. It reports whether the
 // command has closed its end.
-func (c *inputCount) write(ctx context.Context, pipe *os.File, p []byte) (closed bool, err error) {
+func (c *Count) Write(ctx context.Context, pipe *os.File, p []byte) (closed bool, err error) {
 	if len(p) > output.UsualPipe { // one move takes much of it, and the command reads while the next comes
 		widen(c.staging)
 		widen(pipe)
@@ -168,7 +183,7 @@ func (c *inputCount) write(ctx context.Context, pipe *os.File, p []byte) (closed
 }
 
 // stage fills the empty staging pipe with the beginning of p.
-func (c *inputCount) stage(p []byte) error {
+func (c *Count) stage(p []byte) error {
 	raw, err := c.staging.SyscallConn()
 	if err != nil {
 		return err
@@ -182,7 +197,7 @@ func (c *inputCount) stage(p []byte) error {
 }
 
 // move moves the staged bytes to the command's pipe, and returns how many are left.
-func (c *inputCount) move(pipe *os.File) (left int64, err error) {
+func (c *Count) move(pipe *os.File) (left int64, err error) {
 	left = c.staged
 	from, err := c.staging.SyscallConn()
 	if err != nil {
@@ -218,31 +233,4 @@ func widen(pipe *os.File) {
 		return
 	}
 	_ = raw.Control(func(fd uintptr) { _, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, output.WidePipe) })
-}
-
-// inputOf is how many bytes of input a command has. It is less while some are moved.
-func (h *host) inputOf(e *execution) int64 {
-	if !e.record.Stdin {
-		return 0
-	}
-	f, err := os.Open(h.paths.input(e.s.id, e.number()))
-	if err != nil {
-		return 0
-	}
-	defer f.Close()
-	taken, staged, err := readInputCount(f)
-	if err != nil {
-		return 0
-	}
-	if _, staging := e.input(); staging != nil && staged > 0 {
-		if left, err := held(staging); err == nil {
-			taken += max(0, staged-left)
-		}
-	}
-	return taken
-}
-
-// input is the file that counts a command's input.
-func (p paths) input(id string, n uint32) string {
-	return filepath.Join(p.spare(id), number(n)+".stdin")
 }
