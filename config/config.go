@@ -51,6 +51,7 @@ type Config struct {
 	Profiles    map[string]Profile `yaml:"profiles" json:"profiles" jsonschema:"description=Profiles by name\\, beside the built-in strict\\, compat\\, debug and dev"`
 	Secrets     map[string]string  `yaml:"secrets" json:"secrets" jsonschema:"description=Credentials of routes by name\\, as where the value of each is: file:PATH of root's alone\\, credential:NAME of systemd\\, env:VARIABLE of the daemon\\, or command:PROGRAM ARGUMENTS that prints it"`
 	SecretsAge  Duration           `yaml:"secrets_refresh" json:"secrets_refresh" jsonschema:"description=Take the values of secrets anew from files and commands after so long; 0 on reload alone"`
+	Prices      map[string]Price   `yaml:"prices" json:"prices" jsonschema:"description=What a million tokens cost\\, by the model; a name that ends with * is of all that begin so. A model without a price counts as the dearest"`
 	Unisolated  Unisolated         `yaml:"unisolated" json:"unisolated"`
 	Sandboxes   Sandboxes          `yaml:"sandboxes" json:"sandboxes"`
 	Pools       []Pool             `yaml:"pools" json:"pools" jsonschema:"description=Sandboxes that are kept ready"`

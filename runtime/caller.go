@@ -194,6 +194,9 @@ func (m *Manager) planFor(ctx context.Context, r plan.CreateRequest) (*plan.Sand
 		return nil, err
 	}
 	p.Grant, p.Settings = g, asked
+	if parent := m.byID(g.Parent()); parent != nil {
+		p.Bill = parent.kept().aboutSpending().Bill
+	}
 	if err := g.CheckProfile(r.Profile); err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/policy"
+	"github.com/caisson-run/caisson/gateway/route/budget"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime/egress"
 	"github.com/caisson-run/caisson/runtime/plan"
@@ -28,6 +29,8 @@ type Egress interface {
 	// SetPolicy returns when the policy is in force, and what it does not allow
 	// is cut. On an error the old one stays.
 	SetPolicy(ctx context.Context, id string, p policy.Spec) error
+	// SetBill has the requests of a sandbox by routes counted in other accounts.
+	SetBill(ctx context.Context, id string, b budget.Bill) error
 	// Publish accepts connections for a sandbox on listeners of the host, whether it
 	// was added or not.
 	Publish(ctx context.Context, p egress.Published) error
@@ -95,7 +98,10 @@ func (h *host) installRedirect(ctx context.Context, s *sandbox, redirect netns.R
 	if err != nil {
 		return err
 	}
-	return h.opts.Egress.Add(ctx, egress.Sandbox{ID: s.id, Policy: s.kept().Policy, Names: names, Before: before}, *sockets)
+	r := s.kept()
+	about := r.aboutSpending()
+	h.opts.Spending.Begin(about)
+	return h.opts.Egress.Add(ctx, egress.Sandbox{ID: s.id, Policy: r.Policy, Names: names, Before: before, Bill: about.Bill}, *sockets)
 }
 
 // adoptEgress opens the way out of a sandbox of an earlier daemon again, by the
@@ -179,6 +185,12 @@ func (m *Manager) updateEgress(ctx context.Context, s *sandbox, c *change) (undo
 	if err := m.setPolicy(ctx, s, c.from.Policy, c.to.Policy); err != nil {
 		return nil, err
 	}
+	if len(c.to.Policy.Routes) > 0 {
+		m.opts.Spending.Begin(c.to.aboutSpending())
+		if err := m.opts.Egress.SetBill(ctx, s.id, c.to.Bill); err != nil {
+			return nil, err
+		}
+	}
 	return nil, m.servePorts(ctx, s, c.to.Exposed)
 }
 
@@ -187,6 +199,7 @@ func (h *host) removeEgress(ctx context.Context, id string) error {
 		return nil
 	}
 	h.opts.Traffic.Forget(id)
+	defer h.opts.Spending.End(id)
 	return h.opts.Egress.Remove(ctx, id)
 }
 

@@ -29,6 +29,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/pool"
 	"github.com/caisson-run/caisson/runtime/queue"
 	"github.com/caisson-run/caisson/runtime/snapshots"
+	"github.com/caisson-run/caisson/runtime/spend"
 	"github.com/caisson-run/caisson/runtime/traffic"
 	"github.com/caisson-run/caisson/runtime/usage"
 	"github.com/caisson-run/caisson/runtime/volumes"
@@ -68,6 +69,7 @@ type Options struct {
 	Egress       Egress       // nil: no network mode but none
 	Bridge       Bridge       // nil: not the network mode bridge
 	Traffic      *traffic.Log // of what Egress carries
+	Spending     *spend.Book  // of what requests by routes took; nil keeps nothing
 	Events       *events.Bus
 	Ready        func(context.Context) error // nil where something can be run
 	// ServeNested serves the API to the sandbox id on l, until l is closed.

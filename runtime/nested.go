@@ -51,8 +51,8 @@ func (h *host) removeNested(_ context.Context, id string) error {
 	return removeFiles(filepath.Join(h.paths.init(id), plan.NestedName))
 }
 
-// budget bounds all descendants of a sandbox with limits l together.
-func budget(n plan.NestedRequest, l plan.Limits) peer.Usage {
+// usageOf bounds all descendants of a sandbox with limits l together.
+func usageOf(n plan.NestedRequest, l plan.Limits) peer.Usage {
 	b := peer.DefaultBudget(l.Peer())
 	plan.Override(&b.Sandboxes, n.Sandboxes)
 	plan.Override(&b.MemoryBytes, n.MemoryBytes)

@@ -32,6 +32,9 @@ func TrafficFiles(root, state string) traffic.Files {
 	return traffic.Files{Carried: p.carried, Rest: p.traffic, Names: p.names}
 }
 
+// SpendingFile is where a daemon with this directory keeps what requests by routes took.
+func SpendingFile(root string) string { return filepath.Join(root, "spending.json") }
+
 func (p paths) sandboxes() string { return filepath.Join(p.state, "sandboxes") }
 func (p paths) bpf() string       { return filepath.Join(p.state, "bpf") }
 func (p paths) ids() string       { return filepath.Join(p.state, "ids") }

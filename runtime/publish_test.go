@@ -16,6 +16,7 @@ import (
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/api/sbxerr/errtest"
 	"github.com/caisson-run/caisson/gateway/policy"
+	"github.com/caisson-run/caisson/gateway/route/budget"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime/egress"
 	"github.com/caisson-run/caisson/runtime/peer"
@@ -53,6 +54,8 @@ func (e *fakeEgress) SetPolicy(_ context.Context, id string, p policy.Spec) erro
 	e.policies[id] = p
 	return nil
 }
+
+func (e *fakeEgress) SetBill(context.Context, string, budget.Bill) error { return nil }
 
 // refuseFor has policies of a sandbox refused.
 func (e *fakeEgress) refuseFor(id string, err error) {

@@ -12,6 +12,7 @@ import (
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/gateway/policy"
+	"github.com/caisson-run/caisson/gateway/route/budget"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/owndir"
 	"github.com/caisson-run/caisson/rootfs/mount"
@@ -72,6 +73,7 @@ type record struct {
 	Held         *mount.Identity        `json:"held,omitempty"`         // ids on disk of a workspace held for its children; nil is none
 	Parent       string                 `json:"parent"`
 	Ancestors    []string               `json:"ancestors,omitempty"` // above its parent, the nearest first
+	Bill         budget.Bill            `json:"bill,omitzero"`       // of its requests by routes
 	Key          string                 `json:"key"`                 // of idempotency
 	Settings     plan.CreateRequest     `json:"settings"`            // as it was asked for
 	Began        *plan.CreateRequest    `json:"began,omitempty"`     // what it took from a snapshot
@@ -205,10 +207,11 @@ func newRecord(p *plan.Sandbox, boot string, created time.Time) record {
 	}
 	plan.Override(&rec.IdleTimeout, r.IdleTimeout)
 	if r.Nested != nil {
-		budget := budget(*r.Nested, p.Limits)
-		rec.Nested, rec.NestedEnter, rec.NestedDepth = &budget, p.Profile.NestedEnter, p.Grant.Depth(p.Profile.NestedDepth)
+		most := usageOf(*r.Nested, p.Limits)
+		rec.Nested, rec.NestedEnter, rec.NestedDepth = &most, p.Profile.NestedEnter, p.Grant.Depth(p.Profile.NestedDepth)
 	}
 	rec.belong(p.Grant)
+	rec.Bill = billOf(p, rec)
 	if rec.follows() {
 		rec.Version = childRecordVersion
 	}

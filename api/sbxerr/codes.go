@@ -114,6 +114,7 @@ const (
 
 	EgressRoute Code = "SBX-711" // a route does not pass a request or its answer on
 	Secret      Code = "SBX-712" // a secret is absent or its value cannot be used
+	Budget      Code = "SBX-713" // the budget of a route is used up
 
 	APIUsage  Code = "SBX-801" // the call or command line is malformed
 	DaemonOff Code = "SBX-802" // no daemon listens on the socket

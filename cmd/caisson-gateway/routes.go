@@ -8,6 +8,7 @@ import (
 	"github.com/caisson-run/caisson/gateway/control"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/route"
+	"github.com/caisson-run/caisson/gateway/route/budget"
 	"github.com/caisson-run/caisson/gateway/secret"
 	"github.com/caisson-run/caisson/gateway/usage"
 )
@@ -17,6 +18,7 @@ type routes struct {
 	sandbox *sandbox
 	secrets *secret.Store
 	roots   func() *x509.CertPool
+	ledger  *budget.Ledger
 
 	mu     sync.Mutex
 	server *route.Server // nil: nothing led to a route yet
@@ -29,6 +31,7 @@ func (r *routes) Serve(c net.Conn, name policy.Name) {
 		b := r.sandbox
 		r.server = route.New(route.Config{
 			Sandbox: b.id, Secrets: r.secrets, Roots: r.roots, Dial: b.proxy.DialUpstream, Limits: route.DefaultLimits,
+			Ledger: r.ledger, Bill: func() budget.Bill { return *b.bill.Load() },
 			Route:  func(name policy.Name) (*policy.Routed, bool) { return b.proxy.Policy().Routed(name) },
 			Record: func(u usage.Use) { b.out.event(b.id, control.Report{Use: &u}) },
 		})

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/caisson-run/caisson/gateway/control"
@@ -15,6 +16,7 @@ import (
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/proxy"
 	"github.com/caisson-run/caisson/gateway/ratelog"
+	"github.com/caisson-run/caisson/gateway/route/budget"
 )
 
 // sandbox is what is served for one sandbox.
@@ -28,6 +30,7 @@ type sandbox struct {
 	out   *outbox
 
 	routes *routes
+	bill   atomic.Pointer[budget.Bill]
 	told   int // connections, when it was last said
 
 	stop   context.CancelFunc
@@ -53,7 +56,9 @@ func (s *server) newSandbox(q control.Request) (*sandbox, error) {
 	for name := range q.Names {
 		b.known[name] = true
 	}
-	b.routes = &routes{sandbox: b, secrets: s.secrets, roots: s.roots}
+	s.ledger.Restore(q.Spent)
+	b.bill.Store(&q.Bill)
+	b.routes = &routes{sandbox: b, secrets: s.secrets, roots: s.roots, ledger: &s.ledger}
 	b.proxy, err = proxy.New(proxy.Config{
 		Routes:  b.routes,
 		Sandbox: b.id, Names: pool, Resolver: b.resolver, Local: s.local, Recorder: b, Upstream: s.proxy, Link: s.link, Limits: proxy.DefaultLimits,

@@ -15,6 +15,7 @@ import (
 	"github.com/caisson-run/caisson/gateway/control"
 	"github.com/caisson-run/caisson/gateway/dns"
 	"github.com/caisson-run/caisson/gateway/policy"
+	"github.com/caisson-run/caisson/gateway/route/budget"
 	"github.com/caisson-run/caisson/gateway/secret"
 	"github.com/caisson-run/caisson/gateway/upstream"
 )
@@ -31,6 +32,7 @@ type server struct {
 	secrets   *secret.Store         // nil: memory for it could not be locked
 	noSecrets error                 // why
 	roots     func() *x509.CertPool // that this host trusts
+	ledger    budget.Ledger
 
 	mu        sync.Mutex // connections of linked sandboxes look at these
 	published map[string]*published
@@ -93,6 +95,8 @@ func (s *server) do(q control.Request, files []*os.File) error {
 		return s.watch(q.Sandbox, files[0])
 	case control.SetPolicy:
 		return s.setPolicy(q.Sandbox, q.Policy)
+	case control.SetBill:
+		return s.setBill(q)
 	case control.Publish:
 		return s.publish(q, files)
 	case control.Supply:
@@ -103,6 +107,7 @@ func (s *server) do(q control.Request, files []*os.File) error {
 		s.remove(q.Sandbox)
 	case control.Ping, control.Settle:
 		s.tellOpen()
+		s.tellSpent()
 	}
 	return nil
 }
@@ -177,11 +182,24 @@ func (s *server) setPolicy(id string, spec policy.Spec) error {
 	return nil
 }
 
+// setBill has the requests of a sandbox counted elsewhere from now on.
+func (s *server) setBill(q control.Request) error {
+	b := s.sandboxes[q.Sandbox]
+	if b == nil {
+		return sbxerr.New(sbxerr.NotFound, "gateway.bill", "there is no sandbox %s", q.Sandbox)
+	}
+	s.ledger.Restore(q.Spent)
+	b.bill.Store(&q.Bill)
+	return nil
+}
+
 func (s *server) remove(id string) {
 	s.shut(id)
 	if b := s.sandboxes[id]; b != nil {
 		b.end()
 		delete(s.sandboxes, id)
+		s.tellSpent()
+		s.keepAccounts()
 	}
 	if w := s.watched[id]; w != nil {
 		w.end()
@@ -241,4 +259,24 @@ func (s *server) tellOpen() {
 			s.out.push(control.Report{Open: &control.Open{Sandbox: id, Connections: n}})
 		}
 	}
+}
+
+// tellSpent reports what requests by routes cost, as far as it changed.
+func (s *server) tellSpent() {
+	for {
+		list := s.ledger.Changed(control.MaxSpent)
+		if len(list) == 0 {
+			return
+		}
+		s.out.push(control.Report{Spent: list})
+	}
+}
+
+// keepAccounts drops those of sandboxes that are gone.
+func (s *server) keepAccounts() {
+	var bills []budget.Bill
+	for _, b := range s.sandboxes {
+		bills = append(bills, *b.bill.Load())
+	}
+	s.ledger.Keep(bills, time.Now())
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/egress"
 	"github.com/caisson-run/caisson/runtime/plan"
+	"github.com/caisson-run/caisson/runtime/spend"
 	"github.com/caisson-run/caisson/runtime/traffic"
 )
 
@@ -68,10 +69,14 @@ func (d *daemon) openNetwork(c config.Config, o *runtime.Options) error {
 		d.log.Info("what is public is reached through the upstream proxy alone", "proxy", u.String())
 	}
 	o.Traffic = traffic.New(runtime.TrafficFiles(c.Root, c.State), d.log)
+	if o.Spending, err = spend.Open(runtime.SpendingFile(c.Root), o.KeptUsageFor, d.log); err != nil {
+		return err
+	}
 	program := filepath.Join(c.BinDir, "caisson-gateway")
 	gateway := egress.New(egress.Options{
-		Program: program, Servers: servers, Upstream: rules.Upstream, Log: d.log, Observer: o.Traffic,
+		Program: program, Servers: servers, Upstream: rules.Upstream, Log: d.log, Observer: o.Traffic, Accounts: o.Spending,
 	})
+	d.onStop(func(context.Context) error { o.Spending.Close(); return nil }) // after the gateway told the last
 	d.onStop(func(context.Context) error { return gateway.Close() })
 	if err := gateway.SetSecrets(context.Background(), secrets(c)); err != nil {
 		return err

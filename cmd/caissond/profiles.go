@@ -25,7 +25,7 @@ func profiles(c config.Config) (map[string]plan.Profile, error) {
 	user, err := hostUser(c.Unisolated)
 	errs := []error{err}
 	for _, name := range slices.Sorted(maps.Keys(c.Profiles)) {
-		made, err := profile(c.Profiles[name])
+		made, err := profile(c.Profiles[name], c.Prices)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("profiles.%s: %w", name, err))
 		}
@@ -38,7 +38,7 @@ func profiles(c config.Config) (map[string]plan.Profile, error) {
 }
 
 // profile fills in what p leaves out from the strict profile.
-func profile(p config.Profile) (plan.Profile, error) {
+func profile(p config.Profile, prices map[string]config.Price) (plan.Profile, error) {
 	out := plan.BuiltinProfiles()[plan.DefaultProfile]
 	for to, from := range map[*string]string{&out.Image: p.Image, &out.Seccomp: p.Seccomp, &out.User: p.User} {
 		if from != "" {
@@ -48,7 +48,7 @@ func profile(p config.Profile) (plan.Profile, error) {
 	env, envErr := environment(p)
 	out.Env = env
 	n := p.Network
-	routes, routesErr := routesOf(p.Routes)
+	routes, routesErr := routesOf(p.Routes, prices)
 	out.Network = plan.Network{Mode: n.Mode, Allow: n.Allow, Deny: n.Deny, Map: n.Map, AllowECH: n.AllowECH, Routes: routes}
 	err := p.Override((*settings.Limits)(&out.Limits))
 	alerts, alertsErr := alertsOf(p.Alerts)

@@ -142,7 +142,7 @@ func checkSources(sources map[string]config.SecretSource, checked func(config.Se
 const maxCA = 64 << 10
 
 // routesOf makes the routes of a profile of what its configuration says.
-func routesOf(from map[string]config.Route) (map[string]policy.Route, error) {
+func routesOf(from map[string]config.Route, prices map[string]config.Price) (map[string]policy.Route, error) {
 	if len(from) == 0 {
 		return nil, nil
 	}
@@ -163,6 +163,7 @@ func routesOf(from map[string]config.Route) (map[string]policy.Route, error) {
 		routes[label] = policy.Route{
 			Upstream: upstream, Credential: r.Credential, Placement: policy.Placement(placement), Parameter: parameter,
 			Methods: r.Methods, Paths: paths, CA: ca, Private: r.Private, Git: scope,
+			Tokens: r.CountsTokens(), Ask: r.Preset == "openai", Budget: limitsOf(r.Budget), Prices: pricesFor(r, prices),
 		}
 	}
 	return routes, errors.Join(errs...)

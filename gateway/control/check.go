@@ -14,6 +14,7 @@ import (
 	"github.com/caisson-run/caisson/gateway/dns"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/proxy"
+	"github.com/caisson-run/caisson/gateway/route/budget"
 	"github.com/caisson-run/caisson/gateway/usage"
 )
 
@@ -41,7 +42,7 @@ func (r Request) check() error {
 			break
 		}
 		fallthrough
-	case Add, Watch, SetPolicy, Publish, Supply, Remove:
+	case Add, Watch, SetPolicy, SetBill, Publish, Supply, Remove:
 		if err := checkID(r.Sandbox); err != nil {
 			return err
 		}
@@ -93,6 +94,7 @@ func (r Report) check() error {
 		{r.Need != nil, func() error { return checkID(r.Need.Sandbox) }},
 		{r.Open != nil, func() error { return r.Open.check() }},
 		{r.Broken != nil, func() error { return checkID(r.Broken.Sandbox) }},
+		{r.Spent != nil, func() error { return checkSpent(r.Spent) }},
 	}
 	var said []func() error
 	for _, p := range parts {
@@ -151,8 +153,35 @@ func checkUse(u *usage.Use) error {
 		return errors.New("a request with less than nothing, or no status")
 	case !canonical(u.Name):
 		return errors.New("a request to what is no name")
+	case tooMuch(budget.Amount{Tokens: u.Tokens, Micros: u.Micros}):
+		return errors.New("a request that took more than there is")
 	}
 	return errors.Join(checkID(u.Sandbox), checkCode(u.Code))
+}
+
+// maxCount bounds each number of an amount.
+const maxCount = 1 << 60
+
+func tooMuch(a budget.Amount) bool {
+	return max(a.Requests, a.Bytes, a.Micros, a.Estimated, a.Tokens.Input, a.Tokens.Cached, a.Tokens.Stored, a.Tokens.Output, a.Tokens.Reasoning) > maxCount
+}
+
+func checkSpent(list []budget.Entry) error {
+	if len(list) > MaxSpent {
+		return fmt.Errorf("%d accounts are more than %d", len(list), MaxSpent)
+	}
+	for _, e := range list {
+		a := e.Account
+		switch {
+		case !slices.Contains(budget.Scopes, a.Scope) || a.Hour < 0:
+			return errors.New("an account of an unknown scope")
+		case len(a.Of) > maxText || len(a.Route) > maxID || clean(a.Of, maxText) != a.Of || clean(a.Route, maxID) != a.Route:
+			return errors.New("an account of what cannot have one")
+		case tooMuch(e.Amount):
+			return errors.New("an account that comes to more than there is")
+		}
+	}
+	return nil
 }
 
 func checkQuery(q *dns.Query) error {
@@ -215,7 +244,7 @@ func (r *Report) shorten() {
 	if r.Use != nil {
 		u := *r.Use
 		u.Credential, u.Method = clean(u.Credential, maxID), clean(u.Method, maxID)
-		u.Path, u.Reason = clean(u.Path, maxText), clean(u.Reason, maxText)
+		u.Path, u.Reason, u.Model = clean(u.Path, maxText), clean(u.Reason, maxText), clean(u.Model, maxID)
 		u.Begun = notAfter(u.Begun, time.Now())
 		r.Use = &u
 	}

@@ -12,6 +12,7 @@
 //	watch       a sandbox of the mode bridge: the socket on which its namespace tells what
 //	            it sends, which goes through nobody
 //	policy      another policy for a sandbox
+//	bill        other accounts for the requests of a sandbox by routes
 //	publish     the ports of a sandbox, added or not: a listener of the host for each,
 //	            and to which links of others may lead
 //	supply      sockets in the namespace of a sandbox that publishes, not connected
@@ -19,8 +20,8 @@
 //	ping        nothing but an answer
 //
 // The gateway sends a Report at a time: that it is confined (once, before it
-// reads anything), answers, what its sandboxes do, and which of them needs
-// sockets. Nobody answers those. It
+// reads anything), answers, what its sandboxes do, what their
+// requests by routes cost, and which of them needs sockets. Nobody answers those. It
 // never waits for a daemon that does not read: it drops, and counts what it
 // dropped.
 //

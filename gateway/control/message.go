@@ -7,6 +7,7 @@ import (
 	"github.com/caisson-run/caisson/gateway/dns"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/proxy"
+	"github.com/caisson-run/caisson/gateway/route/budget"
 	"github.com/caisson-run/caisson/gateway/upstream"
 	"github.com/caisson-run/caisson/gateway/usage"
 )
@@ -20,6 +21,7 @@ const (
 	Add       Op = "add"
 	Watch     Op = "watch"
 	SetPolicy Op = "policy"
+	SetBill   Op = "bill"
 	Publish   Op = "publish"
 	Supply    Op = "supply"
 	Secrets   Op = "secrets" // all there are, whose values come from descriptors
@@ -61,6 +63,8 @@ type Request struct {
 	Exposed []uint16                   `json:",omitempty"` // of Publish: to which links may lead
 	Sockets int                        `json:",omitempty"` // of Supply: how many come
 	Secrets []string                   `json:",omitempty"` // of Secrets: their names
+	Bill    budget.Bill                `json:",omitzero"`  // of Add and SetBill
+	Spent   []budget.Entry             `json:",omitempty"` // of Add and SetBill: what its accounts came to before
 	// Some, of Secrets, leaves out what is no value. Else that leaves all as they were.
 	Some bool `json:",omitempty"`
 }
@@ -101,6 +105,7 @@ type Report struct {
 	Need     *Need          `json:",omitempty"`
 	Open     *Open          `json:",omitempty"`
 	Broken   *Broken        `json:",omitempty"`
+	Spent    []budget.Entry `json:",omitempty"` // accounts that changed
 
 	// Lost counts attempts, queries, arrivals and uses of the same sandbox before this one that
 	// were dropped because the daemon did not read.
@@ -131,6 +136,9 @@ type Open struct {
 	Sandbox     string
 	Connections int
 }
+
+// MaxSpent is how many accounts a report may have.
+const MaxSpent = 64
 
 // Broken says that the gateway can serve a sandbox no more. Nothing of it gets
 // out any longer.

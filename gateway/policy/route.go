@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/gateway/route/budget"
 	"github.com/caisson-run/caisson/gateway/route/git"
 )
 
@@ -47,6 +48,11 @@ type Route struct {
 	Private    bool      `json:",omitempty"` // the upstream may have an address that is not public
 
 	Git *git.Scope `json:",omitempty"` // nothing but git passes; it has no methods and paths
+
+	Tokens bool                          `json:",omitempty"` // the answers are those of models, whose tokens are counted
+	Ask    bool                          `json:",omitempty"` // streams of chat completions are asked for their usage
+	Budget map[budget.Scope]budget.Limit `json:",omitempty"`
+	Prices budget.Prices                 `json:",omitempty"` // of models
 }
 
 // Routed is a compiled Route. It is never changed, so it can be shared.
@@ -107,6 +113,9 @@ func (s Spec) parseRoute(label string) (*Routed, error) {
 		return nil, err
 	}
 	if err := r.parseScope(); err != nil {
+		return nil, err
+	}
+	if err := r.checkBudget(); err != nil {
 		return nil, err
 	}
 	if r.CA != "" && !x509.NewCertPool().AppendCertsFromPEM([]byte(r.CA)) {
@@ -220,6 +229,26 @@ func (r *Routed) checkGit() error {
 		return errors.New("a route for git has repositories and access in place of methods and paths")
 	}
 	return r.Git.Check()
+}
+
+// checkBudget refuses what could not be counted.
+func (r *Routed) checkBudget() error {
+	if len(r.Prices) > maxRoutes {
+		return fmt.Errorf("it has prices of more than %d models", maxRoutes)
+	}
+	for scope, limit := range r.Budget {
+		switch {
+		case !slices.Contains(budget.Scopes, scope):
+			return fmt.Errorf("its budget has the scope %q, which is none of sandbox, session and hour", sbxerr.Clip(string(scope)))
+		case limit == budget.Limit{}:
+			return fmt.Errorf("its budget for each %s limits nothing", scope)
+		case (limit.Tokens > 0 || limit.Micros > 0) && !r.Tokens:
+			return fmt.Errorf("its budget for each %s limits tokens or cost, which are known of a model's API alone: give it the preset openai or anthropic", scope)
+		case limit.Micros > 0 && len(r.Prices) == 0:
+			return fmt.Errorf("its budget for each %s limits the cost, and there are no prices", scope)
+		}
+	}
+	return nil
 }
 
 // Routed returns the route that a name leads to.

@@ -40,7 +40,7 @@ func (l *lane) answer(w *writer, res *http.Response) error {
 		h.Del("Content-Length") // with it, HTTP/1.1 has no trailers
 		res.ContentLength = -1
 	}
-	res.Body = &body{Reader: l.mask.NewReader(res.Body, 0), Closer: res.Body, n: &w.received, end: func() { maskHeader(l.mask, res.Trailer) }}
+	res.Body = &body{Reader: l.measured(w, res, l.mask.NewReader(res.Body, 0)), Closer: res.Body, n: &w.received, pass: w.pass, end: func() { maskHeader(l.mask, res.Trailer) }}
 	return nil
 }
 
@@ -53,8 +53,8 @@ func (l *lane) tunnel(w *writer, res *http.Response) error {
 	clean(l.mask, res.Header)
 	w.use.Status = res.StatusCode
 	res.Body = &tunnel{
-		body:   body{Reader: l.mask.NewReader(both, leastHeld), Closer: both, n: &w.received},
-		Writer: &counted{both, &w.sent},
+		body:   body{Reader: l.mask.NewReader(both, leastHeld), Closer: both, n: &w.received, pass: w.pass},
+		Writer: &counted{both, &w.sent, w.pass},
 	}
 	return nil
 }
@@ -153,14 +153,18 @@ func maskHeader(set *mask.Set, h http.Header) {
 type body struct {
 	io.Reader
 	io.Closer
-	n   *atomic.Int64
-	end func() // or nil
+	n    *atomic.Int64
+	pass func(int) error // may end it
+	end  func()          // or nil
 }
 
 // Read counts.
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.Reader.Read(p)
 	b.n.Add(int64(n))
+	if spent := b.pass(n); spent != nil {
+		return n, spent
+	}
 	if err == io.EOF && b.end != nil {
 		b.end()
 	}
@@ -176,12 +180,13 @@ type tunnel struct {
 // counted counts what it writes.
 type counted struct {
 	io.Writer
-	n *atomic.Int64
+	n    *atomic.Int64
+	pass func(int) error
 }
 
 // Write counts.
 func (c *counted) Write(p []byte) (int, error) {
 	n, err := c.Writer.Write(p)
 	c.n.Add(int64(n))
-	return n, err
+	return n, errors.Join(err, c.pass(n))
 }

@@ -13,7 +13,9 @@ import (
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/policy"
+	"github.com/caisson-run/caisson/gateway/route/budget"
 	"github.com/caisson-run/caisson/gateway/route/mask"
+	"github.com/caisson-run/caisson/gateway/route/tokens"
 	"github.com/caisson-run/caisson/gateway/usage"
 )
 
@@ -50,9 +52,19 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !upgrades(r) || l.route.Git != nil {
 		plain(r.Header)
 	}
-	r.Body = &body{Reader: r.Body, Closer: r.Body, n: &out.sent}
+	billed, err := s.config.Ledger.Begin(s.config.Bill(), l.route.Label, l.route.Budget, use.Begun)
+	if err != nil {
+		out.refuseSpent(l.route, err)
+		return
+	}
+	out.billed = billed
+	defer out.settle(l.route)
+	r.Body = &body{Reader: r.Body, Closer: r.Body, n: &out.sent, pass: out.pass}
 	if l.route.Git != nil && !l.passesGit(out, r) {
 		return
+	}
+	if l.route.Ask {
+		out.ask(r)
 	}
 	out.asked = true
 	s.proxy(l, out, use).ServeHTTP(out, r)
@@ -68,6 +80,10 @@ func (s *Server) proxy(l *lane, out *writer, use *usage.Use) *httputil.ReversePr
 			return nil
 		},
 		ErrorHandler: func(_ http.ResponseWriter, r *http.Request, err error) {
+			if spent := out.spent.Load(); spent != nil {
+				out.refuseSpent(l.route, spent)
+				return
+			}
 			if out.tooMany.Load() {
 				err = sbxerr.New(sbxerr.EgressRoute, "route.answer", "the upstream sent more than %d answers 1xx", maxInformed)
 			} else if errors.Is(err, context.Canceled) {
@@ -110,6 +126,11 @@ type writer struct {
 
 	sent, received atomic.Int64 // bytes of bodies
 
+	billed  *budget.Request
+	spent   atomic.Pointer[budget.Spent] // why the request was cut; nil: it was not
+	meter   *tokens.Meter                // of the answer; nil: it is not of a model
+	unasked bool                         // the client did not ask for the usage that comes
+
 	informed int
 	tooMany  atomic.Bool
 }
@@ -137,7 +158,9 @@ func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // record tells of the request, which is over.
 func (w *writer) record(tell func(usage.Use)) {
 	failed := recover() // http.ErrAbortHandler where an answer broke off
-	if failed != nil && w.use.Code == "" {
+	if spent := w.spent.Load(); spent != nil {
+		w.use.Code, w.use.Reason = sbxerr.Budget, spent.Error()
+	} else if failed != nil && w.use.Code == "" {
 		w.use.Code, w.use.Reason = sbxerr.Canceled, "the answer broke off"
 	}
 	u := *w.use

@@ -16,6 +16,7 @@ import (
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/route"
+	"github.com/caisson-run/caisson/gateway/route/budget"
 	"github.com/caisson-run/caisson/gateway/secret"
 	"github.com/caisson-run/caisson/gateway/usage"
 )
@@ -84,6 +85,7 @@ func newFixtureWith(t testing.TB, upstream *httptest.Server, r policy.Route, lim
 			}
 			return new(net.Dialer).DialContext(ctx, "tcp", to)
 		},
+		Ledger: new(budget.Ledger), Bill: func() budget.Bill { return budget.Bill{Sandbox: "box"} },
 		Record: func(u usage.Use) { f.uses <- u },
 	})
 	l, err := net.Listen("tcp", "127.0.0.1:0")

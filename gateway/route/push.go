@@ -54,10 +54,7 @@ func (l *lane) passesGit(w *writer, r *http.Request) bool {
 	if len(updates.List) > 0 {
 		w.use.Reason = "updates " + updates.String()
 	}
-	r.Body = struct {
-		io.Reader
-		io.Closer
-	}{io.MultiReader(bytes.NewReader(updates.Head), body), body}
+	r.Body = replaced{io.MultiReader(bytes.NewReader(updates.Head), body), body}
 	return true
 }
 

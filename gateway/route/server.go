@@ -14,6 +14,7 @@ import (
 
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/ratelog"
+	"github.com/caisson-run/caisson/gateway/route/budget"
 	"github.com/caisson-run/caisson/gateway/secret"
 	"github.com/caisson-run/caisson/gateway/usage"
 )
@@ -45,7 +46,9 @@ type Config struct {
 	Secrets *secret.Store
 	Limits  Limits
 	Roots   func() *x509.CertPool // of upstreams without roots of their own; nil trusts nobody
-	Record  func(usage.Use)       // is told of each request when it is over; it must not block
+	Ledger  *budget.Ledger
+	Bill    func() budget.Bill // which accounts of Ledger requests are counted in now
+	Record  func(usage.Use)    // is told of each request when it is over; it must not block
 }
 
 // Server serves the routes of one sandbox.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/policy"
+	"github.com/caisson-run/caisson/gateway/route/tokens"
 )
 
 // Use is one request and what became of it.
@@ -22,5 +23,9 @@ type Use struct {
 	Received   int64
 	Begun      time.Time
 	Duration   time.Duration
+	Model      string // that answered, if it is known
+	Tokens     tokens.Count
+	Micros     uint64 // cost, in millionths of the unit of prices
+	Estimated  bool   // Tokens are
 	Skipped    uint64 // requests before this one that have no record
 }

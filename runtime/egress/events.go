@@ -108,6 +108,8 @@ func (g *Gateway) event(r control.Report) {
 		g.needed(r.Need.Sandbox)
 	case r.Open != nil:
 		g.count(r.Open.Sandbox, 0, func(c *Counters) { c.Open = r.Open.Connections })
+	case r.Spent != nil && g.options.Accounts != nil:
+		g.options.Accounts.Spent(r.Spent)
 	case r.Broken != nil:
 		g.broke(r.Broken.Sandbox, r.Broken.Reason)
 	}

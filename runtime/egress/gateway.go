@@ -17,6 +17,7 @@ import (
 	"github.com/caisson-run/caisson/gateway/dns"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/proxy"
+	"github.com/caisson-run/caisson/gateway/route/budget"
 	"github.com/caisson-run/caisson/gateway/upstream"
 	"github.com/caisson-run/caisson/gateway/usage"
 	"github.com/caisson-run/caisson/netns"
@@ -36,6 +37,7 @@ type Options struct {
 	Upstream *upstream.Proxy  // the proxy through which to leave; nil: none
 	Log      *slog.Logger     // nil drops
 	Observer Observer         // nil: nobody looks
+	Accounts Accounts         // nil: a later process begins at nothing
 }
 
 // Sandbox is one that may send something out.
@@ -44,6 +46,15 @@ type Sandbox struct {
 	Policy policy.Spec
 	Names  map[policy.Name]netip.Addr // given before a restart of the daemon; see Observer.Named
 	Before traffic.Counts             // what it did before one
+	Bill   budget.Bill                // which accounts its requests by routes are counted in
+}
+
+// Accounts keeps what requests by routes cost while no process does. It must not block.
+type Accounts interface {
+	// Of returns what the accounts of a bill come to.
+	Of(budget.Bill) []budget.Entry
+	// Spent takes accounts that changed.
+	Spent([]budget.Entry)
 }
 
 // Observer is told what sandboxes do, one thing after the other. It must not
@@ -99,6 +110,7 @@ type entry struct {
 	taken     map[netip.Addr]bool // the values of names
 	files     []*os.File          // in the order of op; nil: nothing gets out
 	op        control.Op          // by which a process gets files: Add, or Watch, of which nothing goes through it
+	bill      budget.Bill         // read and changed by who holds Gateway.op
 	counters  Counters
 	broken    error      // why the process that serves does not serve this one; nil: it does
 	published *published // nil: nothing gets in
@@ -133,7 +145,7 @@ func New(o Options) *Gateway {
 func (g *Gateway) Add(ctx context.Context, s Sandbox, by netns.Sockets) error {
 	const op = "egress.add"
 	e := &entry{
-		policy: s.Policy, names: maps.Clone(s.Names), taken: map[netip.Addr]bool{}, counters: Counters{Counts: s.Before},
+		policy: s.Policy, names: maps.Clone(s.Names), taken: map[netip.Addr]bool{}, counters: Counters{Counts: s.Before}, bill: s.Bill,
 		files: []*os.File{by.TCP, by.DNSPacket, by.DNSStream, by.DropLog}, op: control.Add,
 	}
 	if err := e.check(); err != nil {
@@ -151,7 +163,7 @@ func (g *Gateway) Watch(ctx context.Context, id string, before traffic.Counts, l
 
 // admit has the gateway serve e, which is closed with an error.
 func (g *Gateway) admit(ctx context.Context, op, id string, e *entry) error {
-	q := e.request(id) // before reports can change e
+	q := g.request(id, e) // before reports can change e
 	err := g.with(ctx, op, func(l *link) error {
 		if err := g.put(id, e); err != nil {
 			return err
@@ -191,6 +203,28 @@ func (g *Gateway) SetPolicy(ctx context.Context, id string, spec policy.Spec) er
 		}
 	}
 	e.policy = spec // without a process nothing gets out; the next one begins with this
+	return nil
+}
+
+// SetBill has the requests of a sandbox by routes counted in other accounts. One that is not
+// served has none.
+func (g *Gateway) SetBill(ctx context.Context, id string, b budget.Bill) error {
+	const op = "egress.bill"
+	if err := g.acquire(ctx, op); err != nil {
+		return err
+	}
+	defer g.release()
+	e := g.get(id)
+	if e == nil || e.op != control.Add {
+		return nil
+	}
+	if l := g.current(); l != nil {
+		err := l.ask(control.Request{Op: control.SetBill, Sandbox: id, Bill: b, Spent: g.spentBefore(b)})
+		if err != nil && !errors.Is(err, errGone) {
+			return err
+		}
+	}
+	e.bill = b
 	return nil
 }
 
@@ -283,8 +317,15 @@ func checkPolicy(s policy.Spec) error {
 	return sbxerr.WithRemedy(sbxerr.NetPolicy, "egress.policy", err, "use wildcards or prefixes in place of many rules")
 }
 
-func (e *entry) request(id string) control.Request {
-	return control.Request{Op: e.op, Sandbox: id, Policy: e.policy, Names: maps.Clone(e.names)}
+func (g *Gateway) request(id string, e *entry) control.Request {
+	return control.Request{Op: e.op, Sandbox: id, Policy: e.policy, Names: maps.Clone(e.names), Bill: e.bill, Spent: g.spentBefore(e.bill)}
+}
+
+func (g *Gateway) spentBefore(b budget.Bill) []budget.Entry {
+	if g.options.Accounts == nil {
+		return nil
+	}
+	return g.options.Accounts.Of(b)
 }
 
 // lost says what there is not while no process serves e.

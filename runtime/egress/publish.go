@@ -103,10 +103,10 @@ func (p *published) request() control.Request {
 }
 
 // introduce tells a gateway all of a sandbox.
-func (e *entry) introduce(l *link, id string) error {
+func (g *Gateway) introduce(l *link, id string, e *entry) error {
 	var errs []error
 	if e.files != nil {
-		errs = append(errs, l.ask(e.request(id), e.files...))
+		errs = append(errs, l.ask(g.request(id, e), e.files...))
 	}
 	if e.published != nil {
 		errs = append(errs, l.ask(e.published.request(), e.published.Listeners...))

@@ -98,7 +98,7 @@ func (g *Gateway) handOver(p *process) error {
 	}
 	for id, e := range g.all() {
 		g.brokenBy(id, nil) // from here on it is this process that says so
-		err := e.introduce(p.link, id)
+		err := g.introduce(p.link, id, e)
 		if errors.Is(err, errGone) {
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/api/settings"
 	"github.com/caisson-run/caisson/gateway/policy"
+	"github.com/caisson-run/caisson/gateway/route/budget"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/images"
@@ -45,6 +46,7 @@ type Sandbox struct {
 	Name     string
 	Request  CreateRequest // with the defaults of the grant
 	Settings CreateRequest // as the caller wrote it
+	Bill     budget.Bill   // of the sandbox from inside of which the request comes; zero: from outside
 
 	Image       images.Stored
 	Notes       []string // for the caller

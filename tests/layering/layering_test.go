@@ -42,6 +42,8 @@ var rules = []struct {
 	{"rootfs/imagejobs", []string{"api/sbxerr", "rootfs"}},
 	{"rootfs/imageproc", []string{"api/sbxerr", "seccomp"}},
 	{"rootfs", []string{"api/sbxerr", "owndir"}},
+	{"gateway/route/budget", []string{"gateway/route/tokens"}},
+	{"gateway/route/tokens", nil},
 	{"gateway/route/git", nil},                                           // reads hostile bytes, and knows neither the connection nor the credential
 	{"gateway", []string{"api/sbxerr", "netns/nflog", "netns/reserved"}}, // the other end of a socket that netns opens, and the reasons of its rules
 	{"initproto", []string{}},
@@ -68,6 +70,7 @@ var rules = []struct {
 	{"runtime/egress", []string{"api/sbxerr", "gateway", "kernelfile", "netns", "runtime/traffic"}},
 	{"runtime/traffic", []string{"api/sbxerr", "owndir", "gateway"}},
 	{"runtime/usage", []string{"api/sbxerr", "owndir"}},
+	{"runtime/spend", []string{"api/sbxerr", "gateway/route/budget", "owndir"}},
 	{"runtime/staging", []string{"api/sbxerr", "runtime/output"}},
 	{"runtime/layers", []string{"api/sbxerr"}},
 	{"runtime/owned", []string{"api/sbxerr"}},

@@ -594,6 +594,12 @@ class Secret(CaissonError):
     code = "SBX-712"
 
 
+class Budget(CaissonError):
+    """SBX-713: the budget of a route is used up."""
+
+    code = "SBX-713"
+
+
 class APIUsage(CaissonError):
     """SBX-801: the call is malformed."""
 

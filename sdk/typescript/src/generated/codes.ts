@@ -295,6 +295,9 @@ export class EgressRouteError extends CaissonError {}
 /** SBX-712: a secret is absent or its value cannot be used. */
 export class SecretError extends CaissonError {}
 
+/** SBX-713: the budget of a route is used up. */
+export class BudgetError extends CaissonError {}
+
 /** SBX-801: the call is malformed. */
 export class APIUsageError extends CaissonError {}
 
@@ -431,6 +434,7 @@ export const byCode: Readonly<Record<string, typeof CaissonError>> = {
   'SBX-710': EgressECHError,
   'SBX-711': EgressRouteError,
   'SBX-712': SecretError,
+  'SBX-713': BudgetError,
   'SBX-801': APIUsageError,
   'SBX-802': DaemonOffError,
   'SBX-803': APIBrokenError,

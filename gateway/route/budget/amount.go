@@ -1,0 +1,79 @@
+package budget
+
+import (
+	"strings"
+
+	"github.com/caisson-run/caisson/gateway/route/tokens"
+)
+
+// Micro is how many parts of the unit of prices a cost is counted in.
+const Micro = 1_000_000
+
+// Amount is what requests took.
+type Amount struct {
+	Requests  uint64       `json:"requests"`
+	Bytes     uint64       `json:"bytes"` // of bodies, both ways
+	Tokens    tokens.Count `json:"tokens,omitzero"`
+	Micros    uint64       `json:"micros,omitempty"`    // cost, in millionths of the unit of prices
+	Estimated uint64       `json:"estimated,omitempty"` // requests whose tokens are an estimate
+}
+
+// Plus is a and b.
+func (a Amount) Plus(b Amount) Amount {
+	return Amount{a.Requests + b.Requests, a.Bytes + b.Bytes, a.Tokens.Plus(b.Tokens), a.Micros + b.Micros, a.Estimated + b.Estimated}
+}
+
+// largest has the larger one of each number that a limit may have.
+func (a Amount) largest(b Amount) Amount {
+	a.Bytes, a.Micros = max(a.Bytes, b.Bytes), max(a.Micros, b.Micros)
+	if b.Tokens.Total() > a.Tokens.Total() {
+		a.Tokens = b.Tokens
+	}
+	return a
+}
+
+// times is a for each of n requests.
+func (a Amount) times(n uint64) Amount {
+	return Amount{Requests: n, Bytes: n * a.Bytes, Tokens: tokens.Count{Input: n * a.Tokens.Input, Output: n * a.Tokens.Output}, Micros: n * a.Micros}
+}
+
+// Price is what a million tokens cost.
+type Price struct {
+	Input  float64 `json:"input"`
+	Cached float64 `json:"cached"` // read from the cache
+	Stored float64 `json:"stored"` // written to the cache
+	Output float64 `json:"output"`
+}
+
+// micros is the cost of c. A price for a million is one in millionths for each.
+func (p Price) micros(c tokens.Count) uint64 {
+	plain := c.Input - min(c.Input, c.Cached+c.Stored)
+	return uint64(float64(plain)*p.Input + float64(c.Cached)*p.Cached + float64(c.Stored)*p.Stored + float64(c.Output)*p.Output)
+}
+
+// Prices are those of models by name. A name that ends with * is of all that begin so.
+type Prices map[string]Price
+
+// Cost is what c costs at model, in millionths. The longest name counts. A model without a price
+// costs as much as the dearest one.
+func (p Prices) Cost(model string, c tokens.Count) uint64 {
+	best, found := "", false
+	var dearest uint64
+	for name, price := range p {
+		dearest = max(dearest, price.micros(c))
+		start, all := strings.CutSuffix(name, "*")
+		if name != model && (!all || !strings.HasPrefix(model, start)) {
+			continue
+		}
+		if !found || len(name) > len(best) || name == model {
+			best, found = name, true
+		}
+		if name == model {
+			break
+		}
+	}
+	if found {
+		return p[best].micros(c)
+	}
+	return dearest
+}
