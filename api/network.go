@@ -26,6 +26,11 @@ func (c *Client) LearnPolicy(ctx context.Context, ref string) (*caissonv1.LearnP
 	return call(ctx, c.network().LearnPolicy, &caissonv1.LearnPolicyRequest{Ref: ref})
 }
 
+// Usage returns what requests by routes took.
+func (c *Client) Usage(ctx context.Context, req *caissonv1.UsageRequest) (*caissonv1.UsageResponse, error) {
+	return whole(ctx, c.network().Usage, req)
+}
+
 // Traffic calls yield with each attempt of a sandbox to reach something that req asks
 // for, the oldest first, and with follow goes on until the sandbox has ended. If the daemon
 // restarts, no attempt is missed or comes twice; one of the kind "gap" says that those

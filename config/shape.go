@@ -20,6 +20,9 @@ func misshapen(n *yaml.Node, t reflect.Type, key, about string) []error {
 	if n.ShortTag() == "!!null" { // as if the key were absent
 		return nil
 	}
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
 	if reflect.PointerTo(t).Implements(reflect.TypeFor[yaml.Unmarshaler]()) {
 		return misread(n, t, key, about)
 	}

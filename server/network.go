@@ -11,12 +11,14 @@ import (
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/spend"
 	"github.com/caisson-run/caisson/runtime/traffic"
 )
 
 // network serves NetworkService.
 type network struct {
-	runtime Network
+	runtime  Network
+	spending Spending
 }
 
 func (n network) CheckPolicy(ctx context.Context, req *connect.Request[caissonv1.CheckPolicyRequest]) (*connect.Response[caissonv1.CheckPolicyResponse], error) {
@@ -114,5 +116,6 @@ func trafficPB(e runtime.TrafficEntry) *caissonv1.TrafficResponse {
 		Time: timestamp(e.Time), Kind: string(e.Kind), Verdict: e.Verdict, Name: e.Name, Port: uint32(e.Port), Type: e.Type, Address: e.Address,
 		Rule: e.Rule, Code: string(e.Code), Reason: e.Reason, SentBytes: e.Sent, ReceivedBytes: e.Received,
 		Duration: durationpb.New(e.Duration), Skipped: e.Skipped, Peer: e.Peer, SandboxId: e.Sandbox, Cursor: cursor, Needs: e.Needs,
+		Model: e.Model, InputTokens: e.Input, OutputTokens: e.Output, Cost: float64(e.Micros) / spend.Micro,
 	}
 }

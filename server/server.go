@@ -30,6 +30,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/imageservice"
 	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/runtime/snapshots"
+	"github.com/caisson-run/caisson/runtime/spend"
 	"github.com/caisson-run/caisson/runtime/volumes"
 	"github.com/caisson-run/caisson/server/rest"
 )
@@ -127,6 +128,11 @@ type Network interface {
 	Traffic(ctx context.Context, ref, since string, follow bool, yield func(runtime.TrafficEntry) error) error
 }
 
+// Spending tells what requests by routes took.
+type Spending interface {
+	List(ctx context.Context) ([]spend.Row, error)
+}
+
 // System says what the daemon and its host are.
 type System interface {
 	Versions(ctx context.Context) (runtime.Versions, error)
@@ -168,6 +174,7 @@ type Deps struct {
 	Workspaces Workspaces
 	System     System
 	Network    Network
+	Spending   Spending
 	Files      Files
 	Events     Events
 	Stream     *events.Bus // takes what the API itself tells; nil takes nothing
@@ -209,7 +216,7 @@ func New(d Deps) http.Handler {
 		caissonv1connect.SnapshotServiceName:  snapshotService{d.Snapshots, d.Sandboxes},
 		caissonv1connect.WorkspaceServiceName: workspaceService{d.Workspaces},
 		caissonv1connect.SystemServiceName:    system{d.System},
-		caissonv1connect.NetworkServiceName:   network{d.Network},
+		caissonv1connect.NetworkServiceName:   network{d.Network, d.Spending},
 		caissonv1connect.FileServiceName:      fileService{d.Files},
 		caissonv1connect.EventServiceName:     eventService{d.Events},
 	}
@@ -221,7 +228,7 @@ func New(d Deps) http.Handler {
 	mux.Handle(caissonv1connect.NewSnapshotServiceHandler(snapshotService{d.Snapshots, d.Sandboxes}, options))
 	mux.Handle(caissonv1connect.NewWorkspaceServiceHandler(workspaceService{d.Workspaces}, options))
 	mux.Handle(caissonv1connect.NewSystemServiceHandler(system{d.System}, options))
-	mux.Handle(caissonv1connect.NewNetworkServiceHandler(network{d.Network}, options))
+	mux.Handle(caissonv1connect.NewNetworkServiceHandler(network{d.Network, d.Spending}, options))
 	mux.Handle(caissonv1connect.NewFileServiceHandler(fileService{d.Files}, options))
 	mux.Handle(caissonv1connect.NewEventServiceHandler(eventService{d.Events}, options))
 	mux.Handle(grpchealth.NewHandler(&health{host: d.System, services: slices.Sorted(maps.Keys(services))}, options))

@@ -78,6 +78,7 @@ var Sets = [...]Set{
 		Fields:  []string{"EventData.verdict"},
 		OrEmpty: []string{"TrafficResponse.verdict"},
 	},
+	{Name: "UsageScope", Values: []string{"sandbox", "session", "hour"}, Fields: []string{"RouteUsage.scope"}},
 	{Name: "Support", Values: []string{"enforced", "best_effort", "unsupported"}, Fields: []string{"Capability.support"}},
 	{Name: "CheckStatus", Values: []string{"ok", "warn", "fail", "unknown"}, Fields: []string{"DoctorCheck.status"}},
 	{

@@ -19,6 +19,7 @@ type routes struct {
 	secrets *secret.Store
 	roots   func() *x509.CertPool
 	ledger  *budget.Ledger
+	spent   func() // something changed in it
 
 	mu     sync.Mutex
 	server *route.Server // nil: nothing led to a route yet
@@ -32,8 +33,11 @@ func (r *routes) Serve(c net.Conn, name policy.Name) {
 		r.server = route.New(route.Config{
 			Sandbox: b.id, Secrets: r.secrets, Roots: r.roots, Dial: b.proxy.DialUpstream, Limits: route.DefaultLimits,
 			Ledger: r.ledger, Bill: func() budget.Bill { return *b.bill.Load() },
-			Route:  func(name policy.Name) (*policy.Routed, bool) { return b.proxy.Policy().Routed(name) },
-			Record: func(u usage.Use) { b.out.event(b.id, control.Report{Use: &u}) },
+			Route: func(name policy.Name) (*policy.Routed, bool) { return b.proxy.Policy().Routed(name) },
+			Record: func(u usage.Use) {
+				b.out.event(b.id, control.Report{Use: &u})
+				r.spent()
+			},
 		})
 	}
 	server := r.server

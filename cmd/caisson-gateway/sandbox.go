@@ -58,7 +58,7 @@ func (s *server) newSandbox(q control.Request) (*sandbox, error) {
 	}
 	s.ledger.Restore(q.Spent)
 	b.bill.Store(&q.Bill)
-	b.routes = &routes{sandbox: b, secrets: s.secrets, roots: s.roots, ledger: &s.ledger}
+	b.routes = &routes{sandbox: b, secrets: s.secrets, roots: s.roots, ledger: &s.ledger, spent: s.tellSoon}
 	b.proxy, err = proxy.New(proxy.Config{
 		Routes:  b.routes,
 		Sandbox: b.id, Names: pool, Resolver: b.resolver, Local: s.local, Recorder: b, Upstream: s.proxy, Link: s.link, Limits: proxy.DefaultLimits,

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
@@ -33,6 +34,7 @@ type server struct {
 	noSecrets error                 // why
 	roots     func() *x509.CertPool // that this host trusts
 	ledger    budget.Ledger
+	telling   atomic.Bool // tellSoon waits
 
 	mu        sync.Mutex // connections of linked sandboxes look at these
 	published map[string]*published
@@ -269,6 +271,19 @@ func (s *server) tellSpent() {
 			return
 		}
 		s.out.push(control.Report{Spent: list})
+	}
+}
+
+// tellDelay is how long what a request cost may wait for that of others.
+const tellDelay = 50 * time.Millisecond
+
+// tellSoon is tellSpent for many requests at once.
+func (s *server) tellSoon() {
+	if s.telling.CompareAndSwap(false, true) {
+		time.AfterFunc(tellDelay, func() {
+			s.telling.Store(false)
+			s.tellSpent()
+		})
 	}
 }
 

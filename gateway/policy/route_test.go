@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/gateway/route/budget"
 	"github.com/caisson-run/caisson/gateway/route/git"
 )
 
@@ -77,6 +78,10 @@ func TestRoutesRefused(t *testing.T) {
 		`the path "/**/a" has ** before`:       change(func(r *Route) { r.Paths = []string{"/**/a"} }),
 		"has repositories and access in place": change(func(r *Route) { r.Git, r.Paths = &git.Scope{Repositories: []string{"a/*"}}, []string{"/a"} }),
 		"repositories names none":              change(func(r *Route) { r.Git = &git.Scope{} }),
+		"none of sandbox, session and hour":    change(func(r *Route) { r.Budget = map[budget.Scope]budget.Limit{"day": {Requests: 1}} }),
+		"limits nothing":                       change(func(r *Route) { r.Budget = map[budget.Scope]budget.Limit{budget.Hour: {}} }),
+		"known of a model's API alone":         change(func(r *Route) { r.Budget = map[budget.Scope]budget.Limit{budget.Hour: {Tokens: 1}} }),
+		"there are no prices":                  change(func(r *Route) { r.Tokens, r.Budget = true, map[budget.Scope]budget.Limit{budget.Hour: {Micros: 1}} }),
 		"its ca holds no certificate":          change(func(r *Route) { r.CA = "-----BEGIN CERTIFICATE-----\n" }),
 		"upstream: ":                           change(func(r *Route) { r.Upstream = "https://10.0.0.1" }),
 	} {

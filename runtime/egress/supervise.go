@@ -118,7 +118,7 @@ func (g *Gateway) all() func(yield func(string, *entry) bool) {
 	defer g.mu.Unlock()
 	copies := map[string]*entry{}
 	for id, e := range g.sandboxes {
-		copies[id] = &entry{policy: e.policy, names: maps.Clone(e.names), files: e.files, op: e.op, published: e.published}
+		copies[id] = &entry{policy: e.policy, names: maps.Clone(e.names), files: e.files, op: e.op, bill: e.bill, published: e.published}
 	}
 	return func(yield func(string, *entry) bool) {
 		for _, id := range slices.Sorted(maps.Keys(copies)) {

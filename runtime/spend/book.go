@@ -25,6 +25,13 @@ const (
 	writeWait = time.Second // from a change to its writing
 )
 
+// Micro and the scopes are those of package budget.
+const (
+	Micro   = budget.Micro
+	Sandbox = budget.Sandbox
+	Hour    = budget.Hour
+)
+
 // About is whose requests an account is about.
 type About struct {
 	Sandbox string      `json:"sandbox"`

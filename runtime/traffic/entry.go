@@ -53,6 +53,10 @@ type Entry struct {
 	Reason   string        `json:"reason,omitempty"`
 	Sent     int64         `json:"sent,omitempty"` // bytes from the sandbox
 	Received int64         `json:"received,omitempty"`
+	Model    string        `json:"model,omitempty"` // of a request, if the answer told it
+	Input    int64         `json:"input,omitempty"` // tokens
+	Output   int64         `json:"output,omitempty"`
+	Micros   int64         `json:"micros,omitempty"` // cost, in millionths of the unit of prices
 	Duration time.Duration `json:"duration"`
 	Skipped  uint64        `json:"skipped,omitempty"` // attempts before this one that have no entry
 }
@@ -91,6 +95,7 @@ func entryOfUse(u usage.Use) Entry {
 	e := Entry{
 		Time: u.Begun, Kind: Request, Verdict: string(proxy.Allowed), Name: string(u.Name), Port: policy.RoutePort, Type: u.Method + " " + u.Path,
 		Status: u.Status, Secret: u.Credential, Rule: policy.RouteRule(u.Name), Code: u.Code, Reason: u.Reason, Sent: u.Sent, Received: u.Received, Duration: u.Duration, Skipped: u.Skipped,
+		Model: u.Model, Input: int64(u.Tokens.Input), Output: int64(u.Tokens.Output), Micros: int64(u.Micros),
 	}
 	e.Reason = strings.TrimSuffix(e.said()+": "+u.Reason, ": ")
 	switch d, _ := sbxerr.Describe(u.Code); {
@@ -113,6 +118,9 @@ func (e Entry) said() string {
 	}
 	if e.Secret != "" {
 		text += fmt.Sprintf(", credential %q", e.Secret)
+	}
+	if e.Input+e.Output > 0 {
+		text += fmt.Sprintf(", %d tokens in and %d out", e.Input, e.Output)
 	}
 	return text
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/imageservice"
 	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/runtime/snapshots"
+	"github.com/caisson-run/caisson/runtime/spend"
 	"github.com/caisson-run/caisson/runtime/volumes"
 	"github.com/caisson-run/caisson/server"
 )
@@ -46,6 +47,7 @@ type Fake struct {
 	OnResume  func(ref string) (runtime.Info, error)
 	OnRestart func(ref string) (runtime.Info, error)
 	Cleaned   runtime.Cleaned
+	Spent     []spend.Row
 	OnStop    func(ref string, grace *time.Duration) (runtime.Info, error)
 	OnWait    func(ctx context.Context, ref string) (runtime.Info, error)
 	OnExec    func(ctx context.Context, ref string, req plan.ExecRequest, rio runtime.IO) (*runtime.Result, error)
@@ -114,7 +116,7 @@ func Start(t testing.TB, f *Fake, socket string) (stop func()) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	deps := server.Deps{Sandboxes: f, Execs: f, Images: imageFake{f}, Volumes: volumeFake{f}, Snapshots: snapshotFake{f}, Workspaces: f, System: f, Network: f, Events: f}
+	deps := server.Deps{Sandboxes: f, Execs: f, Images: imageFake{f}, Volumes: volumeFake{f}, Snapshots: snapshotFake{f}, Workspaces: f, System: f, Network: f, Spending: spendingFake{f}, Events: f}
 	go func() { ended <- server.Serve(ctx, l, server.New(deps), grace) }()
 	return sync.OnceFunc(func() {
 		cancel()

@@ -86,6 +86,7 @@ func scenario(layout, tree []byte, image, dir string) []exchange {
 		{call: "NetworkExplainPolicy", method: "POST", path: "/v1/policy/explain", body: `{"policy":{"network":"allow","allow":["*.example.com"]}}`},
 		{method: "POST", path: "/v1/sandboxes/agent/execs?wait=true", body: `{"exec":{"shell":"nslookup elsewhere.example || true"}}`},
 		{call: "NetworkTraffic", path: "/v1/sandboxes/agent/traffic"},
+		{call: "NetworkUsage", path: "/v1/usage"},
 		{call: "NetworkLearnPolicy", path: "/v1/sandboxes/agent/learned"},
 
 		{method: "POST", path: "/v1/sandboxes/agent/execs?wait=true", body: `{"exec":{"args":["sleep","1.5"]}}`}, // for a sample

@@ -694,7 +694,12 @@ type TrafficResponse struct {
 	SandboxId     string               `protobuf:"bytes,17,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
 	Cursor        string               `protobuf:"bytes,18,opt,name=cursor,proto3" json:"cursor,omitempty"` // for since; it outlives the daemon; empty of a gap
 	// Rule that would allow a refused attempt under the current policy; empty if none can.
-	Needs         string `protobuf:"bytes,19,opt,name=needs,proto3" json:"needs,omitempty"`
+	Needs string `protobuf:"bytes,19,opt,name=needs,proto3" json:"needs,omitempty"`
+	// Of a request to a model whose answer told: tokens and their cost, in the unit of prices.
+	Model         string  `protobuf:"bytes,20,opt,name=model,proto3" json:"model,omitempty"`
+	InputTokens   int64   `protobuf:"varint,21,opt,name=input_tokens,json=inputTokens,proto3" json:"input_tokens,omitempty"`
+	OutputTokens  int64   `protobuf:"varint,22,opt,name=output_tokens,json=outputTokens,proto3" json:"output_tokens,omitempty"`
+	Cost          float64 `protobuf:"fixed64,23,opt,name=cost,proto3" json:"cost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -855,6 +860,327 @@ func (x *TrafficResponse) GetNeeds() string {
 	return ""
 }
 
+func (x *TrafficResponse) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *TrafficResponse) GetInputTokens() int64 {
+	if x != nil {
+		return x.InputTokens
+	}
+	return 0
+}
+
+func (x *TrafficResponse) GetOutputTokens() int64 {
+	if x != nil {
+		return x.OutputTokens
+	}
+	return 0
+}
+
+func (x *TrafficResponse) GetCost() float64 {
+	if x != nil {
+		return x.Cost
+	}
+	return 0
+}
+
+type UsageRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Session       string                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"` // empty: of any
+	Profile       string                 `protobuf:"bytes,2,opt,name=profile,proto3" json:"profile,omitempty"` // empty: of any
+	Limit         int32                  `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`    // at most 1000, which is also what 0 means
+	Next          string                 `protobuf:"bytes,4,opt,name=next,proto3" json:"next,omitempty"`       // that of the answer before
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UsageRequest) Reset() {
+	*x = UsageRequest{}
+	mi := &file_caisson_v1_network_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UsageRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UsageRequest) ProtoMessage() {}
+
+func (x *UsageRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_network_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UsageRequest.ProtoReflect.Descriptor instead.
+func (*UsageRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_network_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *UsageRequest) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+func (x *UsageRequest) GetProfile() string {
+	if x != nil {
+		return x.Profile
+	}
+	return ""
+}
+
+func (x *UsageRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *UsageRequest) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
+type UsageResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Usages        []*RouteUsage          `protobuf:"bytes,1,rep,name=usages,proto3" json:"usages,omitempty"` // by scope
+	Next          string                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`     // there are more: ask again with it; empty: this is the end
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UsageResponse) Reset() {
+	*x = UsageResponse{}
+	mi := &file_caisson_v1_network_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UsageResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UsageResponse) ProtoMessage() {}
+
+func (x *UsageResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_network_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UsageResponse.ProtoReflect.Descriptor instead.
+func (*UsageResponse) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_network_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *UsageResponse) GetUsages() []*RouteUsage {
+	if x != nil {
+		return x.Usages
+	}
+	return nil
+}
+
+func (x *UsageResponse) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
+// RouteUsage is what requests by one route took together.
+type RouteUsage struct {
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	Scope             string                 `protobuf:"bytes,1,opt,name=scope,proto3" json:"scope,omitempty"` // "sandbox": of one, with those made inside; "session" and "hour": where they have a budget
+	Route             string                 `protobuf:"bytes,2,opt,name=route,proto3" json:"route,omitempty"`
+	SandboxId         string                 `protobuf:"bytes,3,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`       // of the scope sandbox
+	SandboxName       string                 `protobuf:"bytes,4,opt,name=sandbox_name,json=sandboxName,proto3" json:"sandbox_name,omitempty"` // of the scope sandbox
+	Session           string                 `protobuf:"bytes,5,opt,name=session,proto3" json:"session,omitempty"`                            // but of the scope hour
+	Profile           string                 `protobuf:"bytes,6,opt,name=profile,proto3" json:"profile,omitempty"`
+	Owner             uint32                 `protobuf:"varint,7,opt,name=owner,proto3" json:"owner,omitempty"` // UID
+	Requests          int64                  `protobuf:"varint,8,opt,name=requests,proto3" json:"requests,omitempty"`
+	Bytes             int64                  `protobuf:"varint,9,opt,name=bytes,proto3" json:"bytes,omitempty"`                                                   // of bodies, both ways
+	InputTokens       int64                  `protobuf:"varint,10,opt,name=input_tokens,json=inputTokens,proto3" json:"input_tokens,omitempty"`                   // that models read
+	CachedTokens      int64                  `protobuf:"varint,11,opt,name=cached_tokens,json=cachedTokens,proto3" json:"cached_tokens,omitempty"`                // of input_tokens: from the model's cache
+	StoredTokens      int64                  `protobuf:"varint,12,opt,name=stored_tokens,json=storedTokens,proto3" json:"stored_tokens,omitempty"`                // of input_tokens: put into the model's cache
+	OutputTokens      int64                  `protobuf:"varint,13,opt,name=output_tokens,json=outputTokens,proto3" json:"output_tokens,omitempty"`                // that models wrote
+	ReasoningTokens   int64                  `protobuf:"varint,14,opt,name=reasoning_tokens,json=reasoningTokens,proto3" json:"reasoning_tokens,omitempty"`       // of output_tokens: not part of the answer
+	Cost              float64                `protobuf:"fixed64,15,opt,name=cost,proto3" json:"cost,omitempty"`                                                   // in the unit of prices
+	EstimatedRequests int64                  `protobuf:"varint,16,opt,name=estimated_requests,json=estimatedRequests,proto3" json:"estimated_requests,omitempty"` // whose tokens are an estimate
+	UpdatedAt         *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *RouteUsage) Reset() {
+	*x = RouteUsage{}
+	mi := &file_caisson_v1_network_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RouteUsage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RouteUsage) ProtoMessage() {}
+
+func (x *RouteUsage) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_network_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RouteUsage.ProtoReflect.Descriptor instead.
+func (*RouteUsage) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_network_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *RouteUsage) GetScope() string {
+	if x != nil {
+		return x.Scope
+	}
+	return ""
+}
+
+func (x *RouteUsage) GetRoute() string {
+	if x != nil {
+		return x.Route
+	}
+	return ""
+}
+
+func (x *RouteUsage) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *RouteUsage) GetSandboxName() string {
+	if x != nil {
+		return x.SandboxName
+	}
+	return ""
+}
+
+func (x *RouteUsage) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+func (x *RouteUsage) GetProfile() string {
+	if x != nil {
+		return x.Profile
+	}
+	return ""
+}
+
+func (x *RouteUsage) GetOwner() uint32 {
+	if x != nil {
+		return x.Owner
+	}
+	return 0
+}
+
+func (x *RouteUsage) GetRequests() int64 {
+	if x != nil {
+		return x.Requests
+	}
+	return 0
+}
+
+func (x *RouteUsage) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *RouteUsage) GetInputTokens() int64 {
+	if x != nil {
+		return x.InputTokens
+	}
+	return 0
+}
+
+func (x *RouteUsage) GetCachedTokens() int64 {
+	if x != nil {
+		return x.CachedTokens
+	}
+	return 0
+}
+
+func (x *RouteUsage) GetStoredTokens() int64 {
+	if x != nil {
+		return x.StoredTokens
+	}
+	return 0
+}
+
+func (x *RouteUsage) GetOutputTokens() int64 {
+	if x != nil {
+		return x.OutputTokens
+	}
+	return 0
+}
+
+func (x *RouteUsage) GetReasoningTokens() int64 {
+	if x != nil {
+		return x.ReasoningTokens
+	}
+	return 0
+}
+
+func (x *RouteUsage) GetCost() float64 {
+	if x != nil {
+		return x.Cost
+	}
+	return 0
+}
+
+func (x *RouteUsage) GetEstimatedRequests() int64 {
+	if x != nil {
+		return x.EstimatedRequests
+	}
+	return 0
+}
+
+func (x *RouteUsage) GetUpdatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.UpdatedAt
+	}
+	return nil
+}
+
 var File_caisson_v1_network_proto protoreflect.FileDescriptor
 
 const file_caisson_v1_network_proto_rawDesc = "" +
@@ -907,7 +1233,7 @@ const file_caisson_v1_network_proto_rawDesc = "" +
 	"\x0eTrafficRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x16\n" +
 	"\x06follow\x18\x02 \x01(\bR\x06follow\x12\x14\n" +
-	"\x05since\x18\x04 \x01(\tR\x05sinceJ\x04\b\x03\x10\x04\"\x83\x04\n" +
+	"\x05since\x18\x04 \x01(\tR\x05sinceJ\x04\b\x03\x10\x04\"\xf5\x04\n" +
 	"\x0fTrafficResponse\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x18\n" +
@@ -929,7 +1255,41 @@ const file_caisson_v1_network_proto_rawDesc = "" +
 	"\n" +
 	"sandbox_id\x18\x11 \x01(\tR\tsandboxId\x12\x16\n" +
 	"\x06cursor\x18\x12 \x01(\tR\x06cursor\x12\x14\n" +
-	"\x05needs\x18\x13 \x01(\tR\x05needsJ\x04\b\x10\x10\x112\xda\x03\n" +
+	"\x05needs\x18\x13 \x01(\tR\x05needs\x12\x14\n" +
+	"\x05model\x18\x14 \x01(\tR\x05model\x12!\n" +
+	"\finput_tokens\x18\x15 \x01(\x03R\vinputTokens\x12#\n" +
+	"\routput_tokens\x18\x16 \x01(\x03R\foutputTokens\x12\x12\n" +
+	"\x04cost\x18\x17 \x01(\x01R\x04costJ\x04\b\x10\x10\x11\"l\n" +
+	"\fUsageRequest\x12\x18\n" +
+	"\asession\x18\x01 \x01(\tR\asession\x12\x18\n" +
+	"\aprofile\x18\x02 \x01(\tR\aprofile\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\x05R\x05limit\x12\x12\n" +
+	"\x04next\x18\x04 \x01(\tR\x04next\"S\n" +
+	"\rUsageResponse\x12.\n" +
+	"\x06usages\x18\x01 \x03(\v2\x16.caisson.v1.RouteUsageR\x06usages\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\"\xb1\x04\n" +
+	"\n" +
+	"RouteUsage\x12\x14\n" +
+	"\x05scope\x18\x01 \x01(\tR\x05scope\x12\x14\n" +
+	"\x05route\x18\x02 \x01(\tR\x05route\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x03 \x01(\tR\tsandboxId\x12!\n" +
+	"\fsandbox_name\x18\x04 \x01(\tR\vsandboxName\x12\x18\n" +
+	"\asession\x18\x05 \x01(\tR\asession\x12\x18\n" +
+	"\aprofile\x18\x06 \x01(\tR\aprofile\x12\x14\n" +
+	"\x05owner\x18\a \x01(\rR\x05owner\x12\x1a\n" +
+	"\brequests\x18\b \x01(\x03R\brequests\x12\x14\n" +
+	"\x05bytes\x18\t \x01(\x03R\x05bytes\x12!\n" +
+	"\finput_tokens\x18\n" +
+	" \x01(\x03R\vinputTokens\x12#\n" +
+	"\rcached_tokens\x18\v \x01(\x03R\fcachedTokens\x12#\n" +
+	"\rstored_tokens\x18\f \x01(\x03R\fstoredTokens\x12#\n" +
+	"\routput_tokens\x18\r \x01(\x03R\foutputTokens\x12)\n" +
+	"\x10reasoning_tokens\x18\x0e \x01(\x03R\x0freasoningTokens\x12\x12\n" +
+	"\x04cost\x18\x0f \x01(\x01R\x04cost\x12-\n" +
+	"\x12estimated_requests\x18\x10 \x01(\x03R\x11estimatedRequests\x129\n" +
+	"\n" +
+	"updated_at\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt2\xae\x04\n" +
 	"\x0eNetworkService\x12l\n" +
 	"\vCheckPolicy\x12\x1e.caisson.v1.CheckPolicyRequest\x1a\x1f.caisson.v1.CheckPolicyResponse\"\x1c\x82\xb5\x18\x18\n" +
 	"\x04POST\x12\x10/v1/policy/check\x12t\n" +
@@ -938,7 +1298,9 @@ const file_caisson_v1_network_proto_rawDesc = "" +
 	"\vLearnPolicy\x12\x1e.caisson.v1.LearnPolicyRequest\x1a\x1f.caisson.v1.LearnPolicyResponse\"&\x82\xb5\x18\"\n" +
 	"\x03GET\x12\x1b/v1/sandboxes/{ref}/learned\x12l\n" +
 	"\aTraffic\x12\x1a.caisson.v1.TrafficRequest\x1a\x1b.caisson.v1.TrafficResponse\"&\x82\xb5\x18\"\n" +
-	"\x03GET\x12\x1b/v1/sandboxes/{ref}/traffic0\x01B9Z7github.com/caisson-run/caisson/api/caisson/v1;caissonv1b\x06proto3"
+	"\x03GET\x12\x1b/v1/sandboxes/{ref}/traffic0\x01\x12R\n" +
+	"\x05Usage\x12\x18.caisson.v1.UsageRequest\x1a\x19.caisson.v1.UsageResponse\"\x14\x82\xb5\x18\x10\n" +
+	"\x03GET\x12\t/v1/usageB9Z7github.com/caisson-run/caisson/api/caisson/v1;caissonv1b\x06proto3"
 
 var (
 	file_caisson_v1_network_proto_rawDescOnce sync.Once
@@ -952,7 +1314,7 @@ func file_caisson_v1_network_proto_rawDescGZIP() []byte {
 	return file_caisson_v1_network_proto_rawDescData
 }
 
-var file_caisson_v1_network_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_caisson_v1_network_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_caisson_v1_network_proto_goTypes = []any{
 	(*PolicyQuery)(nil),           // 0: caisson.v1.PolicyQuery
 	(*CheckPolicyRequest)(nil),    // 1: caisson.v1.CheckPolicyRequest
@@ -965,29 +1327,36 @@ var file_caisson_v1_network_proto_goTypes = []any{
 	(*LearnPolicyResponse)(nil),   // 8: caisson.v1.LearnPolicyResponse
 	(*TrafficRequest)(nil),        // 9: caisson.v1.TrafficRequest
 	(*TrafficResponse)(nil),       // 10: caisson.v1.TrafficResponse
-	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 12: google.protobuf.Duration
+	(*UsageRequest)(nil),          // 11: caisson.v1.UsageRequest
+	(*UsageResponse)(nil),         // 12: caisson.v1.UsageResponse
+	(*RouteUsage)(nil),            // 13: caisson.v1.RouteUsage
+	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 15: google.protobuf.Duration
 }
 var file_caisson_v1_network_proto_depIdxs = []int32{
 	0,  // 0: caisson.v1.CheckPolicyRequest.policy:type_name -> caisson.v1.PolicyQuery
 	3,  // 1: caisson.v1.CheckPolicyResponse.addresses:type_name -> caisson.v1.AddressVerdict
 	0,  // 2: caisson.v1.ExplainPolicyRequest.policy:type_name -> caisson.v1.PolicyQuery
 	6,  // 3: caisson.v1.ExplainPolicyResponse.lines:type_name -> caisson.v1.PolicyLine
-	11, // 4: caisson.v1.TrafficResponse.time:type_name -> google.protobuf.Timestamp
-	12, // 5: caisson.v1.TrafficResponse.duration:type_name -> google.protobuf.Duration
-	1,  // 6: caisson.v1.NetworkService.CheckPolicy:input_type -> caisson.v1.CheckPolicyRequest
-	4,  // 7: caisson.v1.NetworkService.ExplainPolicy:input_type -> caisson.v1.ExplainPolicyRequest
-	7,  // 8: caisson.v1.NetworkService.LearnPolicy:input_type -> caisson.v1.LearnPolicyRequest
-	9,  // 9: caisson.v1.NetworkService.Traffic:input_type -> caisson.v1.TrafficRequest
-	2,  // 10: caisson.v1.NetworkService.CheckPolicy:output_type -> caisson.v1.CheckPolicyResponse
-	5,  // 11: caisson.v1.NetworkService.ExplainPolicy:output_type -> caisson.v1.ExplainPolicyResponse
-	8,  // 12: caisson.v1.NetworkService.LearnPolicy:output_type -> caisson.v1.LearnPolicyResponse
-	10, // 13: caisson.v1.NetworkService.Traffic:output_type -> caisson.v1.TrafficResponse
-	10, // [10:14] is the sub-list for method output_type
-	6,  // [6:10] is the sub-list for method input_type
-	6,  // [6:6] is the sub-list for extension type_name
-	6,  // [6:6] is the sub-list for extension extendee
-	0,  // [0:6] is the sub-list for field type_name
+	14, // 4: caisson.v1.TrafficResponse.time:type_name -> google.protobuf.Timestamp
+	15, // 5: caisson.v1.TrafficResponse.duration:type_name -> google.protobuf.Duration
+	13, // 6: caisson.v1.UsageResponse.usages:type_name -> caisson.v1.RouteUsage
+	14, // 7: caisson.v1.RouteUsage.updated_at:type_name -> google.protobuf.Timestamp
+	1,  // 8: caisson.v1.NetworkService.CheckPolicy:input_type -> caisson.v1.CheckPolicyRequest
+	4,  // 9: caisson.v1.NetworkService.ExplainPolicy:input_type -> caisson.v1.ExplainPolicyRequest
+	7,  // 10: caisson.v1.NetworkService.LearnPolicy:input_type -> caisson.v1.LearnPolicyRequest
+	9,  // 11: caisson.v1.NetworkService.Traffic:input_type -> caisson.v1.TrafficRequest
+	11, // 12: caisson.v1.NetworkService.Usage:input_type -> caisson.v1.UsageRequest
+	2,  // 13: caisson.v1.NetworkService.CheckPolicy:output_type -> caisson.v1.CheckPolicyResponse
+	5,  // 14: caisson.v1.NetworkService.ExplainPolicy:output_type -> caisson.v1.ExplainPolicyResponse
+	8,  // 15: caisson.v1.NetworkService.LearnPolicy:output_type -> caisson.v1.LearnPolicyResponse
+	10, // 16: caisson.v1.NetworkService.Traffic:output_type -> caisson.v1.TrafficResponse
+	12, // 17: caisson.v1.NetworkService.Usage:output_type -> caisson.v1.UsageResponse
+	13, // [13:18] is the sub-list for method output_type
+	8,  // [8:13] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_caisson_v1_network_proto_init() }
@@ -1002,7 +1371,7 @@ func file_caisson_v1_network_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_caisson_v1_network_proto_rawDesc), len(file_caisson_v1_network_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

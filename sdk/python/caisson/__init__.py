@@ -35,7 +35,7 @@ from .codes import (
 )
 from .errors import CaissonError, CommandFailed
 from .host import HostEvent
-from .types import Change, Changes, Event, Exited, FileEvent, FileInfo, Input, Mount, Output, ProcessInfo, Result, SandboxInfo, Snapshot, Started, Volume
+from .types import Change, Changes, Event, Exited, FileEvent, FileInfo, Input, Mount, Output, ProcessInfo, Result, RouteUsage, SandboxInfo, Snapshot, Started, Volume
 
 __version__ = "0.1.0"
 
@@ -81,6 +81,7 @@ __all__ = [
     "Sandbox",
     "SandboxInfo",
     "Size",
+    "RouteUsage",
     "Snapshot",
     "StartOptions",
     "Started",

@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Optional, Union
 from .values import (
     AttemptKind, AttemptVerdict, Cause, ChangeKind, CheckStatus, FileChange, FileType, ImageSource,
     Isolation, LayerState, LeftoverKind, Limit, MountType, Network, ProcessState, Reason, RootFS,
-    SandboxState, SharedLimit, Source, Stream, Support, WorkspaceMode,
+    SandboxState, SharedLimit, Source, Stream, Support, UsageScope, WorkspaceMode,
 )
 
 ABSENT: Any = ""
@@ -417,6 +417,12 @@ class Attempt:
     duration: float = 0.0
     skipped: int = 0
     peer: str = ""
+    model: str = ""
+    """Of a request to a model: which one answered."""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0
+    """Of the tokens, in the unit of the configured prices."""
     cursor: str = ""
     """A place to begin after."""
 
@@ -525,6 +531,37 @@ class Snapshot:
     """The size of the disk."""
     used_bytes: int = 0
     """What files take of it."""
+
+
+@dataclass(frozen=True)
+class RouteUsage:
+    """What requests by one route took together."""
+
+    scope: UsageScope = ABSENT
+    route: str = ""
+    sandbox_id: str = ""
+    """Of the scope sandbox."""
+    sandbox_name: str = ""
+    """Of the scope sandbox."""
+    session: str = ""
+    profile: str = ""
+    owner: int = 0
+    requests: int = 0
+    bytes: int = 0
+    """Of bodies, both ways."""
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    """Of input_tokens: from the model's cache."""
+    stored_tokens: int = 0
+    """Of input_tokens: put into the model's cache."""
+    output_tokens: int = 0
+    reasoning_tokens: int = 0
+    """Of output_tokens: not part of the answer."""
+    cost: float = 0.0
+    """In the unit of the configured prices."""
+    estimated_requests: int = 0
+    """Requests whose tokens are an estimate."""
+    updated_at: Optional[datetime] = None
 
 
 @dataclass(frozen=True)

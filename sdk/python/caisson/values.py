@@ -25,6 +25,7 @@ ImageSource = Literal["oci-layout", "docker-archive", "rootfs", "from-host", "em
 LayerState = Literal["waiting", "fetching", "fetched", "stored", "present"]
 AttemptKind = Literal["connection", "lookup", "link", "inbound", "packet", "request", "gap"]
 AttemptVerdict = Literal["allowed", "refused", "failed", "cut", "idle", "stopped", "answered", "empty", "absent"]
+UsageScope = Literal["sandbox", "session", "hour"]
 Support = Literal["enforced", "best_effort", "unsupported"]
 CheckStatus = Literal["ok", "warn", "fail", "unknown"]
 ErrorClass = Literal["invalid_input", "policy_refusal", "host", "engine_failure", "sandbox_down", "timeout", "internal"]

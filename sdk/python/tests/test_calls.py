@@ -63,7 +63,7 @@ def methods(transport):
     source = tempfile.TemporaryDirectory()
     return source, [
         lambda: client.run("x"), lambda: client.spec("x"), client.list, lambda: next(client.stats()),
-        lambda: next(client.events()), lambda: client.get("box"), client.version, client.doctor, client.info, client.ping,
+        lambda: next(client.events()), lambda: client.get("box"), client.version, client.doctor, client.info, client.usage, client.ping,
         client.capabilities, client.cleanup, client.reload_config, lambda: Sandbox.create(client=client),
         images.list, lambda: images.get("a"), lambda: images.load(io.BytesIO(), "a"), lambda: images.load(io.BytesIO()),
         lambda: images.pull("a"), lambda: images.build("a", "FROM b"), lambda: images.from_host("a", packages=["b"]),

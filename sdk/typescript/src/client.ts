@@ -8,7 +8,7 @@ import { hostEvents, resumed, type EventOptions } from './resume.js'
 import { reconnect, Sandbox } from './sandbox.js'
 import { Snapshots } from './snapshots.js'
 import * as spec from './spec.js'
-import type { Capability, Doctor, HostEvent, HostInfo, Leftover, Ping, Reloaded, Result, Spec, Stats, Version } from './types.js'
+import type { Capability, Doctor, HostEvent, HostInfo, Leftover, Ping, Reloaded, Result, RouteUsage, Spec, Stats, Version } from './types.js'
 import { Volumes } from './volumes.js'
 import { decode, sandboxPath, type Query } from './wire.js'
 
@@ -110,6 +110,12 @@ export class Client {
   /** Returns what works on this host. */
   async doctor(): Promise<Doctor> {
     return decode('DoctorResponse', await this.transport.call({ method: 'GET', path: '/v1/doctor' }))
+  }
+
+  /** Returns what requests by routes took, of this user's sandboxes, live and gone; for root of all. */
+  async usage(options: { session?: string; profile?: string } = {}): Promise<RouteUsage[]> {
+    const query = { session: options.session, profile: options.profile } as Query
+    return decode('UsageResponse', await this.transport.list('/v1/usage', 'usages', query)).usages
   }
 
   /** Returns what the daemon counts. */

@@ -160,5 +160,8 @@ export interface Pruned extends Decoded<Schemas['PruneImagesResponse']> {}
 /** The room that images take. */
 export interface ImageUsage extends Decoded<Schemas['ImageUsageResponse']> {}
 
+/** What requests by one route took together. */
+export interface RouteUsage extends Decoded<Schemas['RouteUsage']> {}
+
 /** What the daemon counts. */
 export interface HostInfo extends Decoded<Schemas['InfoResponse']> {}

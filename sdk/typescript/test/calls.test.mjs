@@ -29,7 +29,7 @@ function calls(client, dir) {
   const { files, policy } = box
   return [
     () => client.run('x'), () => client.spec('x'), () => client.list(), () => next(client.stats()), () => next(client.events()),
-    () => client.get('box'), () => client.version(), () => client.doctor(), () => client.info(), () => client.ping(),
+    () => client.get('box'), () => client.version(), () => client.doctor(), () => client.usage(), () => client.info(), () => client.ping(),
     () => client.capabilities(), () => client.cleanup(), () => client.reloadConfig(), () => Sandbox.create({ client }),
     () => images.list(), () => images.get('a'), () => images.load('', 'a'), () => images.load(''), () => images.pull('a'),
     () => images.build('a', 'FROM b'), () => images.fromHost('a', { packages: ['b'] }), () => images.tag('a', 'b'),

@@ -44,6 +44,8 @@ const (
 	NetworkServiceLearnPolicyProcedure = "/caisson.v1.NetworkService/LearnPolicy"
 	// NetworkServiceTrafficProcedure is the fully-qualified name of the NetworkService's Traffic RPC.
 	NetworkServiceTrafficProcedure = "/caisson.v1.NetworkService/Traffic"
+	// NetworkServiceUsageProcedure is the fully-qualified name of the NetworkService's Usage RPC.
+	NetworkServiceUsageProcedure = "/caisson.v1.NetworkService/Usage"
 )
 
 // NetworkServiceClient is a client for the caisson.v1.NetworkService service.
@@ -60,6 +62,9 @@ type NetworkServiceClient interface {
 	// Traffic returns each attempt of a sandbox to reach something, the oldest
 	// first. In the mode "none" only what came to published ports is recorded.
 	Traffic(context.Context, *connect.Request[v1.TrafficRequest]) (*connect.ServerStreamForClient[v1.TrafficResponse], error)
+	// Usage tells what requests by routes took, of the caller's sandboxes, live and gone, and to
+	// root of all. It is kept as long as what they used over time.
+	Usage(context.Context, *connect.Request[v1.UsageRequest]) (*connect.Response[v1.UsageResponse], error)
 }
 
 // NewNetworkServiceClient constructs a client for the caisson.v1.NetworkService service. By
@@ -97,6 +102,12 @@ func NewNetworkServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(networkServiceMethods.ByName("Traffic")),
 			connect.WithClientOptions(opts...),
 		),
+		usage: connect.NewClient[v1.UsageRequest, v1.UsageResponse](
+			httpClient,
+			baseURL+NetworkServiceUsageProcedure,
+			connect.WithSchema(networkServiceMethods.ByName("Usage")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -106,6 +117,7 @@ type networkServiceClient struct {
 	explainPolicy *connect.Client[v1.ExplainPolicyRequest, v1.ExplainPolicyResponse]
 	learnPolicy   *connect.Client[v1.LearnPolicyRequest, v1.LearnPolicyResponse]
 	traffic       *connect.Client[v1.TrafficRequest, v1.TrafficResponse]
+	usage         *connect.Client[v1.UsageRequest, v1.UsageResponse]
 }
 
 // CheckPolicy calls caisson.v1.NetworkService.CheckPolicy.
@@ -128,6 +140,11 @@ func (c *networkServiceClient) Traffic(ctx context.Context, req *connect.Request
 	return c.traffic.CallServerStream(ctx, req)
 }
 
+// Usage calls caisson.v1.NetworkService.Usage.
+func (c *networkServiceClient) Usage(ctx context.Context, req *connect.Request[v1.UsageRequest]) (*connect.Response[v1.UsageResponse], error) {
+	return c.usage.CallUnary(ctx, req)
+}
+
 // NetworkServiceHandler is an implementation of the caisson.v1.NetworkService service.
 type NetworkServiceHandler interface {
 	// CheckPolicy says what a policy makes of a destination. Nothing is resolved
@@ -142,6 +159,9 @@ type NetworkServiceHandler interface {
 	// Traffic returns each attempt of a sandbox to reach something, the oldest
 	// first. In the mode "none" only what came to published ports is recorded.
 	Traffic(context.Context, *connect.Request[v1.TrafficRequest], *connect.ServerStream[v1.TrafficResponse]) error
+	// Usage tells what requests by routes took, of the caller's sandboxes, live and gone, and to
+	// root of all. It is kept as long as what they used over time.
+	Usage(context.Context, *connect.Request[v1.UsageRequest]) (*connect.Response[v1.UsageResponse], error)
 }
 
 // NewNetworkServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -175,6 +195,12 @@ func NewNetworkServiceHandler(svc NetworkServiceHandler, opts ...connect.Handler
 		connect.WithSchema(networkServiceMethods.ByName("Traffic")),
 		connect.WithHandlerOptions(opts...),
 	)
+	networkServiceUsageHandler := connect.NewUnaryHandler(
+		NetworkServiceUsageProcedure,
+		svc.Usage,
+		connect.WithSchema(networkServiceMethods.ByName("Usage")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/caisson.v1.NetworkService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case NetworkServiceCheckPolicyProcedure:
@@ -185,6 +211,8 @@ func NewNetworkServiceHandler(svc NetworkServiceHandler, opts ...connect.Handler
 			networkServiceLearnPolicyHandler.ServeHTTP(w, r)
 		case NetworkServiceTrafficProcedure:
 			networkServiceTrafficHandler.ServeHTTP(w, r)
+		case NetworkServiceUsageProcedure:
+			networkServiceUsageHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -208,4 +236,8 @@ func (UnimplementedNetworkServiceHandler) LearnPolicy(context.Context, *connect.
 
 func (UnimplementedNetworkServiceHandler) Traffic(context.Context, *connect.Request[v1.TrafficRequest], *connect.ServerStream[v1.TrafficResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.NetworkService.Traffic is not implemented"))
+}
+
+func (UnimplementedNetworkServiceHandler) Usage(context.Context, *connect.Request[v1.UsageRequest]) (*connect.Response[v1.UsageResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.NetworkService.Usage is not implemented"))
 }

@@ -20,10 +20,13 @@ import (
 	"github.com/caisson-run/caisson/cmd/caisson/internal/forms"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/host"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/verbs"
+	"github.com/caisson-run/caisson/gateway/route/budget"
+	"github.com/caisson-run/caisson/gateway/route/tokens"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/runtime/pool"
+	"github.com/caisson-run/caisson/runtime/spend"
 	"github.com/caisson-run/caisson/runtime/volumes"
 	"github.com/caisson-run/caisson/server/servertest"
 )
@@ -251,6 +254,7 @@ func sample() *servertest.Fake {
 			}
 			return v, nil
 		},
+		Spent: spentRows(),
 		OnTraffic: func(string, string, bool) ([]runtime.TrafficEntry, error) {
 			return []runtime.TrafficEntry{
 				{Time: time.Unix(1_760_000_000, 0), Kind: "lookup", Verdict: "refused", Name: "x.bad.example", Type: "A", Code: sbxerr.EgressDenied, Reason: "denied", Skipped: 3, Sandbox: "abcdefghijklmnopqrstuvwxyz"},
@@ -398,6 +402,10 @@ func TestGolden(t *testing.T) {
 		{"policy-learn-command", "policy learn --deny bad.example -- make deps", 3},
 		{"policy-learn-command-json", "policy learn --json -- make deps", 3},
 		{"policy-learn-help", "policy learn --help", 0},
+		{"usage", "usage", 0},
+		{"usage-by-profile", "usage --by profile --json", 0},
+		{"usage-budgets", "usage --budgets", 0},
+		{"usage-wrong", "usage --by month", 125},
 		{"stats", "stats --no-stream", 0},
 		{"stats-stream", "stats build", 0},
 		{"stats-json", "stats --no-stream --json", 0},
@@ -552,4 +560,18 @@ func TestVerbsGoByTheirNames(t *testing.T) {
 			t.Errorf("for %q: %d verbs", args, len(got))
 		}
 	}
+}
+
+// spentRows are what requests of two sandboxes by one route took.
+func spentRows() (rows []spend.Row) {
+	at := time.Date(2025, 10, 9, 8, 53, 20, 0, time.UTC)
+	for i, id := range []string{"abcdefghijklmnopqrstuvwxyz", "bcdefghijklmnopqrstuvwxyza"} {
+		bill := budget.Bill{Sandbox: id, Session: "1000/nightly", Profile: "1000/agent"}
+		about := spend.About{Sandbox: id, Name: []string{"build", "test"}[i], Owner: 1000, Session: "nightly", Profile: "agent", Bill: bill}
+		amount := budget.Amount{Requests: 3, Bytes: 4096, Tokens: tokens.Count{Input: 1200, Cached: 1024, Output: 300}, Micros: 12_500, Estimated: uint64(i)}
+		for _, s := range []budget.Scope{budget.Sandbox, budget.Session} {
+			rows = append(rows, spend.Row{Account: bill.Account(s, "gpt", at), Amount: amount, About: about, Updated: at})
+		}
+	}
+	return rows[:3]
 }

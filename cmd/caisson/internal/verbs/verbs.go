@@ -54,6 +54,7 @@ func Groups(agents ...cli.Verb) []cli.Group {
 		}},
 		{Title: "Watching", Verbs: []cli.Verb{
 			{Name: "stats", Command: watch.StatsCommand},
+			{Name: "usage", Command: watch.UsageCommand},
 			{Name: "history", Command: watch.HistoryCommand},
 			{Name: "events", Command: watch.EventsCommand},
 			{Name: "info", Command: watch.InfoCommand},

@@ -82,12 +82,16 @@ type trafficView struct {
 	SandboxID     string     `json:"sandbox_id"`
 	Cursor        string     `json:"cursor"`
 	Needs         string     `json:"needs"`
+	Model         string     `json:"model"`
+	InputTokens   int64      `json:"input_tokens"`
+	OutputTokens  int64      `json:"output_tokens"`
+	Cost          float64    `json:"cost"`
 }
 
 func TrafficViewOf(t *caissonv1.TrafficResponse) trafficView {
 	return trafficView{
 		TimeOf(t.Time), t.Kind, t.Verdict, t.Name, t.Port, t.Type, t.Address, t.Rule, t.Code, t.Reason,
-		t.SentBytes, t.ReceivedBytes, Milliseconds(t.Duration), t.Skipped, t.Peer, t.SandboxId, t.Cursor, t.Needs,
+		t.SentBytes, t.ReceivedBytes, Milliseconds(t.Duration), t.Skipped, t.Peer, t.SandboxId, t.Cursor, t.Needs, t.Model, t.InputTokens, t.OutputTokens, t.Cost,
 	}
 }
 

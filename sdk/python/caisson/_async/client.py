@@ -12,7 +12,7 @@ from .._options import LIST, AloneOptions, ListOptions
 from .._spec import Command
 from .._wire import Data, Request, closed, decode, sandbox_path
 from ..host import HostEvent, Stats
-from ..types import Capability, Doctor, HostInfo, Leftover, Ping, Reloaded, Result, SandboxDetail, SandboxInfo, Spec, Version
+from ..types import Capability, Doctor, HostInfo, Leftover, Ping, Reloaded, Result, RouteUsage, SandboxDetail, SandboxInfo, Spec, Version
 from .http import AsyncTransport
 from .images import AsyncImages
 from .process import AsyncForeground, checked
@@ -136,6 +136,11 @@ class AsyncClient:
     async def doctor(self) -> Doctor:
         """Returns what works on this host."""
         return decode(Doctor, await self.transport.call(Request("GET", "/v1/doctor")))
+
+    async def usage(self, *, session: str = "", profile: str = "") -> List[RouteUsage]:
+        """Returns what requests by routes took, of this user's sandboxes, live and gone; for root of all."""
+        request = Request("GET", "/v1/usage", query={"session": session, "profile": profile})
+        return [decode(RouteUsage, each) for each in await self._transport.entries(request, "usages")]
 
     async def info(self) -> HostInfo:
         """Returns what the daemon counts."""

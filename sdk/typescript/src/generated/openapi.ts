@@ -1333,6 +1333,71 @@ export interface components {
             /** Format: uint64 */
             soft?: Int64;
         };
+        /** @description RouteUsage is what requests by one route took together. */
+        RouteUsage: {
+            /**
+             * Format: int64
+             * @description of bodies, both ways
+             */
+            bytes: Int64;
+            /**
+             * Format: int64
+             * @description of input_tokens: from the model's cache
+             */
+            cached_tokens: Int64;
+            /**
+             * Format: double
+             * @description in the unit of prices
+             */
+            cost: number;
+            /**
+             * Format: int64
+             * @description whose tokens are an estimate
+             */
+            estimated_requests: Int64;
+            /**
+             * Format: int64
+             * @description that models read
+             */
+            input_tokens: Int64;
+            /**
+             * Format: int64
+             * @description that models wrote
+             */
+            output_tokens: Int64;
+            /**
+             * Format: int64
+             * @description UID
+             */
+            owner: number;
+            profile: string;
+            /**
+             * Format: int64
+             * @description of output_tokens: not part of the answer
+             */
+            reasoning_tokens: Int64;
+            /** Format: int64 */
+            requests: Int64;
+            route: string;
+            /** @description of the scope sandbox */
+            sandbox_id: string;
+            /** @description of the scope sandbox */
+            sandbox_name: string;
+            /**
+             * @description "sandbox": of one, with those made inside; "session" and "hour": where they have a budget
+             * @enum {string}
+             */
+            scope: "sandbox" | "session" | "hour";
+            /** @description but of the scope hour */
+            session: string;
+            /**
+             * Format: int64
+             * @description of input_tokens: put into the model's cache
+             */
+            stored_tokens: Int64;
+            /** Format: date-time */
+            updated_at?: Timestamp;
+        };
         /** @description Rules is a list that may be empty on purpose. */
         Rules: {
             rules?: string[];
@@ -1706,19 +1771,27 @@ export interface components {
             address: string;
             /** @description of what was refused or failed */
             code: string;
+            /** Format: double */
+            cost: number;
             /** @description for since; it outlives the daemon; empty of a gap */
             cursor: string;
             /** @example 90s */
             duration?: Duration;
+            /** Format: int64 */
+            input_tokens: Int64;
             /**
              * @description "connection"; "lookup"; "link"; "inbound", which came to a published port; "packet", of another protocol than TCP, which is refused; "request", to a route. In the mode bridge only refusals have entries. "gap" is no attempt: entries that were here are no longer kept, which ones is the reason.
              * @enum {string}
              */
             kind: "connection" | "lookup" | "link" | "inbound" | "packet" | "request" | "gap";
+            /** @description Of a request to a model whose answer told: tokens and their cost, in the unit of prices. */
+            model: string;
             /** @description empty for an address without a name */
             name: string;
             /** @description Rule that would allow a refused attempt under the current policy; empty if none can. */
             needs: string;
+            /** Format: int64 */
+            output_tokens: Int64;
             /** @description of inbound: the address and port that it came from */
             peer: string;
             /**
@@ -1792,6 +1865,12 @@ export interface components {
              * @example 90s
              */
             ttl?: Duration;
+        };
+        UsageResponse: {
+            /** @description there are more: ask again with it; empty: this is the end */
+            next: string;
+            /** @description by scope */
+            usages: components["schemas"]["RouteUsage"][];
         };
         /** @description UsageSample is the use of a sandbox since the sample before. */
         UsageSample: {

@@ -22,6 +22,7 @@ export type ImageSource = 'oci-layout' | 'docker-archive' | 'rootfs' | 'from-hos
 export type LayerState = 'waiting' | 'fetching' | 'fetched' | 'stored' | 'present'
 export type AttemptKind = 'connection' | 'lookup' | 'link' | 'inbound' | 'packet' | 'request' | 'gap'
 export type AttemptVerdict = 'allowed' | 'refused' | 'failed' | 'cut' | 'idle' | 'stopped' | 'answered' | 'empty' | 'absent'
+export type UsageScope = 'sandbox' | 'session' | 'hour'
 export type Support = 'enforced' | 'best_effort' | 'unsupported'
 export type CheckStatus = 'ok' | 'warn' | 'fail' | 'unknown'
 export type ErrorClass = 'invalid_input' | 'policy_refusal' | 'host' | 'engine_failure' | 'sandbox_down' | 'timeout' | 'internal'
