@@ -1,8 +1,6 @@
 package config
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -30,13 +28,9 @@ func TestBudgets(t *testing.T) {
 		{"openai", "", "{day: 1}", "day"},
 	} {
 		text := strings.NewReplacer("%PRESET%", tt.preset, "%PRICES%", tt.prices, "%BUDGET%", tt.budget).Replace(meteredRoute)
-		path := filepath.Join(t.TempDir(), "config.yaml")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		c, err := Load(path, true)
+		c, err := load(t, text)
 		if err == nil {
-			err = c.Validate()
+			err = c.Complete()
 		}
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s %s %s: %v, want %q", tt.preset, tt.prices, tt.budget, err, tt.want)
