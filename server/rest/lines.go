@@ -53,7 +53,7 @@ func (a *lines) hurry() {
 func (a *lines) send(message proto.Message) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, m := range readable(message) {
+	for _, m := range apijson.Readable(message) {
 		if err := a.writeLocked(m, apijson.Marshal(m)); err != nil {
 			return err
 		}

@@ -191,5 +191,5 @@ func (k keeper) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.
 func writeMessage(w http.ResponseWriter, status int, m proto.Message) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(apijson.Marshal(readable(m)[0]), '\n')) // a caller that has gone needs no answer
+	_, _ = w.Write(append(apijson.Marshal(apijson.Readable(m)[0]), '\n')) // a caller that has gone needs no answer
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/execs"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/specflags"
-	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 )
 
 const learnLong = `Print the smallest policy that allows everything that was reached, one rule per line, in
@@ -87,7 +86,7 @@ func printRules(a *cli.App, r *caissonv1.LearnPolicyResponse) error {
 		a.Progress("caisson: warning: " + w)
 	}
 	if a.Output == cli.FormatJSON {
-		return a.PrintJSON(views.OrEmpty(r.Rules))
+		return a.PrintJSON(r)
 	}
 	return a.PrintLines(r.Rules)
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
-	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 )
 
 // eventPrefix begins the type of every event on the wire.
@@ -54,7 +53,7 @@ func EventsCommand(a *cli.App) *cobra.Command {
 
 func printEvent(a *cli.App, e *caissonv1.Event) error {
 	if a.Output == cli.FormatJSON {
-		return a.PrintJSONLine(views.Message(e.ProtoReflect()))
+		return a.PrintJSONLine(e)
 	}
 	if e.Id == "" {
 		lost := fmt.Sprintf("%d events are missing here: they came faster than they were read", e.GetData().GetLost())

@@ -1,15 +1,12 @@
-package rest
+package apijson_test
 
 import (
 	"strings"
 	"testing"
 
+	"github.com/caisson-run/caisson/api/apijson"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 )
-
-func stdout(o *caissonv1.Output) *caissonv1.ExecEvent {
-	return &caissonv1.ExecEvent{Kind: &caissonv1.ExecEvent_Stdout{Stdout: o}}
-}
 
 // TestControl: text that is mostly control characters, as zeros are, goes as bytes.
 func TestControl(t *testing.T) {
@@ -17,7 +14,7 @@ func TestControl(t *testing.T) {
 		"a\tb\r\n": true, "\x1b[31mred\x1b[0m\n": true, strings.Repeat("\n", 100): true,
 		strings.Repeat("\x00", 512): false, "a\x00b\x00\x00": false,
 	} {
-		list := readable(stdout(&caissonv1.Output{Data: []byte(data)}))
+		list := apijson.Readable(stdout(&caissonv1.Output{Data: []byte(data)}))
 		o := list[0].(*caissonv1.ExecEvent).GetStdout()
 		if len(list) != 1 || (o.Text != nil) != text || string(o.Data)+o.GetText() != data {
 			t.Errorf("%q: %v", data, list)
