@@ -75,7 +75,7 @@ func TestUsageIsKept(t *testing.T) {
 			t.Errorf("of %s, with the next daemon: %+v", name, u)
 		}
 	}
-	if used := statsOf(t, d, "ends")["ends"]; used.CPUMS <= 0 {
+	if used := statsOf(t, d, "ends")["ends"]; used.CPU.Milliseconds() <= 0 {
 		t.Errorf("of one that had ended before the daemon: %+v", used)
 	}
 	d.Refused(t, "SBX-107", "history", "--json", "goes") // two are kept, and it was the first
