@@ -22,7 +22,7 @@ the form of --allow.
 With a command after --, run it as caisson run does, in network mode open. It can reach
 every public name, with --private those of the private network too, and destinations that
 --allow adds. Standard output and the exit code are the command's. The rules follow on
-standard error, go to the file of --write, or are the field "learned" with --json.
+standard error, go to the file of --write, or are in the result as "learned" with --json.
 
 With a SANDBOX, print the rules for everything that it reached so far. Create it with
 --network open and let it do its work first. Open connections are recorded when they end,
