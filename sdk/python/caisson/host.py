@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import List, Optional
 
 from .types import ABSENT, ProcessInfo
-from .values import AttemptKind, AttemptVerdict, FileAction, Network, SandboxState
+from .values import AttemptKind, AttemptVerdict, FileAction, Isolation, Network, SandboxState
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,14 @@ class EventMount:
     target: str = ""
     read_only: bool = False
     size_bytes: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class EventInput:
+    """A private file for a command."""
+
+    path: str = ""
+    bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -208,6 +216,13 @@ class EventData:
     """As config_digest, before the configuration was reloaded."""
     keys: List[str] = field(default_factory=list)
     """Of the configuration, whose values changed."""
+    isolation: Isolation = ABSENT
+    image_verified: str = ""
+    """The rule that the image was verified by when it was pulled."""
+    volume: str = ""
+    snapshot: str = ""
+    inputs: List[EventInput] = field(default_factory=list)
+
 
 @dataclass(frozen=True)
 class HostEvent:
