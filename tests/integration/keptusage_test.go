@@ -58,12 +58,12 @@ func TestUsageIsKept(t *testing.T) {
 	}
 	d.User(t, ann).Refused(t, "SBX-107", "history", "--json", "goes")
 	var last struct {
-		CPUMS       float64 `json:"cpu_ms"`
-		PeakMemory  int64   `json:"peak_memory_bytes"`
-		ExpectEnded string  `json:"reason"`
+		CPU         harness.Duration
+		PeakMemory  int64  `json:"peak_memory_bytes"`
+		ExpectEnded string `json:"reason"`
 	}
 	d.Run(t, "events", "--format", "{{json .data}}", "--filter", "type=sandbox.ended", "--filter", "sandbox=goes").JSON(t, &last)
-	if last.CPUMS <= 0 || last.PeakMemory < filled || last.ExpectEnded == "" {
+	if last.CPU.Duration <= 0 || last.PeakMemory < filled || last.ExpectEnded == "" {
 		t.Errorf("its last event: %+v", last)
 	}
 	d.Stop(t)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import List, Optional
 
-from .types import ABSENT, ProcessInfo
+from .types import ABSENT, ProcessInfo, Stage
 from .values import AttemptKind, AttemptVerdict, FileAction, Isolation, Network, SandboxState
 
 
@@ -104,14 +104,6 @@ class EventInput:
 
 
 @dataclass(frozen=True)
-class EventStage:
-    """One step of the creation of a sandbox."""
-
-    name: str = ""
-    duration_ms: float = 0.0
-
-
-@dataclass(frozen=True)
 class EventData:
     """Describes an event. Fields that do not apply to it are zero."""
 
@@ -143,7 +135,7 @@ class EventData:
     """The limits."""
     milli_cpu: int = 0
     pids: int = 0
-    stages: List[EventStage] = field(default_factory=list)
+    stages: List[Stage] = field(default_factory=list)
     """Of the creation."""
     args: List[str] = field(default_factory=list)
     """Of a command, at most 32 KiB."""
@@ -166,9 +158,9 @@ class EventData:
     stderr_bytes: int = 0
     lost_bytes: int = 0
     """Of output that the disk did not take."""
-    cpu_ms: float = 0.0
+    cpu: float = 0.0
     peak_memory_bytes: int = 0
-    duration_ms: float = 0.0
+    duration: float = 0.0
     limit: str = ""
     """That was hit: "memory", "pids", "kernel_memory", "time", "output"; of an alert also "cpu", "refusals"."""
     kind: AttemptKind = ABSENT

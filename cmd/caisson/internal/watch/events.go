@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/caisson-run/caisson/api"
+	"github.com/caisson-run/caisson/api/apijson"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
 )
@@ -88,6 +89,9 @@ func eventText(d *caissonv1.EventData) string {
 
 func eventValue(f protoreflect.FieldDescriptor, v protoreflect.Value) string {
 	text := v.String()
+	if f.Message() != nil && !f.IsList() { // a duration
+		text = strings.Trim(string(apijson.Marshal(v.Message().Interface())), `"`)
+	}
 	if f.IsList() {
 		var list []string
 		for i := range v.List().Len() {
