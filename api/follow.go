@@ -135,7 +135,7 @@ func (f *foreground) start(m *caissonv1.Started) error {
 	}
 	f.sandbox, f.exec = cmp.Or(m.GetSandboxId(), f.sandbox), cmp.Or(m.GetExec().GetId(), f.exec)
 	if f.rio.Started != nil {
-		f.rio.Started(m.GetExec())
+		f.rio.Started(m)
 	}
 	close(f.started)
 	return nil

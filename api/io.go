@@ -25,7 +25,7 @@ type IO struct {
 	Signals        <-chan syscall.Signal // delivered to the command's process group
 	Resizes        <-chan Size           // of the command's terminal
 	// Started is called once, when the command runs.
-	Started func(*caissonv1.Exec)
+	Started func(*caissonv1.Started)
 }
 
 // Size is the size of a terminal in characters.

@@ -54,8 +54,8 @@ func (s *Server) start(ref, script string, spec *caissonv1.ExecSpec, interactive
 		ref: ref, script: script, began: time.Now(), cancel: cancel, stdout: newWindow(shown), stderr: newWindow(shown),
 		started: make(chan struct{}), done: make(chan struct{}),
 	}
-	rio := api.IO{Stdout: c.stdout, Stderr: c.stderr, Started: func(e *caissonv1.Exec) {
-		c.exec = e
+	rio := api.IO{Stdout: c.stdout, Stderr: c.stderr, Started: func(s *caissonv1.Started) {
+		c.exec = s.GetExec()
 		close(c.started)
 	}}
 	if interactive {

@@ -89,9 +89,9 @@ func (m *Metrics) Observe(e *events.Event) {
 	case events.SandboxCreated:
 		m.created(d)
 	case events.SandboxRemoved:
-		m.removals.Observe(d.DurationMS / 1000)
+		m.removals.Observe(d.Duration.Seconds())
 	case events.ExecEnded:
-		m.execs.WithLabelValues(d.Reason, exit(d)).Observe(d.DurationMS / 1000)
+		m.execs.WithLabelValues(d.Reason, exit(d)).Observe(d.Duration.Seconds())
 		m.output.WithLabelValues("stdout").Add(float64(d.StdoutBytes))
 		m.output.WithLabelValues("stderr").Add(float64(d.StderrBytes))
 	case events.LimitHit:
@@ -116,12 +116,12 @@ func (m *Metrics) created(d *events.Data) {
 			source = "pool"
 			continue
 		}
-		m.stages.WithLabelValues(s.Name).Observe(s.DurationMS / 1000)
+		m.stages.WithLabelValues(s.Name).Observe(s.Duration.Seconds())
 	}
 	if d.Pooled {
 		source = "pooled"
 	}
-	m.creates.WithLabelValues(source).Observe(d.DurationMS / 1000)
+	m.creates.WithLabelValues(source).Observe(d.Duration.Seconds())
 }
 
 // exit is the class of a command's end.

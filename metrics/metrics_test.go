@@ -29,8 +29,8 @@ func used(state metrics.State) *metrics.Metrics {
 	code := 3
 	for _, t := range events.Types() {
 		m.Observe(&events.Event{Type: t, Data: events.Data{
-			ExitCode: &code, Reason: "exited", DurationMS: 20, Limit: "memory", Code: "SBX-701", Kind: "connection", Verdict: "refused", Skipped: 4,
-			Bytes: 7, SentBytes: 5, StdoutBytes: 9, Stages: []events.Stage{{Name: "netns", DurationMS: 2}},
+			ExitCode: &code, Reason: "exited", Duration: events.Duration(20 * time.Millisecond), Limit: "memory", Code: "SBX-701", Kind: "connection", Verdict: "refused", Skipped: 4,
+			Bytes: 7, SentBytes: 5, StdoutBytes: 9, Stages: []events.Stage{{Name: "netns", Duration: events.Duration(2 * time.Millisecond)}},
 		}})
 	}
 	m.Called("/caisson.v1.SandboxService/Create", "", time.Millisecond)
@@ -228,7 +228,7 @@ func alerts(t *testing.T) (expressions []string) {
 func BenchmarkObserve(b *testing.B) {
 	m := used(busy)
 	code := 0
-	e := &events.Event{Type: events.ExecEnded, Data: events.Data{ExitCode: &code, Reason: "exited", DurationMS: 3, StdoutBytes: 10}}
+	e := &events.Event{Type: events.ExecEnded, Data: events.Data{ExitCode: &code, Reason: "exited", Duration: events.Duration(3 * time.Millisecond), StdoutBytes: 10}}
 	for b.Loop() {
 		m.Observe(e)
 	}

@@ -78,10 +78,10 @@ func (r record) described() events.Data {
 	}
 	var took time.Duration
 	for _, s := range r.Stages {
-		d.Stages = append(d.Stages, events.Stage{Name: s.Name, DurationMS: milliseconds(s.Duration)})
+		d.Stages = append(d.Stages, events.Stage{Name: s.Name, Duration: rounded(s.Duration)})
 		took += s.Duration
 	}
-	d.DurationMS = milliseconds(took)
+	d.Duration = rounded(took)
 	return d
 }
 
@@ -96,7 +96,7 @@ func policyDigest(p policy.Spec) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+func rounded(d time.Duration) events.Duration { return events.Duration(d.Truncate(time.Microsecond)) }
 
 // announceExec tells of a command before it can do anything. An error means that it
 // must not run.
@@ -128,7 +128,7 @@ func (h *host) emitAdopted(ctx context.Context, s *sandbox) {
 func (h *host) confirmUpdate(ctx context.Context, s *sandbox) error {
 	r := s.kept()
 	d := r.described()
-	d.Stages, d.DurationMS = nil, 0
+	d.Stages, d.Duration = nil, 0
 	return h.opts.Events.Confirm(ctx, r.event(events.SandboxUpdated, d))
 }
 
@@ -142,7 +142,7 @@ func (h *host) emitOver(ctx context.Context, s *sandbox, cause error) {
 	if result != nil && errors.Is(cause, errInitLost) && result.Reason != ReasonLost { // PID 1 ended with it
 		cause = errMainEnded
 	}
-	d := events.Data{Reason: cause.Error(), DurationMS: milliseconds(time.Since(r.CreatedAt))}
+	d := events.Data{Reason: cause.Error(), Duration: rounded(time.Since(r.CreatedAt))}
 	s.addTotals(&d, result)
 	h.emit(ctx, r, events.SandboxEnded, d)
 }
@@ -152,7 +152,7 @@ func (h *host) emitRemoved(ctx context.Context, s *sandbox, took time.Duration) 
 	s.mu.Lock()
 	told, took := s.told, took+s.freeing
 	s.mu.Unlock()
-	d := events.Data{DurationMS: milliseconds(took)}
+	d := events.Data{Duration: rounded(took)}
 	if s.removeErr != nil {
 		d.Tell(s.removeErr)
 	}
@@ -178,7 +178,7 @@ func (h *host) emitEnd(ctx context.Context, e *execution, result *Result) {
 		Caller: e.record.Caller, RequestID: e.record.RequestID,
 		ExecID: result.ExecID, ExitCode: &result.ExitCode, Signal: result.Signal, Reason: string(result.Reason),
 		StdoutBytes: result.StdoutBytes, StderrBytes: result.StderrBytes, LostBytes: result.LostBytes,
-		StdinBytes: h.inputOf(e), CPUMS: milliseconds(result.CPU), PeakMemoryBytes: cmp.Or(result.PeakMemoryBytes, result.MaxRSSBytes), DurationMS: milliseconds(result.Duration),
+		StdinBytes: h.inputOf(e), CPU: rounded(result.CPU), PeakMemoryBytes: cmp.Or(result.PeakMemoryBytes, result.MaxRSSBytes), Duration: rounded(result.Duration),
 	}
 	if g := result.Egress; g != nil {
 		d.SentBytes, d.ReceivedBytes = g.SentBytes, g.ReceivedBytes
@@ -214,6 +214,6 @@ func (m *Manager) tried(e traffic.Entry) {
 	}
 	m.emit(context.Background(), s.kept(), events.NetworkTried, events.Data{
 		Kind: string(e.Kind), Verdict: e.Verdict, Host: e.Name, Port: e.Port, Address: e.Address, Peer: e.Peer, Rule: e.Rule, Code: e.Code, Reason: e.Reason,
-		SentBytes: e.Sent, ReceivedBytes: e.Received, DurationMS: milliseconds(e.Duration), Skipped: e.Skipped, Request: e.Request(), Status: e.Status, Credential: e.Secret,
+		SentBytes: e.Sent, ReceivedBytes: e.Received, Duration: rounded(e.Duration), Skipped: e.Skipped, Request: e.Request(), Status: e.Status, Credential: e.Secret,
 	})
 }

@@ -206,7 +206,7 @@ func samplesOf(s *usage.Series, began time.Time) []UsageSample {
 func (s *sandbox) addTotals(d *events.Data, main *Result) {
 	t := &s.meter
 	t.mu.Lock()
-	d.CPUMS, d.PeakMemoryBytes = milliseconds(t.last.CPU), t.last.MemoryPeakBytes.N
+	d.CPU, d.PeakMemoryBytes = rounded(t.last.CPU), t.last.MemoryPeakBytes.N
 	d.SentBytes, d.ReceivedBytes = t.point.SentBytes, t.point.ReceivedBytes
 	t.mu.Unlock()
 	if main == nil {

@@ -139,7 +139,7 @@ func TestExecSurvivesTheDaemon(t *testing.T) {
 	started := 0
 	out := &breaking{at: []int{piece, 2 * piece}, do: d.restart}
 	result, err := c.Exec(t.Context(), "id", &caissonv1.ExecSpec{Args: []string{"count"}}, api.IO{
-		Stdout: out, Started: func(*caissonv1.Exec) { started++ },
+		Stdout: out, Started: func(*caissonv1.Started) { started++ },
 	})
 	if err != nil || result.ExitCode != 7 || started != 1 {
 		t.Fatalf("%v, %v, started %d times", result, err, started)
@@ -240,7 +240,7 @@ func TestInputGoesOn(t *testing.T) {
 		}
 		w.Close()
 	}()
-	restart := func(*caissonv1.Exec) { go d.restart() }
+	restart := func(*caissonv1.Started) { go d.restart() }
 	var out bytes.Buffer
 	if _, err := c.Exec(t.Context(), "id", &caissonv1.ExecSpec{Args: []string{"cat"}}, api.IO{Stdin: in, Stdout: &out, Started: restart}); err != nil {
 		t.Fatal(err)
@@ -299,7 +299,7 @@ func TestReconnectEnds(t *testing.T) {
 			c := api.New(api.Options{Socket: d.socket, Reconnect: tt.window})
 			defer c.Close()
 			_, err := c.Exec(t.Context(), "id", &caissonv1.ExecSpec{Args: []string{"x"}}, api.IO{
-				Started: func(*caissonv1.Exec) { go d.end() },
+				Started: func(*caissonv1.Started) { go d.end() },
 			})
 			if !errors.Is(err, tt.code) {
 				t.Errorf("got %v, want %v", err, tt.code)
@@ -358,7 +358,7 @@ func TestExecKillsWithItsCaller(t *testing.T) {
 		OnSignal: func(_, _ string, req runtime.SignalRequest) error { killed <- req; return nil },
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err := dial(t, f).Exec(ctx, "id", &caissonv1.ExecSpec{Args: []string{"x"}}, api.IO{Started: func(*caissonv1.Exec) { cancel() }})
+	_, err := dial(t, f).Exec(ctx, "id", &caissonv1.ExecSpec{Args: []string{"x"}}, api.IO{Started: func(*caissonv1.Started) { cancel() }})
 	if !errors.Is(err, sbxerr.Canceled) {
 		t.Errorf("got %v", err)
 	}

@@ -38,7 +38,7 @@ func TestRun(t *testing.T) {
 	spec := command("cat")
 	result, err := dial(t, f).Run(t.Context(), spec, api.IO{
 		Stdin: strings.NewReader("input"), Stdout: &stdout, Stderr: &stderr,
-		Started: func(e *caissonv1.Exec) { started = e.SandboxId + " " + e.Id },
+		Started: func(s *caissonv1.Started) { started = s.SandboxId + " " + s.Exec.Id },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -171,7 +171,7 @@ func TestRunCancelled(t *testing.T) {
 		ended := make(chan error, 1)
 		started := make(chan struct{})
 		go func() {
-			_, err := c.Run(ctx, command("sleep"), api.IO{Stdin: in, Started: func(*caissonv1.Exec) { close(started) }})
+			_, err := c.Run(ctx, command("sleep"), api.IO{Stdin: in, Started: func(*caissonv1.Started) { close(started) }})
 			ended <- err
 		}()
 		await(t, "start", started)

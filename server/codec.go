@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/caisson-run/caisson/api/apijson"
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/server/strictjson"
 )
@@ -24,7 +25,7 @@ func (markingJSON) Marshal(message any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return strictjson.Marshal(m)
+	return apijson.Marshal(m), nil
 }
 
 // unreadField is a number that no field of the API has.

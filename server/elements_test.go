@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/caisson-run/caisson/api/apijson"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/server/strictjson"
@@ -38,12 +39,8 @@ func TestElements(t *testing.T) {
 		if !refused && !proto.Equal(m, into) {
 			t.Error("it came out as something else")
 		}
-		text, err := strictjson.Marshal(m)
-		if err != nil {
-			t.Fatal(err)
-		}
 		into = m.ProtoReflect().New().Interface()
-		err = strictjson.Unmarshal(text, into)
+		err = strictjson.Unmarshal(apijson.Marshal(m), into)
 		if (err != nil) != refused || refused && !strings.Contains(err.Error(), "more than 163840 fields") {
 			t.Errorf("%T as JSON: %v", m, err)
 		}

@@ -77,8 +77,8 @@ func TestEvents(t *testing.T) {
 		OnStartEx: func(string, plan.ExecRequest) (runtime.ExecInfo, error) { return runtime.ExecInfo{ID: "e2"}, nil },
 	}
 	told := []string{
-		`{"stdout":{"offset":"0","data":"aW4=","skipped":"0"}}`, `{"stderr":{"offset":"0","data":"ZXJy","skipped":"0"}}`,
-		`{"stderr":{"offset":"3","data":"","skipped":"300"}}`, `{"stderr":{"offset":"303","data":"ZW5k","skipped":"0"}}`,
+		`{"stdout":{"data":"aW4="}}`, `{"stderr":{"data":"ZXJy"}}`,
+		`{"stderr":{"offset":3,"skipped":300}}`, `{"stderr":{"offset":303,"data":"ZW5k"}}`,
 		`"exit_code":3`, `{}`,
 	}
 	for name, tt := range map[string]struct {

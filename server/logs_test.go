@@ -45,13 +45,13 @@ func TestLogsInTime(t *testing.T) {
 	at := time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC)
 	socket := servertest.Listen(t, speaks(at))
 	for query, want := range map[string][]string{
-		"": {`{"stdout":{"text":"ü one\n"}}`, `{"stdout":{"offset":"7","data":"ww=="}}`, `{"stdout":{"offset":"8","text":"two\n"}}`},
+		"": {`{"stdout":{"text":"ü one\n"}}`, `{"stdout":{"offset":7,"data":"ww=="}}`, `{"stdout":{"offset":8,"text":"two\n"}}`},
 		"since=2026-01-02T15:04:05Z": {
-			`{"stdout":{"offset":"7","text":"ü one\n"}}`, `{"stdout":{"offset":"14","data":"ww=="}}`, `{"stdout":{"offset":"15","text":"two\n"}}`,
+			`{"stdout":{"offset":7,"text":"ü one\n"}}`, `{"stdout":{"offset":14,"data":"ww=="}}`, `{"stdout":{"offset":15,"text":"two\n"}}`,
 		},
 		"timestamps&since=2026-01-02T16:04:06%2B01:00&stdout_offset=2": {
-			`{"stdout":{"offset":"10","text":"ü one\n","time":"2026-01-02T15:04:05.001Z"}}`,
-			`{"stdout":{"offset":"17","data":"ww==","time":"2026-01-02T15:04:05.001Z"}}`, `{"stdout":{"offset":"18","text":"two\n"}}`,
+			`{"stdout":{"offset":10,"text":"ü one\n","time":"2026-01-02T15:04:05.001Z"}}`,
+			`{"stdout":{"offset":17,"data":"ww==","time":"2026-01-02T15:04:05.001Z"}}`, `{"stdout":{"offset":18,"text":"two\n"}}`,
 		},
 	} {
 		got := strings.Split(strings.TrimSpace(whole(t, plain(t, socket, "GET", "/v1/sandboxes/a/logs?"+query, ""))), "\n")

@@ -222,9 +222,9 @@ func TestLines(t *testing.T) {
 	res := plain(t, socket, "POST", "/v1/sandboxes/a/execs/1/attach", "")
 	lines := strings.Split(strings.TrimSpace(whole(t, res)), "\n")
 	want := []string{
-		`{"started":{"sandbox_id":"id",`, `{"stdout":{"text":"über"}}`, `{"stdout":{"offset":"5","skipped":"100"}}`,
-		`{"stdout":{"offset":"105","text":"end"}}`, `{"stdout":{"offset":"108","data":"ww=="}}`, `{"stdout":{"offset":"109","data":"vA=="}}`,
-		`{"stdout":{"offset":"110","text":"."}}`, `{"stderr":{"data":"/v8="}}`, `{"exit":{"sandbox_id":"","exit_code":3,`,
+		`{"started":{"sandbox_id":"id",`, `{"stdout":{"text":"über"}}`, `{"stdout":{"offset":5,"skipped":100}}`,
+		`{"stdout":{"offset":105,"text":"end"}}`, `{"stdout":{"offset":108,"data":"ww=="}}`, `{"stdout":{"offset":109,"data":"vA=="}}`,
+		`{"stdout":{"offset":110,"text":"."}}`, `{"stderr":{"data":"/v8="}}`, `{"exit":{"sandbox_id":"","exit_code":3,`,
 	}
 	if !slices.EqualFunc(lines, want, strings.HasPrefix) || res.Header.Get("Content-Type") != "application/x-ndjson" {
 		t.Errorf("%v\ngot  %q\nwant %q", res.Header, lines, want)
@@ -237,7 +237,7 @@ func TestServerSentEvents(t *testing.T) {
 	path := "/v1/sandboxes/a/execs/1/attach?stdout_offset=0"
 	res := plain(t, socket, "POST", path, "", "Accept", "text/event-stream")
 	first := whole(t, res)
-	if !strings.Contains(first, "id: 105.0\ndata: {\"stdout\":{\"offset\":\"5\",\"skipped\":\"100\"}}\n\n") || res.Header.Get("Content-Type") != "text/event-stream" {
+	if !strings.Contains(first, "id: 105.0\ndata: {\"stdout\":{\"offset\":5,\"skipped\":100}}\n\n") || res.Header.Get("Content-Type") != "text/event-stream" {
 		t.Errorf("%v\n%s", res.Header, first)
 	}
 	rest := whole(t, plain(t, socket, "POST", path, "", "Accept", "text/event-stream", "Last-Event-ID", "105.0"))
@@ -306,7 +306,7 @@ func TestRawInput(t *testing.T) {
 	}}
 	input := strings.Repeat("0123456789abcdef", 1<<16)
 	res := plain(t, servertest.Listen(t, f), "PUT", "/v1/sandboxes/a/execs/7/input?close", input)
-	if answer := whole(t, res); strings.TrimSpace(answer) != `{"offset":"1048576","closed":true}` || got.String() != input {
+	if answer := whole(t, res); strings.TrimSpace(answer) != `{"offset":1048576,"closed":true}` || got.String() != input {
 		t.Errorf("%s %s, %d bytes came", res.Status, answer, got.Len())
 	}
 }
@@ -352,7 +352,7 @@ func TestRawInputOfAClosedCommand(t *testing.T) {
 		return runtime.InputState{Offset: min(4, int64(len(req.Data))), Closed: len(req.Data) > 0}, nil
 	}}
 	res := plain(t, servertest.Listen(t, f), "PUT", "/v1/sandboxes/a/execs/7/input?offset=0&close", strings.Repeat("x", 1<<20))
-	if answer := whole(t, res); strings.TrimSpace(answer) != `{"offset":"4","closed":true}` || calls != 2 {
+	if answer := whole(t, res); strings.TrimSpace(answer) != `{"offset":4,"closed":true}` || calls != 2 {
 		t.Errorf("%s %s after %d calls", res.Status, answer, calls)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/runtime/events"
@@ -39,7 +40,7 @@ func eventDataPB(d *events.Data) *caissonv1.EventData {
 		MemoryBytes: d.MemoryBytes, MilliCpu: d.MilliCPU, Pids: d.PIDs, Stages: each(d.Stages, eventStagePB),
 		Args: each(d.Args, text), ArgsDigest: d.ArgsDigest, ArgsBytes: d.ArgsBytes, Env: each(d.Env, text), Cwd: text(d.Cwd), User: d.User, Inputs: each(d.Inputs, eventInputPB),
 		Signal: int32(d.Signal), Reason: text(d.Reason), StdinBytes: d.StdinBytes, StdoutBytes: d.StdoutBytes, StderrBytes: d.StderrBytes, LostBytes: d.LostBytes,
-		CpuMs: d.CPUMS, PeakMemoryBytes: d.PeakMemoryBytes, DurationMs: d.DurationMS, Limit: d.Limit,
+		Cpu: eventDuration(d.CPU), PeakMemoryBytes: d.PeakMemoryBytes, Duration: eventDuration(d.Duration), Limit: d.Limit,
 		Kind: d.Kind, Verdict: d.Verdict, Host: text(d.Host), Port: uint32(d.Port), Address: d.Address, Peer: d.Peer, Rule: text(d.Rule), Skipped: d.Skipped, Request: text(d.Request), Status: int32(d.Status), Credential: d.Credential,
 		SentBytes: d.SentBytes, ReceivedBytes: d.ReceivedBytes, Action: d.Action, Path: text(d.Path), To: text(d.To), Bytes: d.Bytes,
 		Call: text(d.Call), Code: string(d.Code), Message: d.Message, Version: d.Version, ConfigDigest: d.ConfigDigest, ConfigDigestBefore: d.ConfigDigestBefore, Keys: d.Keys, Lost: d.Lost,
@@ -59,6 +60,14 @@ func eventInputPB(f events.Input) *caissonv1.EventInput {
 	return &caissonv1.EventInput{Path: text(f.Path), Bytes: f.Bytes}
 }
 
-func eventStagePB(s events.Stage) *caissonv1.EventStage {
-	return &caissonv1.EventStage{Name: s.Name, DurationMs: s.DurationMS}
+func eventStagePB(s events.Stage) *caissonv1.Stage {
+	return &caissonv1.Stage{Name: s.Name, Duration: durationpb.New(time.Duration(s.Duration))}
+}
+
+// eventDuration is absent where it does not apply.
+func eventDuration(d events.Duration) *durationpb.Duration {
+	if d == 0 {
+		return nil
+	}
+	return durationpb.New(time.Duration(d))
 }

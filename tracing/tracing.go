@@ -137,7 +137,7 @@ func (t *Tracer) Observe(e *events.Event) {
 		return
 	}
 	d := &e.Data
-	begun := e.Time.Add(-milliseconds(d.DurationMS))
+	begun := e.Time.Add(-time.Duration(d.Duration))
 	ctx, span := t.tracer.Start(trace.ContextWithSpanContext(context.Background(), parent), name, trace.WithTimestamp(begun), trace.WithAttributes(known(
 		"caisson.sandbox", d.SandboxID, "caisson.exec", d.ExecID, "caisson.profile", d.Profile, "caisson.image", d.Image, "caisson.reason", d.Reason, "error.type", string(d.Code))...))
 	if d.ExitCode != nil {
@@ -148,13 +148,11 @@ func (t *Tracer) Observe(e *events.Event) {
 	}
 	for _, s := range d.Stages { // one follows the other
 		_, stage := t.tracer.Start(ctx, "stage "+s.Name, trace.WithTimestamp(begun))
-		begun = begun.Add(milliseconds(s.DurationMS))
+		begun = begun.Add(time.Duration(s.Duration))
 		stage.End(trace.WithTimestamp(begun))
 	}
 	span.End(trace.WithTimestamp(e.Time))
 }
-
-func milliseconds(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
 
 // known returns attributes of pairs of key and value, without those that have no value.
 func known(pairs ...string) (list []attribute.KeyValue) {

@@ -123,7 +123,7 @@ func call(flags, procedure string) tracing.Call {
 
 func created(flags string) *events.Event {
 	return &events.Event{Type: events.SandboxCreated, Time: time.Unix(100, 9e8), Trace: traceparent(flags), Data: events.Data{
-		SandboxID: "s1", DurationMS: 500, Stages: []events.Stage{{Name: "netns", DurationMS: 200}, {Name: "container", DurationMS: 300}},
+		SandboxID: "s1", Duration: events.Duration(500 * time.Millisecond), Stages: []events.Stage{{Name: "netns", Duration: events.Duration(200 * time.Millisecond)}, {Name: "container", Duration: events.Duration(300 * time.Millisecond)}},
 	}}
 }
 

@@ -42,7 +42,7 @@ export function Alerts({ list, named }) {
 
 function outcome(d) {
   const parts = [d.reason && d.reason !== 'exited' ? d.reason : `exit ${d.exit_code ?? 0}`];
-  if (d.duration_ms) parts.push(span(d.duration_ms));
+  if (d.duration) parts.push(span(1000 * parseFloat(d.duration)));
   if (d.peak_memory_bytes) parts.push(bytes(Number(d.peak_memory_bytes)));
   return parts.join(', ');
 }

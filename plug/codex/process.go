@@ -117,8 +117,8 @@ func (s *session) runProcess(ctx context.Context, proc *process, p startParams, 
 		rio.Stdin = proc.input
 		defer close(proc.input.done)
 	}
-	rio.Started = func(e *caissonv1.Exec) {
-		proc.exec = e.GetId()
+	rio.Started = func(s *caissonv1.Started) {
+		proc.exec = s.GetExec().GetId()
 		close(proc.begun)
 	}
 	result, err := s.boxes.client.Exec(ctx, proc.ref, spec, rio)

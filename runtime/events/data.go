@@ -1,7 +1,9 @@
 package events
 
 import (
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 )
@@ -53,9 +55,9 @@ type Data struct {
 	StderrBytes int64  `json:"stderr_bytes,omitempty"`
 	LostBytes   int64  `json:"lost_bytes,omitempty"` // of output that the disk did not take
 
-	CPUMS           float64 `json:"cpu_ms,omitempty"`
-	PeakMemoryBytes int64   `json:"peak_memory_bytes,omitempty"`
-	DurationMS      float64 `json:"duration_ms,omitempty"`
+	CPU             Duration `json:"cpu,omitempty"`
+	PeakMemoryBytes int64    `json:"peak_memory_bytes,omitempty"`
+	Duration        Duration `json:"duration,omitempty"`
 
 	Limit string `json:"limit,omitempty"` // that was hit: "memory", "pids", "cpu", "kernel_memory", "time", "output", "tmpfs"; of an alert also "refusals"
 
@@ -92,8 +94,26 @@ type Data struct {
 
 // Stage is one step of the creation of a sandbox.
 type Stage struct {
-	Name       string  `json:"name"`
-	DurationMS float64 `json:"duration_ms"`
+	Name     string   `json:"name"`
+	Duration Duration `json:"duration"`
+}
+
+// Duration is one in JSON, such as "1.5s".
+type Duration time.Duration
+
+// Seconds is d in them.
+func (d Duration) Seconds() float64 { return time.Duration(d).Seconds() }
+
+// MarshalText implements encoding.TextMarshaler.
+func (d Duration) MarshalText() ([]byte, error) {
+	return append(strconv.AppendFloat(nil, d.Seconds(), 'f', -1, 64), 's'), nil
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *Duration) UnmarshalText(text []byte) error {
+	of, err := time.ParseDuration(string(text))
+	*d = Duration(of)
+	return err
 }
 
 // maxText bounds a message, in bytes.

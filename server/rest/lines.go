@@ -8,9 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
-	"github.com/caisson-run/caisson/api/sbxerr"
-	"github.com/caisson-run/caisson/server/strictjson"
+	"github.com/caisson-run/caisson/api/apijson"
 )
 
 // lines writes one JSON object for each answer.
@@ -55,33 +53,12 @@ func (a *lines) hurry() {
 func (a *lines) send(message proto.Message) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, m := range readable(message) {
-		line, err := lineOf(m)
-		if err != nil {
-			return sbxerr.Wrap(sbxerr.Internal, "rest.answer", err)
-		}
-		if err := a.writeLocked(m, line); err != nil {
+	for _, m := range apijson.Readable(message) {
+		if err := a.writeLocked(m, apijson.Marshal(m)); err != nil {
 			return err
 		}
 	}
 	return a.control.Flush()
-}
-
-// lineOf is m as JSON. Of an event, absent fields are left out: CloudEvents knows no
-// empty attributes. Output, of which there is much, is written without protojson, which
-// takes eight times as long.
-func lineOf(m proto.Message) ([]byte, error) {
-	if e, ok := m.(*caissonv1.Event); ok {
-		return strictjson.MarshalSparse(e)
-	}
-	e, _ := m.(*caissonv1.ExecEvent)
-	if o := e.GetStdout(); o != nil {
-		return outputLine("stdout", o), nil
-	}
-	if o := e.GetStderr(); o != nil {
-		return outputLine("stderr", o), nil
-	}
-	return strictjson.Marshal(m)
 }
 
 func (a *lines) beginLocked() {

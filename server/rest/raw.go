@@ -9,8 +9,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/caisson-run/caisson/api/apijson"
 	"github.com/caisson-run/caisson/api/sbxerr"
-	"github.com/caisson-run/caisson/server/strictjson"
 )
 
 // raw writes the bytes of one field.
@@ -63,11 +63,7 @@ func (a *raw) send(message proto.Message) error {
 		return a.gap
 	}
 	if f := fieldOf(m, "file"); f != nil && m.Has(f) {
-		line, err := strictjson.Marshal(m.Get(f).Message().Interface())
-		if err != nil {
-			return sbxerr.Wrap(sbxerr.Internal, "rest.answer", err)
-		}
-		a.w.Header().Set(fileHeader, asciiJSON(line))
+		a.w.Header().Set(fileHeader, asciiJSON(apijson.Marshal(m.Get(f).Message().Interface())))
 		return nil
 	}
 	a.begin()

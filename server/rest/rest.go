@@ -15,8 +15,8 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/caisson-run/caisson/api/apijson"
 	"github.com/caisson-run/caisson/api/sbxerr"
-	"github.com/caisson-run/caisson/server/strictjson"
 )
 
 // Options are what a Handler is made of.
@@ -189,12 +189,7 @@ func (k keeper) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.
 }
 
 func writeMessage(w http.ResponseWriter, status int, m proto.Message) {
-	data, err := strictjson.Marshal(readable(m)[0])
-	if err != nil {
-		writeError(w, sbxerr.Wrap(sbxerr.Internal, "rest.answer", err))
-		return
-	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(data, '\n')) // a caller that has gone needs no answer
+	_, _ = w.Write(append(apijson.Marshal(apijson.Readable(m)[0]), '\n')) // a caller that has gone needs no answer
 }

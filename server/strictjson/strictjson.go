@@ -1,10 +1,8 @@
-// Package strictjson is the JSON of the API: names as in the proto, absent values
-// written out (an empty list is []), and unknown fields refused with the nearest right
-// name, so that a misspelt limit does not become no limit.
+// Package strictjson reads the JSON of the API, which apijson writes: an unknown field is refused
+// with the nearest right name, so that a misspelt limit does not become no limit.
 package strictjson
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"iter"
@@ -36,30 +34,6 @@ const SmallMessage = 64 << 10
 // ErrElements refuses a message that holds too much.
 func ErrElements() error {
 	return sbxerr.New(sbxerr.APIUsage, "strictjson.decode", "the message holds more than %d fields and entries", MaxElements)
-}
-
-// Marshal writes m on one line, with absent values written out. It takes out the spaces
-// that protojson puts in at random so that its text is not relied on.
-func Marshal(m proto.Message) ([]byte, error) {
-	return marshal(protojson.MarshalOptions{UseProtoNames: true, EmitDefaultValues: true}, m)
-}
-
-// MarshalSparse is Marshal without absent values.
-func MarshalSparse(m proto.Message) ([]byte, error) {
-	return marshal(protojson.MarshalOptions{UseProtoNames: true}, m)
-}
-
-func marshal(o protojson.MarshalOptions, m proto.Message) ([]byte, error) {
-	data, err := o.Marshal(m)
-	if err != nil {
-		return nil, err
-	}
-	var line bytes.Buffer
-	line.Grow(len(data))
-	if err := json.Compact(&line, data); err != nil {
-		return nil, err
-	}
-	return line.Bytes(), nil
 }
 
 // Unmarshal reads m. Its errors are [sbxerr.APIUsage].

@@ -70,21 +70,20 @@ func (s *stand) coldRuns(rounds int) cold {
 
 func (c *cold) add(t *driver, r harness.Result) {
 	var result struct {
-		DurationMS float64 `json:"duration_ms"`
-		Stages     []struct {
-			Name       string  `json:"name"`
-			DurationMS float64 `json:"duration_ms"`
-		} `json:"stages"`
+		Duration harness.Duration
+		Stages   []struct {
+			Name     string
+			Duration harness.Duration
+		}
 	}
-	r.JSON(t, &result)
+	r.JSONIn(t, "result", &result)
 	var total time.Duration
 	for _, st := range result.Stages {
-		d := fromMS(st.DurationMS)
-		total += d
-		c.note(st.Name, d)
+		total += st.Duration.Duration
+		c.note(st.Name, st.Duration.Duration)
 	}
 	c.total = append(c.total, total)
-	c.command = append(c.command, fromMS(result.DurationMS))
+	c.command = append(c.command, result.Duration.Duration)
 }
 
 // note adds what a stage took.
@@ -94,8 +93,6 @@ func (c *cold) note(stage string, d time.Duration) {
 	}
 	c.stages[stage] = append(c.stages[stage], d)
 }
-
-func fromMS(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
 
 // awaitGone returns when no sandbox has a claim any more: that is the last
 // thing of a sandbox to be removed.
@@ -140,13 +137,13 @@ const (
 
 func (s *stand) throughput() Throughput {
 	var past struct {
-		DurationMS  float64 `json:"duration_ms"`
-		StdoutBytes int64   `json:"stdout_bytes"`
+		Duration    harness.Duration
+		StdoutBytes int64 `json:"stdout_bytes"`
 	}
 	write := func(mib int) []string {
 		return []string{"--", "dd", "if=/dev/zero", "bs=1M", "count=" + strconv.Itoa(mib)}
 	}
-	s.daemon.Run(s.t, append([]string{"run", "--json", "--output-limit", "4K"}, write(absorbedMiB)...)...).JSON(s.t, &past)
+	s.daemon.Run(s.t, append([]string{"run", "--json", "--output-limit", "4K"}, write(absorbedMiB)...)...).JSONIn(s.t, "result", &past)
 	if past.StdoutBytes != absorbedMiB<<20 {
 		s.t.Fatalf("%d bytes were counted, %d written", past.StdoutBytes, absorbedMiB<<20)
 	}
@@ -160,7 +157,7 @@ func (s *stand) throughput() Throughput {
 	took := time.Since(start)
 	s.daemon.AwaitNoSandbox(s.t)
 	return Throughput{
-		Absorbed:  round(float64(past.StdoutBytes) / 1e3 / past.DurationMS),
+		Absorbed:  round(float64(past.StdoutBytes) / 1e3 / past.Duration.Milliseconds()),
 		Delivered: round(float64(arrived) / 1e6 / took.Seconds()),
 	}
 }

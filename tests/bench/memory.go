@@ -48,7 +48,7 @@ func memoryOf(t *driver, pid int) Memory {
 func (s *stand) sandboxMemory() (init, shim Memory) {
 	id := strings.TrimSpace(s.daemon.Run(s.t, "run", "-d", "--", "sleep", "1000").Stdout)
 	var detail struct{ PID int }
-	s.daemon.Run(s.t, "inspect", id).JSON(s.t, &detail)
+	s.daemon.Run(s.t, "inspect", id).JSONIn(s.t, "sandbox", &detail)
 	time.Sleep(settle)
 	init, shim = memoryOf(s.t, detail.PID), memoryOf(s.t, parentOf(s.t, detail.PID))
 	s.daemon.Run(s.t, "rm", "--force", id)

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/tests/harness"
 )
 
 const (
@@ -163,16 +164,16 @@ func (s *suite) overlay(dir string) (merged string) {
 func (s *site) unpack(id, archive, dir string) time.Duration {
 	s.daemon.Run(s.t, "cp", archive, id+":"+home+"/archive.tar")
 	var result struct {
-		DurationMS float64 `json:"duration_ms"`
-		ExitCode   int     `json:"exit_code"`
-		Stderr     string
+		Duration harness.Duration
+		ExitCode int    `json:"exit_code"`
+		Stderr   string `json:"stderr_text"`
 	}
 	s.daemon.Run(s.t, "exec", id, "--", "mkdir", dir)
-	s.daemon.Run(s.t, "exec", "--json", id, "--", "tar", "-xf", home+"/archive.tar", "-C", dir).JSON(s.t, &result)
+	s.daemon.Run(s.t, "exec", "--json", id, "--", "tar", "-xf", home+"/archive.tar", "-C", dir).JSONIn(s.t, "result", &result)
 	if result.ExitCode != 0 {
 		s.t.Fatalf("tar ended with %d: %s", result.ExitCode, result.Stderr)
 	}
-	return fromMS(result.DurationMS)
+	return result.Duration.Duration
 }
 
 // removals measures Remove of sandboxes that wrote nothing, and many files, in turns.

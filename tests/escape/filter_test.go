@@ -108,7 +108,7 @@ func declaredFilter(t *testing.T, d *harness.Daemon) json.RawMessage {
 	var view struct {
 		Spec struct {
 			Linux struct{ Seccomp json.RawMessage }
-		} `json:"oci_spec"`
+		} `json:"oci_spec_json"`
 	}
 	d.Run(t, "spec", "-o", "json", "--", "true").JSON(t, &view)
 	if len(view.Spec.Linux.Seccomp) == 0 {

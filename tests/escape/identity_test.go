@@ -26,7 +26,7 @@ func detached(t *testing.T, args ...string) inspected {
 	id := strings.TrimSpace(daemon.Run(t, append([]string{"run", "-d"}, args...)...).Stdout)
 	t.Cleanup(func() { daemon.Run(t, "rm", "--force", id) })
 	var d inspected
-	daemon.Run(t, "inspect", id).JSON(t, &d)
+	daemon.Run(t, "inspect", id).JSONIn(t, "sandbox", &d)
 	return d
 }
 

@@ -230,7 +230,7 @@ func TestFullOutput(t *testing.T) {
 	grow := d.shrink(t, "root", left, much)
 	var r harness.RunResult
 	full := d.Try(write...)
-	full.JSON(t, &r)
+	full.JSONIn(t, "result", &r)
 	if full.Code != 3 || r.ExitCode != 3 || r.StdoutBytes != written || !r.Truncated || strings.Count(r.Stdout, "x") != written {
 		t.Errorf("exit code %d, %d bytes, truncated %v, %d delivered; want 3, %d, true and all", r.ExitCode, r.StdoutBytes, r.Truncated, len(r.Stdout), written)
 	}
@@ -243,7 +243,7 @@ func TestFullOutput(t *testing.T) {
 	}
 	grow()
 	r = harness.RunResult{}
-	d.Try(write...).JSON(t, &r)
+	d.Try(write...).JSONIn(t, "result", &r)
 	if r.Truncated || r.ExitCode != 3 || strings.Count(r.Stdout, "x") != written {
 		t.Errorf("with room again: exit code %d, truncated %v, %d bytes", r.ExitCode, r.Truncated, len(r.Stdout))
 	}

@@ -265,7 +265,7 @@ func (b *breakable) inForce(t *testing.T) (now [2]string) {
 			MemoryBytes json.Number `json:"memory_bytes"`
 		}
 	}
-	b.Run(t, "inspect", "--json", "box").JSON(t, &box)
+	b.Run(t, "inspect", "--json", "box").JSONIn(t, "sandbox", &box)
 	now[0] = box.Limits.MemoryBytes.String()
 	for _, host := range []string{"web.example", "other.example"} {
 		now[1] += fmt.Sprint(b.Try("policy", "check", "--sandbox", "box", host).Code)

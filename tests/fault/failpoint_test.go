@@ -168,7 +168,7 @@ var unremoved = strings.Fields("limits start hello posture")
 func (b *breakable) stages(t *testing.T) (names []string) {
 	t.Helper()
 	var r struct{ Stages []struct{ Name string } }
-	b.Run(t, "run", "--json", "--trace", "--", "true").JSON(t, &r)
+	b.Run(t, "run", "--json", "--trace", "--", "true").JSONIn(t, "result", &r)
 	b.AwaitNoSandbox(t)
 	for _, s := range r.Stages {
 		names = append(names, s.Name)

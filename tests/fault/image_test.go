@@ -279,7 +279,7 @@ func TestSaveOfADamagedImage(t *testing.T) {
 	d.Run(t, "image", "import", "--name", "tools", dir)
 	d.Run(t, "image", "save", "-f", saved, "tools")
 	var detail struct{ Layers []string }
-	d.Run(t, "image", "inspect", "tools").JSON(t, &detail)
+	d.Run(t, "image", "inspect", "tools").JSONIn(t, "image", &detail)
 	blobs, _ := store(d)
 	file := filepath.Join(blobs, strings.TrimPrefix(detail.Layers[0], "sha256:"))
 	data, err := os.ReadFile(file)

@@ -147,7 +147,7 @@ func checkWorks(t testing.TB, d *harness.Daemon, id string) {
 	var detail struct {
 		Posture []struct{ Name, Declared, Live string }
 	}
-	d.Run(t, "inspect", "--posture", id, "-o", "json").JSON(t, &detail)
+	d.Run(t, "inspect", "--posture", id, "-o", "json").JSONIn(t, "sandbox", &detail)
 	if len(detail.Posture) == 0 {
 		t.Errorf("sandbox %s has not been checked", id)
 	}

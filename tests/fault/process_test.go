@@ -59,7 +59,7 @@ func kill9(t testing.TB, pid int) {
 func initOf(t testing.TB, d *harness.Daemon, ref string) int {
 	t.Helper()
 	var s struct{ PID int }
-	d.Run(t, "inspect", ref, "-o", "json").JSON(t, &s)
+	d.Run(t, "inspect", ref, "-o", "json").JSONIn(t, "sandbox", &s)
 	if s.PID <= 1 {
 		t.Fatalf("sandbox %s has no PID 1", ref)
 	}

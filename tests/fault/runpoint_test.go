@@ -66,7 +66,7 @@ func checkEnded(t *testing.T, b *breakable, ref string, want kept) {
 		ID     string
 		Result kept
 	}
-	b.Run(t, "inspect", ref, "-o", "json").JSON(t, &detail)
+	b.Run(t, "inspect", ref, "-o", "json").JSONIn(t, "sandbox", &detail)
 	if detail.Result != want {
 		t.Errorf("the result that was kept is %+v, want %+v", detail.Result, want)
 	}

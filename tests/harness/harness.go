@@ -321,25 +321,48 @@ func (r Result) JSON(t testing.TB, v any) {
 	}
 }
 
-// RunResult is the JSON form of a run.
+// JSONIn decodes what a call printed, and into the same value the object in one of its fields.
+func (r Result) JSONIn(t testing.TB, field string, v any) {
+	t.Helper()
+	var whole map[string]json.RawMessage
+	r.JSON(t, &whole)
+	r.JSON(t, v)
+	if err := json.Unmarshal(whole[field], v); err != nil {
+		t.Fatalf("caisson %q printed no %s: %v\n%s\n%s", r.Args, field, err, r.Stdout, r.Stderr)
+	}
+}
+
+// Duration is one in JSON, such as "1.5s".
+type Duration struct{ time.Duration }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *Duration) UnmarshalText(text []byte) (err error) {
+	d.Duration, err = time.ParseDuration(string(text))
+	return err
+}
+
+// Milliseconds is d in them.
+func (d Duration) Milliseconds() float64 { return float64(d.Duration) / float64(time.Millisecond) }
+
+// RunResult is the result of a run with its output.
 type RunResult struct {
-	SandboxID     string  `json:"sandbox_id"`
-	Source        string  `json:"source"`
-	ExitCode      int     `json:"exit_code"`
-	Signal        int     `json:"signal"`
-	TimedOut      bool    `json:"timed_out"`
-	OOMKilled     bool    `json:"oom_killed"`
-	PIDsLimitHit  bool    `json:"pids_limit_hit"`
-	Stdout        string  `json:"stdout"`
-	Stderr        string  `json:"stderr"`
-	StdoutBytes   int64   `json:"stdout_bytes"`
-	StdoutSkipped int64   `json:"stdout_skipped"`
-	Truncated     bool    `json:"truncated"`
-	DurationMS    float64 `json:"duration_ms"`
-	CPUMS         float64 `json:"cpu_ms"`
-	PeakMemory    int64   `json:"peak_memory_bytes"`
-	Reason        string  `json:"reason"`
-	Network       string  `json:"network"`
+	SandboxID     string   `json:"sandbox_id"`
+	Source        string   `json:"source"`
+	ExitCode      int      `json:"exit_code"`
+	Signal        int      `json:"signal"`
+	TimedOut      bool     `json:"timed_out"`
+	OOMKilled     bool     `json:"oom_killed"`
+	PIDsLimitHit  bool     `json:"pids_limit_hit"`
+	Stdout        string   `json:"stdout_text"`
+	Stderr        string   `json:"stderr_text"`
+	StdoutBytes   int64    `json:"stdout_bytes"`
+	StdoutSkipped int64    `json:"stdout_skipped"`
+	Truncated     bool     `json:"truncated"`
+	Duration      Duration `json:"duration"`
+	CPU           Duration `json:"cpu"`
+	PeakMemory    int64    `json:"peak_memory_bytes"`
+	Reason        string   `json:"reason"`
+	Network       string   `json:"network"`
 	// EndedProcesses were ended with the command.
 	EndedProcesses int      `json:"ended_processes"`
 	Warnings       []string `json:"warnings"`
@@ -350,7 +373,7 @@ type RunResult struct {
 func (d *Daemon) RunJSON(t testing.TB, args ...string) RunResult {
 	t.Helper()
 	var r RunResult
-	d.Try(append([]string{"run", "--json"}, args...)...).JSON(t, &r)
+	d.Try(append([]string{"run", "--json"}, args...)...).JSONIn(t, "result", &r)
 	return r
 }
 

@@ -81,9 +81,9 @@ CMD ["/srv/app/out"]
 				Labels          map[string]string
 				Entrypoint, Cmd []string
 			}
-		}
+		} `json:"config_json"`
 	}
-	d.Run(t, "image", "inspect", "app").JSON(t, &detail)
+	d.Run(t, "image", "inspect", "app").JSONIn(t, "image", &detail)
 	if c := detail.Config; detail.Source != "build" || time.Since(c.Created) > time.Hour || c.Config.Labels["org.example.x"] != "y" || strings.Join(c.Config.Entrypoint, " ") != "cat" {
 		t.Errorf("inspect says %+v", detail)
 	}

@@ -16,7 +16,7 @@ import (
 func execJSON(t *testing.T, d *harness.Daemon, args ...string) harness.RunResult {
 	t.Helper()
 	var r harness.RunResult
-	d.Try(append([]string{"exec", "--json"}, args...)...).JSON(t, &r)
+	d.Try(append([]string{"exec", "--json"}, args...)...).JSONIn(t, "result", &r)
 	return r
 }
 
@@ -235,34 +235,35 @@ func TestStreamJSONL(t *testing.T) {
 		t.Errorf("code %d", r.Code)
 	}
 	r2 := daemon.Run(t, "run", "--stream", "jsonl", "--", "true")
-	if !strings.Contains(r2.Stdout, `"args":["true"]`) || strings.Contains(r2.Stdout, `"pid":0`) || strings.Count(r2.Stdout, `"exec_id":"1"`) != 2 {
+	if !strings.Contains(r2.Stdout, `"args":["true"]`) || strings.Contains(r2.Stdout, `"pid":0`) || strings.Count(r2.Stdout, `"exec_id":"1"`) != 1 {
 		t.Errorf("of a run: %s", r2.Stdout)
 	}
 	var types []string
 	data := map[string]string{}
 	for line := range strings.Lines(r.Stdout) {
-		var l struct {
-			Type      string
+		var events map[string]struct {
 			SandboxID string `json:"sandbox_id"`
 			Text      string
 			Data      []byte
 			Offset    int64
 			ExitCode  int `json:"exit_code"`
 		}
-		if err := json.Unmarshal([]byte(line), &l); err != nil {
+		if err := json.Unmarshal([]byte(line), &events); err != nil || len(events) != 1 {
 			t.Fatalf("%q: %v", line, err)
 		}
-		types = append(types, l.Type)
-		if int(l.Offset) != len(data[l.Type]) {
-			t.Errorf("%q has offset %d after %d bytes", line, l.Offset, len(data[l.Type]))
-		}
-		data[l.Type] += l.Text + string(l.Data)
-		if (l.Type == "start" && l.SandboxID != id) || (l.Type == "exit" && l.ExitCode != 3) {
-			t.Errorf("line %s", line)
+		for kind, e := range events {
+			types = append(types, kind)
+			if int(e.Offset) != len(data[kind]) {
+				t.Errorf("%q has offset %d after %d bytes", line, e.Offset, len(data[kind]))
+			}
+			data[kind] += e.Text + string(e.Data)
+			if kind == "started" && e.SandboxID != id || kind == "exit" && e.ExitCode != 3 {
+				t.Errorf("line %s", line)
+			}
 		}
 	}
 	n := len(types)
-	if n < 5 || types[0] != "start" || types[n-2] != "usage" || types[n-1] != "exit" || data["stdout"] != "out\n\377" || data["stderr"] != "err\n" {
+	if n < 4 || types[0] != "started" || types[n-1] != "exit" || data["stdout"] != "out\n\377" || data["stderr"] != "err\n" {
 		t.Errorf("lines %q, %q", types, data)
 	}
 }

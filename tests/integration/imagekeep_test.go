@@ -40,15 +40,19 @@ func TestImageTagAndSave(t *testing.T) {
 			t.Errorf("skopeo reads no %s: %v: %s", format, err, out)
 		}
 	}
-	var usage []struct {
-		Name     string
-		Stored   int64 `json:"stored_bytes"`
-		Shared   int64 `json:"shared_bytes"`
-		Unpacked int64 `json:"unpacked_bytes"`
+	var usage struct {
+		Images []struct {
+			Image struct {
+				Name   string
+				Stored int64 `json:"size_bytes"`
+			}
+			Shared   int64 `json:"shared_bytes"`
+			Unpacked int64 `json:"unpacked_bytes"`
+		}
 	}
 	d.Run(t, "image", "du", "-o", "json").JSON(t, &usage)
-	for _, u := range usage {
-		if shared := u.Name != "base"; u.Stored < 1<<20 || u.Unpacked < 1<<20 || (u.Shared > 0) != shared {
+	for _, u := range usage.Images {
+		if shared := u.Image.Name != "base"; u.Image.Stored < 1<<20 || u.Unpacked < 1<<20 || (u.Shared > 0) != shared {
 			t.Errorf("du says %+v", u)
 		}
 	}
@@ -185,7 +189,7 @@ func TestReplacedImageIsNew(t *testing.T) {
 		var img struct {
 			CreatedAt time.Time `json:"created_at"`
 		}
-		d.Run(t, "image", "inspect", "-o", "json", "mine").JSON(t, &img)
+		d.Run(t, "image", "inspect", "-o", "json", "mine").JSONIn(t, "image", &img)
 		return img.CreatedAt
 	}
 	d.Run(t, "image", "import", "--name", "mine", writeTar(t, ociLayout(t, "first")))

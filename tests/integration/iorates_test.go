@@ -2,7 +2,6 @@ package integration
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -274,8 +273,8 @@ func awaitRead(t *testing.T, name string) {
 	var box struct {
 		PID int `json:"pid"`
 	}
-	if err := json.Unmarshal([]byte(daemon.Run(t, "inspect", name).Stdout), &box); err != nil || box.PID == 0 {
-		t.Fatalf("the PID of %s: %d, %v", name, box.PID, err)
+	if daemon.Run(t, "inspect", name).JSONIn(t, "sandbox", &box); box.PID == 0 {
+		t.Fatalf("%s has no PID", name)
 	}
 	await(t, "a read that waits", func() bool { return slices.Contains(statesBelow(t, box.PID), "D") })
 }

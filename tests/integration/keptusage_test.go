@@ -58,12 +58,12 @@ func TestUsageIsKept(t *testing.T) {
 	}
 	d.User(t, ann).Refused(t, "SBX-107", "history", "--json", "goes")
 	var last struct {
-		CPUMS       float64 `json:"cpu_ms"`
-		PeakMemory  int64   `json:"peak_memory_bytes"`
-		ExpectEnded string  `json:"reason"`
+		CPU         harness.Duration
+		PeakMemory  int64  `json:"peak_memory_bytes"`
+		ExpectEnded string `json:"reason"`
 	}
 	d.Run(t, "events", "--format", "{{json .data}}", "--filter", "type=sandbox.ended", "--filter", "sandbox=goes").JSON(t, &last)
-	if last.CPUMS <= 0 || last.PeakMemory < filled || last.ExpectEnded == "" {
+	if last.CPU.Duration <= 0 || last.PeakMemory < filled || last.ExpectEnded == "" {
 		t.Errorf("its last event: %+v", last)
 	}
 	d.Stop(t)
@@ -75,7 +75,7 @@ func TestUsageIsKept(t *testing.T) {
 			t.Errorf("of %s, with the next daemon: %+v", name, u)
 		}
 	}
-	if used := statsOf(t, d, "ends")["ends"]; used.CPUMS <= 0 {
+	if used := statsOf(t, d, "ends")["ends"]; used.CPU.Milliseconds() <= 0 {
 		t.Errorf("of one that had ended before the daemon: %+v", used)
 	}
 	d.Refused(t, "SBX-107", "history", "--json", "goes") // two are kept, and it was the first

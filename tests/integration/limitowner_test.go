@@ -27,7 +27,7 @@ func (o owned) isClean() bool {
 
 func execOwned(t *testing.T, d *harness.Daemon, name, script string) (r owned) {
 	t.Helper()
-	d.Try("exec", "--json", name, "--", "sh", "-c", script).JSON(t, &r)
+	d.Try("exec", "--json", name, "--", "sh", "-c", script).JSONIn(t, "result", &r)
 	return r
 }
 
@@ -86,7 +86,7 @@ func TestLimitsOfTwoCommands(t *testing.T) {
 	}
 	d.Run(t, "kill", name, idle)
 	var r owned
-	d.Try("attach", "--json", name, idle).JSON(t, &r)
+	d.Try("attach", "--json", name, idle).JSONIn(t, "result", &r)
 	if r.OOMKilled || !slices.Equal(r.SandboxLimitsHit, shared) {
 		t.Errorf("the one beside it: %+v", r)
 	}

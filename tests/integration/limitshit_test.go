@@ -10,11 +10,11 @@ import (
 
 // limited is the part of a result that tells of limits.
 type limited struct {
-	ExitCode     int      `json:"exit_code"`
-	LimitsHit    []string `json:"limits_hit"`
-	FullTmpfs    []string `json:"full_tmpfs"`
-	ReadOnlyHint bool     `json:"read_only_hint"`
-	ThrottledMS  float64  `json:"cpu_throttled_ms"`
+	ExitCode     int              `json:"exit_code"`
+	LimitsHit    []string         `json:"limits_hit"`
+	FullTmpfs    []string         `json:"full_tmpfs"`
+	ReadOnlyHint bool             `json:"read_only_hint"`
+	Throttled    harness.Duration `json:"cpu_throttled"`
 }
 
 // TestResultTellsLimits: a result names the limits that the command hit, of a run and of a
@@ -42,7 +42,7 @@ func TestResultTellsLimits(t *testing.T) {
 		for _, begin := range [][]string{{"run", "--tmpfs", "1M", "--"}, {"exec", "box"}} {
 			command := slices.Concat(begin[1:], []string{"sh", "-c", tt.script})
 			var r limited
-			d.Try(slices.Concat(begin[:1], []string{"--json"}, command)...).JSON(t, &r)
+			d.Try(slices.Concat(begin[:1], []string{"--json"}, command)...).JSONIn(t, "result", &r)
 			r.LimitsHit = slices.DeleteFunc(r.LimitsHit, func(l string) bool { return l == "cpu" }) // as a busy host has it
 			if !slices.Equal(r.LimitsHit, tt.hit) || !slices.Equal(r.FullTmpfs, tt.full) || r.ReadOnlyHint != tt.readOnly {
 				t.Errorf("%s %s: %+v", begin[0], tt.script, r)
@@ -55,11 +55,11 @@ func TestResultTellsLimits(t *testing.T) {
 		}
 	}
 	var r limited
-	d.Try("run", "--json", "--cpus", "0.1", "--timeout", "500ms", "--", "sh", "-c", "while :; do :; done").JSON(t, &r)
-	if !slices.Equal(r.LimitsHit, []string{"cpu"}) || r.ThrottledMS < 100 {
+	d.Try("run", "--json", "--cpus", "0.1", "--timeout", "500ms", "--", "sh", "-c", "while :; do :; done").JSONIn(t, "result", &r)
+	if !slices.Equal(r.LimitsHit, []string{"cpu"}) || r.Throttled.Milliseconds() < 100 {
 		t.Errorf("throttled: %+v", r)
 	}
-	d.Try("run", "--json", "--mount", "type=tmpfs,dst=/scratch,size=64K", "--", "sh", "-c", "head -c 100000 /dev/zero > /scratch/big").JSON(t, &r)
+	d.Try("run", "--json", "--mount", "type=tmpfs,dst=/scratch,size=64K", "--", "sh", "-c", "head -c 100000 /dev/zero > /scratch/big").JSONIn(t, "result", &r)
 	if !slices.Equal(r.FullTmpfs, []string{"/scratch"}) {
 		t.Errorf("a mount: %+v", r)
 	}

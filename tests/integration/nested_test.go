@@ -214,7 +214,7 @@ func TestNestedNameIsNotRoots(t *testing.T) {
 		}
 	}
 	var l listed
-	in.try("inspect", "-o", "json", "agent").JSON(t, &l)
+	in.try("inspect", "-o", "json", "agent").JSONIn(t, "sandbox", &l)
 	if l.ID == id || l.Parent == "" {
 		t.Errorf("the inner agent is %+v", l)
 	}

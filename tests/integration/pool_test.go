@@ -177,7 +177,7 @@ func TestPooledSandboxIsUsedOnce(t *testing.T) {
 	for range 4 {
 		awaitReady(t, d, 2)
 		var r harness.RunResult
-		d.Run(t, "run", "--json", "--", "sh", "-c", "ls -A /tmp; touch /tmp/used").JSON(t, &r)
+		d.Run(t, "run", "--json", "--", "sh", "-c", "ls -A /tmp; touch /tmp/used").JSONIn(t, "result", &r)
 		if r.Stdout != "" || seen[r.SandboxID] {
 			t.Errorf("sandbox %s was used before: %q", r.SandboxID, r.Stdout)
 		}
@@ -229,9 +229,17 @@ func TestMainCommandInAPooledSandbox(t *testing.T) {
 		}
 		for _, show := range [][]string{{"inspect", name}, {"ls", "-o", "json"}} {
 			text := d.Run(t, show...).Stdout
-			var one struct{ Result *harness.RunResult }
+			type ended struct{ Result *harness.RunResult }
+			var one struct {
+				Sandbox *ended
+				ended
+			}
 			text = strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(text), "["), "]")
-			if err := json.Unmarshal([]byte(text), &one); err != nil || one.Result == nil || one.Result.ExitCode != 3 || one.Result.Reason != "exited" {
+			err := json.Unmarshal([]byte(text), &one)
+			if one.Sandbox != nil {
+				one.ended = *one.Sandbox
+			}
+			if err != nil || one.Result == nil || one.Result.ExitCode != 3 || one.Result.Reason != "exited" {
 				t.Errorf("%v, %v: %s", show, err, text)
 			}
 		}
@@ -267,7 +275,7 @@ func TestResultOutOfThePool(t *testing.T) {
 			harness.RunResult
 			Stages []struct{ Name string }
 		}
-		d.Try(append(append([]string{"run", "--json", "--trace"}, flags...), "--", "sh", "-c", "exit 4")...).JSON(t, &r)
+		d.Try(append(append([]string{"run", "--json", "--trace"}, flags...), "--", "sh", "-c", "exit 4")...).JSONIn(t, "result", &r)
 		if n := len(r.Stages); r.ExitCode != 4 || r.PeakMemory == 0 || n < 2 || r.Stages[n-1].Name != "exec" {
 			t.Errorf("%s: %+v", name, r)
 		}

@@ -128,7 +128,7 @@ func TestPull(t *testing.T) {
 			Stripped map[string]int64 `json:"stripped"`
 		} `json:"report"`
 	}
-	d.Run(t, "image", "inspect", name).JSON(t, &detail)
+	d.Run(t, "image", "inspect", name).JSONIn(t, "image", &detail)
 	if detail.Source != "registry" {
 		t.Errorf("inspect: %+v", detail)
 	}
@@ -360,13 +360,10 @@ func TestPullVerified(t *testing.T) {
 	}
 	for range 2 { // as it is pulled, and as it is there
 		var r struct {
-			Result struct {
-				ImageVerified string `json:"image_verified"`
-			} `json:"result"`
 			ImageVerified string `json:"image_verified"`
 		}
-		d.Run(t, "run", "--json", "--image", pinned, "--", "sh", "-c", ":").JSON(t, &r)
-		if r.ImageVerified+r.Result.ImageVerified != "digest" {
+		d.Run(t, "run", "--json", "--image", pinned, "--", "sh", "-c", ":").JSONIn(t, "result", &r)
+		if r.ImageVerified != "digest" {
 			t.Errorf("the result says %+v", r)
 		}
 	}
@@ -375,7 +372,7 @@ func TestPullVerified(t *testing.T) {
 		Target   string `json:"target_digest"`
 		Source   string `json:"source_digest"`
 	}
-	d.Run(t, "image", "inspect", tag).JSON(t, &image)
+	d.Run(t, "image", "inspect", tag).JSONIn(t, "image", &image)
 	if image.Verified != "digest" || image.Target != manifest.Digest.String() || image.Source != image.Target {
 		t.Errorf("inspect says %+v", image)
 	}

@@ -16,9 +16,7 @@ type refusal struct {
 func refusedIn(t *testing.T, args ...string) []refusal {
 	t.Helper()
 	var result struct{ Refusals []refusal }
-	if err := json.Unmarshal([]byte(daemon.Try(args...).Stdout), &result); err != nil {
-		t.Fatal(err)
-	}
+	daemon.Try(args...).JSONIn(t, "result", &result)
 	return result.Refusals
 }
 

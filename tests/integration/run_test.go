@@ -57,7 +57,7 @@ func TestResultTellsWhatHappened(t *testing.T) {
 	if r.Source != "command" || r.Reason != "exited" || r.ExitCode != 3 || r.Stdout != "out" || r.Stderr != "err" || r.StdoutBytes != 3 || r.Network != "none" {
 		t.Errorf("result %+v", r)
 	}
-	if r.CPUMS <= 0 || r.DurationMS <= 0 || r.SandboxID == "" {
+	if r.CPU.Milliseconds() <= 0 || r.Duration.Milliseconds() <= 0 || r.SandboxID == "" {
 		t.Errorf("usage is missing: %+v", r)
 	}
 	if r := daemon.RunJSON(t, "--", "sh", "-c", "kill -9 $$"); r.Reason != "signaled" || r.Signal != 9 || r.OOMKilled {
@@ -259,7 +259,7 @@ func TestInspectShowsThePosture(t *testing.T) {
 		PID        int
 		Posture    []struct{ Name, Declared, Live string }
 	}
-	daemon.Run(t, "inspect", "--posture", "seen").JSON(t, &d)
+	daemon.Run(t, "inspect", "--posture", "seen").JSONIn(t, "sandbox", &d)
 	if len(d.Posture) < 20 || d.HostIDBase < 1<<16 {
 		t.Errorf("inspected %+v", d)
 	}

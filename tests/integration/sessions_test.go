@@ -32,10 +32,10 @@ type listed struct {
 	PID                             int
 	Labels                          map[string]string
 	Session, Task, Parent, Cgroup   string
-	ExpiresAt                       *time.Time `json:"expires_at"`
-	IdleTimeoutMS                   *float64   `json:"idle_timeout_ms"`
-	IdleSince                       *time.Time `json:"idle_since"`
-	OwnerUID                        uint32     `json:"owner_uid"`
+	ExpiresAt                       *time.Time        `json:"expires_at"`
+	IdleTimeout                     *harness.Duration `json:"idle_timeout"`
+	IdleSince                       *time.Time        `json:"idle_since"`
+	OwnerUID                        uint32            `json:"owner_uid"`
 	Execs                           int
 	Workspace                       *struct{ Dir, Mode string }
 	Limits                          struct {
@@ -49,7 +49,7 @@ type listed struct {
 func inspect(t *testing.T, d *harness.Daemon, ref string) listed {
 	t.Helper()
 	var l listed
-	d.Run(t, "inspect", "--all", ref).JSON(t, &l)
+	d.Run(t, "inspect", "--all", ref).JSONIn(t, "sandbox", &l)
 	return l
 }
 

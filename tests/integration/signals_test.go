@@ -61,15 +61,19 @@ func TestInterruptedObject(t *testing.T) {
 	}
 	code := c.end(t)
 	var got struct {
-		Error       struct{ Code string }
-		Exec        string `json:"exec_id"`
-		Stdout      string
-		StdoutBytes int64 `json:"stdout_bytes"`
+		Error struct{ Code string }
+		Exec  struct {
+			ID          string
+			StdoutBytes int64 `json:"stdout_bytes"`
+		}
+		Output struct {
+			StdoutText string `json:"stdout_text"`
+		}
 	}
 	if err := json.Unmarshal([]byte(c.stdout()), &got); err != nil {
 		t.Fatalf("%v: %s%s", err, c.stdout(), c.stderr())
 	}
-	if code != 130 || got.Error.Code != "SBX-002" || got.Exec != execs[0].ID || got.Stdout != "so far\n" || got.StdoutBytes != 7 {
+	if code != 130 || got.Error.Code != "SBX-002" || got.Exec.ID != execs[0].ID || got.Output.StdoutText != "so far\n" || got.Exec.StdoutBytes != 7 {
 		t.Errorf("exit code %d, %+v", code, got)
 	}
 	await(t, "end of the command", func() bool { running(); return execs[0].State == "exited" })

@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,9 +15,9 @@ type sandboxStats struct {
 	Name            string
 	State           string
 	CPUPercent      float64 `json:"cpu_percent"`
-	CPUMS           float64 `json:"cpu_ms"`
-	MemoryBytes     int64   `json:"memory_bytes"`
-	PeakMemoryBytes *int64  `json:"peak_memory_bytes"`
+	CPU             harness.Duration
+	MemoryBytes     int64  `json:"memory_bytes"`
+	PeakMemoryBytes *int64 `json:"peak_memory_bytes"`
 	PIDs            int64
 	Processes       int64
 	PIDsLimit       int64    `json:"pids_limit"`
@@ -32,11 +31,9 @@ func statsOf(t *testing.T, d *harness.Daemon, args ...string) map[string]sandbox
 	t.Helper()
 	stats := map[string]sandboxStats{}
 	r := d.Run(t, append([]string{"stats", "--no-stream", "--json"}, args...)...)
-	for line := range strings.Lines(r.Stdout) {
-		var s sandboxStats
-		if err := json.Unmarshal([]byte(line), &s); err != nil {
-			t.Fatalf("%q: %v", line, err)
-		}
+	var answer struct{ Sandboxes []sandboxStats }
+	r.JSON(t, &answer)
+	for _, s := range answer.Sandboxes {
 		stats[s.Name] = s
 	}
 	return stats
@@ -81,7 +78,7 @@ func TestStatistics(t *testing.T) {
 	if e := ended["eater"]; e.State != "exited" || e.MemoryBytes != 0 || e.PeakMemoryBytes == nil || *e.PeakMemoryBytes < 64<<20 {
 		t.Errorf("the eater after its end: %+v", e)
 	}
-	if ended["burner"].CPUMS < 100 {
+	if ended["burner"].CPU.Milliseconds() < 100 {
 		t.Errorf("the burner after its end: %+v", ended["burner"])
 	}
 	if live := statsOf(t, d); len(live) != 1 {

@@ -156,7 +156,7 @@ func TestUnisolatedEnds(t *testing.T) {
 	t.Parallel()
 	need.Tools(t, "bash", "sleep", "setsid", "head", "tail")
 	d := harness.StartWith(t, unisolated)
-	if r := d.RunJSON(t, "--profile", "brief", "--", "sleep", "47110"); !r.TimedOut || r.ExitCode != 124 || r.DurationMS > 15000 {
+	if r := d.RunJSON(t, "--profile", "brief", "--", "sleep", "47110"); !r.TimedOut || r.ExitCode != 124 || r.Duration.Milliseconds() > 15000 {
 		t.Errorf("the profile's timeout: %+v", r)
 	}
 	d.Refused(t, "SBX-102", "run", "--json", "--profile", "brief", "--timeout", "2s", "--", "true")
@@ -270,7 +270,7 @@ func TestUnisolatedSession(t *testing.T) {
 		Posture            []struct{ Name, Declared, Live string }
 		HostIDSize         int `json:"host_id_size"`
 	}
-	d.Run(t, "inspect", "--all", "s").JSON(t, &seen)
+	d.Run(t, "inspect", "--all", "s").JSONIn(t, "sandbox", &seen)
 	if seen.Isolation != "none" || seen.Network != "host" || seen.HostIDSize != 0 || len(seen.Posture) < 20 || !strings.HasPrefix(strings.Join(seen.Warnings, ""), unisolatedWarning) {
 		t.Errorf("inspect: %+v", seen)
 	}
@@ -376,7 +376,7 @@ func TestUnisolatedRefuses(t *testing.T) {
 		Base int `json:"host_id_base"`
 	}
 	box(t, d, "strict")
-	d.Run(t, "inspect", "strict").JSON(t, &strict)
+	d.Run(t, "inspect", "strict").JSONIn(t, "sandbox", &strict)
 	d.Configure(t, strings.Replace(unisolated, "43210", strconv.Itoa(strict.Base+1000), 1))
 	d.Run(t, "config", "reload")
 	d.Refused(t, "SBX-105", "run", "--json", "--profile", "host", "--", "true")

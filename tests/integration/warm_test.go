@@ -74,7 +74,7 @@ func TestCommandsAreNumberedWithoutGaps(t *testing.T) {
 		var r struct {
 			ExecID string `json:"exec_id"`
 		}
-		if d.Run(t, "exec", "--json", "a", "--", "touch", "/tmp/f").JSON(t, &r); r.ExecID != want {
+		if d.Run(t, "exec", "--json", "a", "--", "touch", "/tmp/f").JSONIn(t, "result", &r); r.ExecID != want {
 			t.Errorf("command %s, want %s", r.ExecID, want)
 		}
 	}

@@ -1,7 +1,6 @@
 package network
 
 import (
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/netip"
@@ -250,9 +249,7 @@ func TestBridgeIsInspected(t *testing.T) {
 		Network string
 		Posture []struct{ Name, Declared, Live string }
 	}
-	if err := json.Unmarshal([]byte(h.daemon.Run(t, "inspect", "--posture", s.id).Stdout), &detail); err != nil {
-		t.Fatal(err)
-	}
+	h.daemon.Run(t, "inspect", "--posture", s.id).JSONIn(t, "sandbox", &detail)
 	seen := false
 	for _, c := range detail.Posture {
 		seen = seen || c.Name == "network" && c.Declared == "bridge" && c.Live == "bridge"

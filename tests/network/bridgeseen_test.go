@@ -99,7 +99,7 @@ func TestBridgeBytes(t *testing.T) {
 	transfer := func(times int64) {
 		t.Helper()
 		bulk := []string{"/workspace/client", "bulk", public + ":5432", strconv.Itoa(data)}
-		s.of.Run(t, append([]string{"exec", "--json", s.id, "--"}, bulk...)...).JSON(t, &result)
+		s.of.Run(t, append([]string{"exec", "--json", s.id, "--"}, bulk...)...).JSONIn(t, "result", &result)
 		if !result.Egress.about(times * data) {
 			t.Errorf("%d times %d bytes: %+v", times, data, result.Egress)
 		}
@@ -111,7 +111,7 @@ func TestBridgeBytes(t *testing.T) {
 	h.daemon.Kill(t)
 	h.daemon.Launch(t)
 	var detail struct{ Egress linkBytes }
-	s.of.Run(t, "inspect", s.id).JSON(t, &detail)
+	s.of.Run(t, "inspect", s.id).JSONIn(t, "sandbox", &detail)
 	if !detail.Egress.follows(result.Egress) {
 		t.Errorf("the next daemon has %+v, the one before had %+v", detail.Egress, result.Egress)
 	}
@@ -119,12 +119,11 @@ func TestBridgeBytes(t *testing.T) {
 	if list := traffic(t, s); len(list) > 0 {
 		t.Errorf("what left has records: %+v", list)
 	}
-	var stats struct {
-		Sent int64 `json:"sent_bytes"`
-	}
+	var stats struct{ Sandboxes []linkBytes }
 	if !until(5*time.Second, func() bool {
 		s.of.Run(t, "stats", "--no-stream", "--json", s.id).JSON(t, &stats)
-		return stats.Sent >= result.Egress.Sent && stats.Sent <= result.Egress.Sent+lateBytes
+		sent := stats.Sandboxes[0].Sent
+		return sent >= result.Egress.Sent && sent <= result.Egress.Sent+lateBytes
 	}) {
 		t.Errorf("stats have %+v, want %+v", stats, result.Egress)
 	}
@@ -186,7 +185,7 @@ func TestNoneIsCounted(t *testing.T) {
 	type counters struct{ Allowed, Refused int64 }
 	s := create(t, "--network", "none") // outside each attempt arrives: see TestNotAllowed
 	var detail struct{ Egress *counters }
-	s.of.Run(t, "inspect", s.id).JSON(t, &detail)
+	s.of.Run(t, "inspect", s.id).JSONIn(t, "sandbox", &detail)
 	if detail.Egress != nil {
 		t.Errorf("nothing was tried, and counted is %+v", detail.Egress)
 	}
@@ -197,7 +196,7 @@ func TestNoneIsCounted(t *testing.T) {
 		Egress  counters
 	}
 	var stats struct{ Networks []network }
-	s.of.Run(t, "inspect", s.id).JSON(t, &detail)
+	s.of.Run(t, "inspect", s.id).JSONIn(t, "sandbox", &detail)
 	s.of.Run(t, "info", "--json").JSON(t, &stats)
 	want := counters{Refused: 102}
 	if detail.Egress == nil || *detail.Egress != want {
@@ -207,7 +206,7 @@ func TestNoneIsCounted(t *testing.T) {
 		t.Errorf("stats have %+v", stats)
 	}
 	var result struct{ Egress *counters }
-	daemon.Run(t, "run", "--json", "--workspace", clientDir(t)+":ro", "--", "sh", "-c", "/workspace/client flood "+public+":5432 7").JSON(t, &result)
+	daemon.Run(t, "run", "--json", "--workspace", clientDir(t)+":ro", "--", "sh", "-c", "/workspace/client flood "+public+":5432 7").JSONIn(t, "result", &result)
 	if result.Egress == nil || *result.Egress != (counters{Refused: 7}) {
 		t.Errorf("the result has %+v", result.Egress)
 	}
@@ -231,8 +230,8 @@ func (h *house) refused(t *testing.T, s sandbox, refused int64) {
 	type counters struct{ Allowed, Refused, Failed, Lost int64 }
 	want := counters{Refused: refused}
 	var detail, result struct{ Egress counters }
-	s.of.Run(t, "inspect", s.id).JSON(t, &detail)
-	s.of.Run(t, "exec", "--json", s.id, "--", "true").JSON(t, &result)
+	s.of.Run(t, "inspect", s.id).JSONIn(t, "sandbox", &detail)
+	s.of.Run(t, "exec", "--json", s.id, "--", "true").JSONIn(t, "result", &result)
 	var stats struct {
 		Networks []struct {
 			Network string

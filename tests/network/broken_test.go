@@ -21,11 +21,11 @@ func TestBrokenSocket(t *testing.T) {
 	var detail struct {
 		Failure string `json:"network_failure"`
 	}
-	if daemon.Run(t, "inspect", s.id).JSON(t, &detail); detail.Failure != "" || !strings.Contains(s.try("http", "http://web.example/"), "200") {
+	if daemon.Run(t, "inspect", s.id).JSONIn(t, "sandbox", &detail); detail.Failure != "" || !strings.Contains(s.try("http", "http://web.example/"), "200") {
 		t.Fatalf("before: %+v", detail)
 	}
 	s.endListeners(t)
-	if !until(10*time.Second, func() bool { daemon.Run(t, "inspect", s.id).JSON(t, &detail); return detail.Failure != "" }) {
+	if !until(10*time.Second, func() bool { daemon.Run(t, "inspect", s.id).JSONIn(t, "sandbox", &detail); return detail.Failure != "" }) {
 		t.Fatal("nobody is told")
 	}
 	if !strings.Contains(detail.Failure, "SBX-707") {
@@ -35,7 +35,7 @@ func TestBrokenSocket(t *testing.T) {
 		t.Errorf("it reaches %q", said)
 	}
 	var result struct{ Warnings []string }
-	daemon.Run(t, "exec", "--json", s.id, "--", "true").JSON(t, &result)
+	daemon.Run(t, "exec", "--json", s.id, "--", "true").JSONIn(t, "result", &result)
 	if len(result.Warnings) != 1 || !strings.Contains(result.Warnings[0], "not served") {
 		t.Errorf("a result warns %q", result.Warnings)
 	}

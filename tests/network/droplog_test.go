@@ -43,7 +43,7 @@ func TestDropLog(t *testing.T) {
 				}
 			}
 			var detail struct{ Egress struct{ Refused int } }
-			daemon.Run(t, "inspect", s.id).JSON(t, &detail)
+			daemon.Run(t, "inspect", s.id).JSONIn(t, "sandbox", &detail)
 			if detail.Egress.Refused != len(want) {
 				t.Errorf("%d are counted, want %d", detail.Egress.Refused, len(want))
 			}

@@ -37,7 +37,7 @@ func TestECH(t *testing.T) {
 	var detail struct {
 		AllowECH bool `json:"allow_ech"`
 	}
-	daemon.Run(t, "inspect", create(t, "--allow", "web.example", "--allow-ech").id).JSON(t, &detail)
+	daemon.Run(t, "inspect", create(t, "--allow", "web.example", "--allow-ech").id).JSONIn(t, "sandbox", &detail)
 	if !detail.AllowECH {
 		t.Error("inspect does not say that ECH is allowed")
 	}

@@ -88,7 +88,7 @@ func TestPublish(t *testing.T) {
 					Port     int
 				}
 			}
-			daemon.Run(t, "inspect", s.id).JSON(t, &detail)
+			daemon.Run(t, "inspect", s.id).JSONIn(t, "sandbox", &detail)
 			if len(detail.Ports) != 1 || detail.Ports[0].Port != 8080 || detail.Ports[0].HostPort != at.Port() {
 				t.Errorf("inspect: %+v", detail)
 			}
@@ -300,7 +300,7 @@ func (s sandbox) moved(t *testing.T) (sent, received int64) {
 			Received int64 `json:"received_bytes"`
 		}
 	}
-	s.of.Run(t, "inspect", s.id).JSON(t, &detail)
+	s.of.Run(t, "inspect", s.id).JSONIn(t, "sandbox", &detail)
 	return detail.Egress.Sent, detail.Egress.Received
 }
 
@@ -324,12 +324,10 @@ func TestPublishedBytesAreCounted(t *testing.T) {
 				}
 			}
 			check("at once")
-			var used struct {
-				Sent int64 `json:"sent_bytes"`
-			}
+			var used struct{ Sandboxes []linkBytes }
 			if !until(10*time.Second, func() bool {
 				s.of.Run(t, "stats", "--no-stream", "--json", s.id).JSON(t, &used)
-				return used.Sent == want
+				return used.Sandboxes[0].Sent == want
 			}) {
 				t.Errorf("statistics: %+v", used)
 			}

@@ -92,7 +92,7 @@ func TestLearnOfOpenConnections(t *testing.T) {
 		Network  string
 		Learned  struct{ Rules, Warnings []string }
 	}
-	learn(t, script, "--json").JSON(t, &told)
+	learn(t, script, "--json").JSONIn(t, "result", &told)
 	if told.ExitCode != 0 || told.Network != "open" || !slices.Equal(told.Learned.Rules, []string{"db.example:5432"}) || len(told.Learned.Warnings) != 0 {
 		t.Errorf("%+v", told)
 	}

@@ -213,6 +213,6 @@ func TestDaemonKilled(t *testing.T) {
 func counters(t *testing.T, s sandbox) map[string]int64 {
 	t.Helper()
 	var detail struct{ Egress map[string]int64 }
-	s.of.Run(t, "inspect", s.id).JSON(t, &detail)
+	s.of.Run(t, "inspect", s.id).JSONIn(t, "sandbox", &detail)
 	return detail.Egress
 }

@@ -99,7 +99,7 @@ func (s sandbox) connection(t *testing.T, target string) entry {
 // not longer than what was a part of it.
 func checkDuration(t *testing.T, e entry, atLeast, atMost time.Duration) {
 	t.Helper()
-	if took := time.Duration(e.Duration * float64(time.Millisecond)); took <= 0 || took < atLeast-time.Microsecond || took > atMost { // it is rounded
+	if took := e.Duration.Duration; took <= 0 || took < atLeast-time.Microsecond || took > atMost { // it is rounded
 		t.Errorf("%s:%d took %s, want %s to %s", e.Name, e.Port, took, atLeast, atMost)
 	}
 }

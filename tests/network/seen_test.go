@@ -6,14 +6,16 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/caisson-run/caisson/tests/harness"
 )
 
 type entry struct {
 	Kind, Type, Verdict, Name, Address, Rule, Code, Reason, Peer, Exec string
 	Port                                                               int
-	Sent                                                               int64   `json:"sent_bytes"`
-	Received                                                           int64   `json:"received_bytes"`
-	Duration                                                           float64 `json:"duration_ms"`
+	Sent                                                               int64 `json:"sent_bytes"`
+	Received                                                           int64 `json:"received_bytes"`
+	Duration                                                           harness.Duration
 }
 
 func traffic(t *testing.T, s sandbox) []entry {
@@ -48,7 +50,7 @@ func TestRefusedPrivate(t *testing.T) {
 			Port              int
 		}
 	}
-	s.of.Try("exec", "--json", s.id, "--", "./client", "http", "http://inside.example/").JSON(t, &result)
+	s.of.Try("exec", "--json", s.id, "--", "./client", "http", "http://inside.example/").JSONIn(t, "result", &result)
 	if r := result.Refusals; len(r) != 1 || r[0].Name != "inside.example" || r[0].Port != 80 || r[0].Code != "SBX-702" || r[0].Needs != "inside.example:80,private" {
 		t.Errorf("%+v", r)
 	}
@@ -83,7 +85,7 @@ func TestSeen(t *testing.T) {
 		Network string
 		Egress  struct{ Allowed, Refused int64 }
 	}
-	daemon.Run(t, "inspect", s.id).JSON(t, &detail)
+	daemon.Run(t, "inspect", s.id).JSONIn(t, "sandbox", &detail)
 	if detail.Network != "open" || detail.Egress.Allowed != 2 || detail.Egress.Refused != 1 {
 		t.Errorf("inspect: %+v", detail)
 	}

@@ -50,7 +50,7 @@ func TestSettings(t *testing.T) {
 func checkSettings(t *testing.T, s sandbox, declared string) {
 	t.Helper()
 	var detail struct{ PID int }
-	s.of.Run(t, "inspect", s.id).JSON(t, &detail)
+	s.of.Run(t, "inspect", s.id).JSONIn(t, "sandbox", &detail)
 	line := []string{"nsenter", fmt.Sprintf("--net=/proc/%d/ns/net", detail.PID), "--", "cat"}
 	var names, values []string
 	for setting := range strings.Lines(declared) {

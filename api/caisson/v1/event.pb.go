@@ -9,6 +9,7 @@ package caissonv1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -206,7 +207,7 @@ type EventData struct {
 	MemoryBytes     int64                  `protobuf:"varint,15,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`   // limits
 	MilliCpu        int64                  `protobuf:"varint,16,opt,name=milli_cpu,json=milliCpu,proto3" json:"milli_cpu,omitempty"`
 	Pids            int64                  `protobuf:"varint,17,opt,name=pids,proto3" json:"pids,omitempty"`
-	Stages          []*EventStage          `protobuf:"bytes,18,rep,name=stages,proto3" json:"stages,omitempty"`                           // of the creation
+	Stages          []*Stage               `protobuf:"bytes,18,rep,name=stages,proto3" json:"stages,omitempty"`                           // of the creation
 	Inputs          []*EventInput          `protobuf:"bytes,63,rep,name=inputs,proto3" json:"inputs,omitempty"`                           // input files of a command
 	Args            []string               `protobuf:"bytes,19,rep,name=args,proto3" json:"args,omitempty"`                               // of a command, at most 4 KiB of JSON
 	ArgsDigest      string                 `protobuf:"bytes,20,opt,name=args_digest,json=argsDigest,proto3" json:"args_digest,omitempty"` // SHA-256 of all args, each with a zero byte at its end; where args has less
@@ -221,9 +222,9 @@ type EventData struct {
 	StdoutBytes     int64                  `protobuf:"varint,27,opt,name=stdout_bytes,json=stdoutBytes,proto3" json:"stdout_bytes,omitempty"`
 	StderrBytes     int64                  `protobuf:"varint,28,opt,name=stderr_bytes,json=stderrBytes,proto3" json:"stderr_bytes,omitempty"`
 	LostBytes       int64                  `protobuf:"varint,29,opt,name=lost_bytes,json=lostBytes,proto3" json:"lost_bytes,omitempty"` // of output that the disk did not take
-	CpuMs           float64                `protobuf:"fixed64,30,opt,name=cpu_ms,json=cpuMs,proto3" json:"cpu_ms,omitempty"`
+	Cpu             *durationpb.Duration   `protobuf:"bytes,72,opt,name=cpu,proto3" json:"cpu,omitempty"`
 	PeakMemoryBytes int64                  `protobuf:"varint,31,opt,name=peak_memory_bytes,json=peakMemoryBytes,proto3" json:"peak_memory_bytes,omitempty"`
-	DurationMs      float64                `protobuf:"fixed64,32,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
+	Duration        *durationpb.Duration   `protobuf:"bytes,73,opt,name=duration,proto3" json:"duration,omitempty"`
 	// That was hit: "memory", "pids", "cpu", "kernel_memory", "time", "output", "tmpfs",
 	// "disk"; of an alert also "refusals".
 	Limit              string   `protobuf:"bytes,33,opt,name=limit,proto3" json:"limit,omitempty"`
@@ -447,7 +448,7 @@ func (x *EventData) GetPids() int64 {
 	return 0
 }
 
-func (x *EventData) GetStages() []*EventStage {
+func (x *EventData) GetStages() []*Stage {
 	if x != nil {
 		return x.Stages
 	}
@@ -552,11 +553,11 @@ func (x *EventData) GetLostBytes() int64 {
 	return 0
 }
 
-func (x *EventData) GetCpuMs() float64 {
+func (x *EventData) GetCpu() *durationpb.Duration {
 	if x != nil {
-		return x.CpuMs
+		return x.Cpu
 	}
-	return 0
+	return nil
 }
 
 func (x *EventData) GetPeakMemoryBytes() int64 {
@@ -566,11 +567,11 @@ func (x *EventData) GetPeakMemoryBytes() int64 {
 	return 0
 }
 
-func (x *EventData) GetDurationMs() float64 {
+func (x *EventData) GetDuration() *durationpb.Duration {
 	if x != nil {
-		return x.DurationMs
+		return x.Duration
 	}
-	return 0
+	return nil
 }
 
 func (x *EventData) GetLimit() string {
@@ -885,65 +886,12 @@ func (x *EventInput) GetBytes() int64 {
 	return 0
 }
 
-// EventStage is one step of the creation of a sandbox.
-type EventStage struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	DurationMs    float64                `protobuf:"fixed64,2,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *EventStage) Reset() {
-	*x = EventStage{}
-	mi := &file_caisson_v1_event_proto_msgTypes[5]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *EventStage) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*EventStage) ProtoMessage() {}
-
-func (x *EventStage) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_event_proto_msgTypes[5]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use EventStage.ProtoReflect.Descriptor instead.
-func (*EventStage) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_event_proto_rawDescGZIP(), []int{5}
-}
-
-func (x *EventStage) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *EventStage) GetDurationMs() float64 {
-	if x != nil {
-		return x.DurationMs
-	}
-	return 0
-}
-
 var File_caisson_v1_event_proto protoreflect.FileDescriptor
 
 const file_caisson_v1_event_proto_rawDesc = "" +
 	"\n" +
 	"\x16caisson/v1/event.proto\x12\n" +
-	"caisson.v1\x1a\x16caisson/v1/route.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"T\n" +
+	"caisson.v1\x1a\x15caisson/v1/exec.proto\x1a\x16caisson/v1/route.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"T\n" +
 	"\fWatchRequest\x12\x14\n" +
 	"\x05since\x18\x01 \x01(\tR\x05since\x12\x16\n" +
 	"\x06filter\x18\x02 \x03(\tR\x06filter\x12\x16\n" +
@@ -955,7 +903,7 @@ const file_caisson_v1_event_proto_rawDesc = "" +
 	"\x04type\x18\x04 \x01(\tR\x04type\x12.\n" +
 	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x18\n" +
 	"\asubject\x18\x06 \x01(\tR\asubject\x12)\n" +
-	"\x04data\x18\a \x01(\v2\x15.caisson.v1.EventDataR\x04data\"\xe9\x0e\n" +
+	"\x04data\x18\a \x01(\v2\x15.caisson.v1.EventDataR\x04data\"\x9c\x0f\n" +
 	"\tEventData\x12\x16\n" +
 	"\x06caller\x18\x01 \x01(\tR\x06caller\x12\x1d\n" +
 	"\n" +
@@ -982,8 +930,8 @@ const file_caisson_v1_event_proto_rawDesc = "" +
 	"\bsnapshot\x18G \x01(\tR\bsnapshot\x12!\n" +
 	"\fmemory_bytes\x18\x0f \x01(\x03R\vmemoryBytes\x12\x1b\n" +
 	"\tmilli_cpu\x18\x10 \x01(\x03R\bmilliCpu\x12\x12\n" +
-	"\x04pids\x18\x11 \x01(\x03R\x04pids\x12.\n" +
-	"\x06stages\x18\x12 \x03(\v2\x16.caisson.v1.EventStageR\x06stages\x12.\n" +
+	"\x04pids\x18\x11 \x01(\x03R\x04pids\x12)\n" +
+	"\x06stages\x18\x12 \x03(\v2\x11.caisson.v1.StageR\x06stages\x12.\n" +
 	"\x06inputs\x18? \x03(\v2\x16.caisson.v1.EventInputR\x06inputs\x12\x12\n" +
 	"\x04args\x18\x13 \x03(\tR\x04args\x12\x1f\n" +
 	"\vargs_digest\x18\x14 \x01(\tR\n" +
@@ -1001,11 +949,10 @@ const file_caisson_v1_event_proto_rawDesc = "" +
 	"\fstdout_bytes\x18\x1b \x01(\x03R\vstdoutBytes\x12!\n" +
 	"\fstderr_bytes\x18\x1c \x01(\x03R\vstderrBytes\x12\x1d\n" +
 	"\n" +
-	"lost_bytes\x18\x1d \x01(\x03R\tlostBytes\x12\x15\n" +
-	"\x06cpu_ms\x18\x1e \x01(\x01R\x05cpuMs\x12*\n" +
-	"\x11peak_memory_bytes\x18\x1f \x01(\x03R\x0fpeakMemoryBytes\x12\x1f\n" +
-	"\vduration_ms\x18  \x01(\x01R\n" +
-	"durationMs\x12\x14\n" +
+	"lost_bytes\x18\x1d \x01(\x03R\tlostBytes\x12+\n" +
+	"\x03cpu\x18H \x01(\v2\x19.google.protobuf.DurationR\x03cpu\x12*\n" +
+	"\x11peak_memory_bytes\x18\x1f \x01(\x03R\x0fpeakMemoryBytes\x125\n" +
+	"\bduration\x18I \x01(\v2\x19.google.protobuf.DurationR\bduration\x12\x14\n" +
 	"\x05limit\x18! \x01(\tR\x05limit\x12\x12\n" +
 	"\x04kind\x18\" \x01(\tR\x04kind\x12\x18\n" +
 	"\averdict\x18# \x01(\tR\averdict\x12\x12\n" +
@@ -1036,7 +983,7 @@ const file_caisson_v1_event_proto_rawDesc = "" +
 	"\x14config_digest_before\x18< \x01(\tR\x12configDigestBefore\x12\x12\n" +
 	"\x04keys\x18= \x03(\tR\x04keysB\f\n" +
 	"\n" +
-	"_exit_code\"\xa0\x01\n" +
+	"_exit_codeJ\x04\b\x1e\x10\x1fJ\x04\b \x10!\"\xa0\x01\n" +
 	"\n" +
 	"EventMount\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x16\n" +
@@ -1049,12 +996,7 @@ const file_caisson_v1_event_proto_rawDesc = "" +
 	"\n" +
 	"EventInput\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x14\n" +
-	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\"A\n" +
-	"\n" +
-	"EventStage\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
-	"\vduration_ms\x18\x02 \x01(\x01R\n" +
-	"durationMs2]\n" +
+	"\x05bytes\x18\x02 \x01(\x03R\x05bytes2]\n" +
 	"\fEventService\x12M\n" +
 	"\x05Watch\x12\x18.caisson.v1.WatchRequest\x1a\x11.caisson.v1.Event\"\x15\x82\xb5\x18\x11\n" +
 	"\x03GET\x12\n" +
@@ -1072,29 +1014,32 @@ func file_caisson_v1_event_proto_rawDescGZIP() []byte {
 	return file_caisson_v1_event_proto_rawDescData
 }
 
-var file_caisson_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_caisson_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_caisson_v1_event_proto_goTypes = []any{
 	(*WatchRequest)(nil),          // 0: caisson.v1.WatchRequest
 	(*Event)(nil),                 // 1: caisson.v1.Event
 	(*EventData)(nil),             // 2: caisson.v1.EventData
 	(*EventMount)(nil),            // 3: caisson.v1.EventMount
 	(*EventInput)(nil),            // 4: caisson.v1.EventInput
-	(*EventStage)(nil),            // 5: caisson.v1.EventStage
-	(*timestamppb.Timestamp)(nil), // 6: google.protobuf.Timestamp
+	(*timestamppb.Timestamp)(nil), // 5: google.protobuf.Timestamp
+	(*Stage)(nil),                 // 6: caisson.v1.Stage
+	(*durationpb.Duration)(nil),   // 7: google.protobuf.Duration
 }
 var file_caisson_v1_event_proto_depIdxs = []int32{
-	6, // 0: caisson.v1.Event.time:type_name -> google.protobuf.Timestamp
+	5, // 0: caisson.v1.Event.time:type_name -> google.protobuf.Timestamp
 	2, // 1: caisson.v1.Event.data:type_name -> caisson.v1.EventData
 	3, // 2: caisson.v1.EventData.mounts:type_name -> caisson.v1.EventMount
-	5, // 3: caisson.v1.EventData.stages:type_name -> caisson.v1.EventStage
+	6, // 3: caisson.v1.EventData.stages:type_name -> caisson.v1.Stage
 	4, // 4: caisson.v1.EventData.inputs:type_name -> caisson.v1.EventInput
-	0, // 5: caisson.v1.EventService.Watch:input_type -> caisson.v1.WatchRequest
-	1, // 6: caisson.v1.EventService.Watch:output_type -> caisson.v1.Event
-	6, // [6:7] is the sub-list for method output_type
-	5, // [5:6] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	7, // 5: caisson.v1.EventData.cpu:type_name -> google.protobuf.Duration
+	7, // 6: caisson.v1.EventData.duration:type_name -> google.protobuf.Duration
+	0, // 7: caisson.v1.EventService.Watch:input_type -> caisson.v1.WatchRequest
+	1, // 8: caisson.v1.EventService.Watch:output_type -> caisson.v1.Event
+	8, // [8:9] is the sub-list for method output_type
+	7, // [7:8] is the sub-list for method input_type
+	7, // [7:7] is the sub-list for extension type_name
+	7, // [7:7] is the sub-list for extension extendee
+	0, // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_caisson_v1_event_proto_init() }
@@ -1102,6 +1047,7 @@ func file_caisson_v1_event_proto_init() {
 	if File_caisson_v1_event_proto != nil {
 		return
 	}
+	file_caisson_v1_exec_proto_init()
 	file_caisson_v1_route_proto_init()
 	file_caisson_v1_event_proto_msgTypes[2].OneofWrappers = []any{}
 	file_caisson_v1_event_proto_msgTypes[3].OneofWrappers = []any{}
@@ -1111,7 +1057,7 @@ func file_caisson_v1_event_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_caisson_v1_event_proto_rawDesc), len(file_caisson_v1_event_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   6,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

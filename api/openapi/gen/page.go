@@ -18,7 +18,7 @@ as is the OpenAPI document that the daemon serves at ` + "`GET /openapi.json`" +
 
 - A name such as ` + "`Limits`" + ` is a message of the last section.
 - ` + "`[string]`" + ` is a list, ` + "`{string: string}`" + ` a map.
-- ` + "`duration`" + `, ` + "`time`" + `, ` + "`int64`" + ` and ` + "`bytes`" + ` are strings in JSON.
+- ` + "`duration`" + `, ` + "`time`" + ` and ` + "`bytes`" + ` are strings in JSON, as are numbers from 2^53 on.
 - Examples leave out ` + "`--unix-socket /run/caisson/caisson.sock`" + `, and of answers what is empty.
 `
 

@@ -90,9 +90,9 @@ func (s schemas) value(f protoreflect.FieldDescriptor) object {
 	case protoreflect.Uint32Kind:
 		return object{"type": "integer", "format": "int64", "minimum": 0}
 	case protoreflect.Int64Kind:
-		return object{"type": "string", "format": "int64"}
+		return object{"type": []string{"integer", "string"}, "format": "int64"} // a string from 2^53 on
 	case protoreflect.Uint64Kind:
-		return object{"type": "string", "format": "uint64"}
+		return object{"type": []string{"integer", "string"}, "format": "uint64"}
 	case protoreflect.DoubleKind:
 		return object{"type": "number", "format": "double"}
 	case protoreflect.BytesKind:

@@ -1,6 +1,6 @@
 """Requests and answers of the API as JSON, without any input or output.
 
-64-bit numbers are strings there, durations are "1.5s", times are RFC 3339, and an
+Numbers from 2**53 on are strings there, durations are "1.5s", times are RFC 3339, and an
 absent value is zero.
 """
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import List, Optional
 
-from .types import ABSENT, ProcessInfo
-from .values import AttemptKind, AttemptVerdict, FileAction, Network, SandboxState
+from .types import ABSENT, ProcessInfo, Stage
+from .values import AttemptKind, AttemptVerdict, FileAction, Isolation, Network, SandboxState
 
 
 @dataclass(frozen=True)
@@ -96,11 +96,11 @@ class EventMount:
 
 
 @dataclass(frozen=True)
-class EventStage:
-    """One step of the creation of a sandbox."""
+class EventInput:
+    """A private file for a command."""
 
-    name: str = ""
-    duration_ms: float = 0.0
+    path: str = ""
+    bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class EventData:
     """The limits."""
     milli_cpu: int = 0
     pids: int = 0
-    stages: List[EventStage] = field(default_factory=list)
+    stages: List[Stage] = field(default_factory=list)
     """Of the creation."""
     args: List[str] = field(default_factory=list)
     """Of a command, at most 32 KiB."""
@@ -158,9 +158,9 @@ class EventData:
     stderr_bytes: int = 0
     lost_bytes: int = 0
     """Of output that the disk did not take."""
-    cpu_ms: float = 0.0
+    cpu: float = 0.0
     peak_memory_bytes: int = 0
-    duration_ms: float = 0.0
+    duration: float = 0.0
     limit: str = ""
     """That was hit: "memory", "pids", "kernel_memory", "time", "output"; of an alert also "cpu", "refusals"."""
     kind: AttemptKind = ABSENT
@@ -208,6 +208,13 @@ class EventData:
     """As config_digest, before the configuration was reloaded."""
     keys: List[str] = field(default_factory=list)
     """Of the configuration, whose values changed."""
+    isolation: Isolation = ABSENT
+    image_verified: str = ""
+    """The rule that the image was verified by when it was pulled."""
+    volume: str = ""
+    snapshot: str = ""
+    inputs: List[EventInput] = field(default_factory=list)
+
 
 @dataclass(frozen=True)
 class HostEvent:

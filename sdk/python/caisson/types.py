@@ -42,6 +42,22 @@ class Refusal:
 
 
 @dataclass(frozen=True)
+class Stage:
+    """One step of the making of a sandbox. duration is in seconds."""
+
+    name: str = ""
+    duration: float = 0.0
+
+
+@dataclass(frozen=True)
+class Learned:
+    """The smallest policy that would have allowed what a sandbox reached."""
+
+    rules: List[str] = field(default_factory=list)
+    warnings: List[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
 class Result:
     """How a command ended, and its output as far as it was kept.
 
@@ -88,6 +104,13 @@ class Result:
     """All that the command wrote, also what was not kept."""
     stderr_bytes: int = 0
     truncated: bool = False
+    stages: List[Stage] = field(default_factory=list)
+    """Of the making of its sandbox, in order."""
+    learned: Optional[Learned] = None
+    request_id: str = ""
+    """Of the call that brought the result."""
+    image_verified: str = ""
+    """The rule that the image was verified by when it was pulled."""
 
     stdout_data: bytes = b""
     """The first and the last half of the limit, if the command wrote more."""
@@ -191,6 +214,8 @@ class Workspace:
 
     dir: str = ""
     mode: WorkspaceMode = ABSENT
+    path: str = ""
+    """Inside, if it is not /workspace."""
 
 
 @dataclass(frozen=True)
@@ -271,11 +296,22 @@ class Limits:
     io_read_bps: int = 0
     """Bytes per second with each disk; 0 is unbounded."""
     io_write_bps: int = 0
+    disk_bytes: Optional[int] = None
+    disk_inodes: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class PostureCheck:
+    """One comparison of the live sandbox with its declaration."""
+
+    name: str = ""
+    declared: str = ""
+    live: str = ""
 
 
 @dataclass(frozen=True)
 class SandboxDetail:
-    """All that is known of one sandbox but its OCI spec."""
+    """All that is known of one sandbox."""
 
     sandbox: SandboxInfo = SandboxInfo()
     limits: Limits = Limits()
@@ -284,6 +320,11 @@ class SandboxDetail:
     egress: Optional[Egress] = None
     network_failure: str = ""
     allow_ech: bool = False
+    host_id_base: int = 0
+    """The first of its IDs on the host."""
+    host_id_size: int = 0
+    posture: List[PostureCheck] = field(default_factory=list)
+    oci_spec_json: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -340,6 +381,8 @@ class FileInfo:
     gid: int = 0
     modified_at: Optional[datetime] = None
     link: str = ""
+    path_bytes: bytes = b""
+    """The path if it is not UTF-8."""
 
 
 class Listing(List[FileInfo]):
@@ -354,6 +397,8 @@ class FileEvent:
 
     path: str = ""
     type: FileChange = ABSENT
+    path_bytes: bytes = b""
+    """The path if it is not UTF-8."""
 
 
 @dataclass(frozen=True)
@@ -365,6 +410,18 @@ class Copied:
     left_out: List[str] = field(default_factory=list)
     """Names of some of them, if there are very many."""
     left_out_count: int = 0
+
+
+@dataclass(frozen=True)
+class AddressVerdict:
+    """What a policy makes of an address of a name."""
+
+    address: str = ""
+    allowed: bool = False
+    rule: str = ""
+    code: str = ""
+    reason: str = ""
+    needs: str = ""
 
 
 @dataclass(frozen=True)
@@ -380,6 +437,8 @@ class Verdict:
     reason: str = ""
     remedy: str = ""
     needs: str = ""
+    addresses: List[AddressVerdict] = field(default_factory=list)
+    """If the check named some."""
 
 
 @dataclass(frozen=True)
@@ -388,14 +447,6 @@ class PolicyLine:
 
     rule: str = ""
     effect: str = ""
-
-
-@dataclass(frozen=True)
-class Learned:
-    """The smallest policy that would have allowed what a sandbox reached."""
-
-    rules: List[str] = field(default_factory=list)
-    warnings: List[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -425,6 +476,9 @@ class Attempt:
     """Of the tokens, in the unit of the configured prices."""
     cursor: str = ""
     """A place to begin after."""
+    sandbox_id: str = ""
+    needs: str = ""
+    """The rule that would allow it."""
 
 
 @dataclass(frozen=True)
@@ -438,6 +492,12 @@ class Image:
     source: ImageSource = ABSENT
     owner: int = 0
     damaged: str = ""
+    verified: str = ""
+    """The rule of the configuration that it was pulled by."""
+    target_digest: str = ""
+    """That its name led to in the registry: an index, or source_digest."""
+    source_digest: str = ""
+    """Of its manifest in the registry."""
 
 
 @dataclass(frozen=True)
@@ -504,6 +564,9 @@ class Change:
     """What the host has; None if it was added."""
     new: Optional[ChangeState] = None
     """What the workspace has; None if it was deleted, with all that it held."""
+    path_bytes: bytes = b""
+    """The path if it is not UTF-8."""
+    old_path_bytes: bytes = b""
 
 
 class Changes(List[Change]):
@@ -603,6 +666,8 @@ class Version:
     commit: str = ""
     go_version: str = ""
     containerd: str = ""
+    containerd_address: str = ""
+    """If it is not the daemon's own."""
     runc: str = ""
     root: str = ""
     instance: str = ""
@@ -654,9 +719,38 @@ class Doctor:
 
 
 @dataclass(frozen=True)
+class PoolStats:
+    """A pool of ready sandboxes. target of them are to be ready now; refill is the time to make one."""
+
+    profile: str = ""
+    image: str = ""
+    ready: int = 0
+    filling: int = 0
+    size: int = 0
+    hits: int = 0
+    misses: int = 0
+    failures: int = 0
+    refill: float = 0.0
+    target: int = 0
+    max: int = 0
+
+
+@dataclass(frozen=True)
+class NetworkStats:
+    """What went through the gateway for a live sandbox."""
+
+    sandbox_id: str = ""
+    name: str = ""
+    network: Network = ABSENT
+    egress: Optional[Egress] = None
+
+
+@dataclass(frozen=True)
 class HostInfo:
     """What the daemon counts: sandboxes by state, running commands, waiting requests."""
 
     sandboxes: Dict[str, int] = field(default_factory=dict)
     execs: int = 0
     queued: int = 0
+    pools: List[PoolStats] = field(default_factory=list)
+    networks: List[NetworkStats] = field(default_factory=list)

@@ -12,12 +12,12 @@ const head = (of) => `// Made from ${of} by tools/generate.mjs; do not edit.\n`
 
 const scalars = ['Int64', 'OptionalInt64', 'OptionalNumber', 'Timestamp', 'Duration', 'Bytes']
 
-// Scalars that are strings in JSON or may be absent, by what the OpenAPI document says of them.
+// Scalars that may be strings in JSON, or absent, by what the OpenAPI document says of them.
 function scalar(schema) {
   const optional = schema['x-optional'] === true
   if (optional && (schema.type === 'integer' || schema.type === 'number')) return 'OptionalNumber'
+  if (Array.isArray(schema.type)) return optional ? 'OptionalInt64' : 'Int64' // integer or string
   if (schema.type !== 'string') return undefined
-  if (schema.format === 'int64' || schema.format === 'uint64') return optional ? 'OptionalInt64' : 'Int64'
   if (schema.format === 'date-time') return 'Timestamp'
   if (schema.contentEncoding === 'base64') return 'Bytes'
   if (schema.pattern?.endsWith('s$')) return 'Duration'

@@ -12,7 +12,6 @@ import (
 
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
-	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 )
 
 // completionTimeout is how long a shell waits for names.
@@ -66,7 +65,7 @@ fi
 func (a *App) CompleteSandboxes(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	return a.Complete(cmd, func(ctx context.Context, c *api.Client) ([]string, error) {
 		r, err := c.List(ctx, &caissonv1.ListRequest{})
-		return views.Each(r.GetSandboxes(), (*caissonv1.Sandbox).GetName), err
+		return Each(r.GetSandboxes(), (*caissonv1.Sandbox).GetName), err
 	})
 }
 
@@ -74,7 +73,7 @@ func (a *App) CompleteSandboxes(cmd *cobra.Command, _ []string, _ string) ([]str
 func (a *App) CompleteImages(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	return a.Complete(cmd, func(ctx context.Context, c *api.Client) ([]string, error) {
 		r, err := c.ListImages(ctx, &caissonv1.ListImagesRequest{})
-		return views.Each(r.GetImages(), (*caissonv1.Image).GetName), err
+		return Each(r.GetImages(), (*caissonv1.Image).GetName), err
 	})
 }
 
@@ -117,7 +116,7 @@ func (a *App) CompleteExecs(cmd *cobra.Command, args []string, word string) ([]s
 func (a *App) ExecsOf(cmd *cobra.Command, ref string) ([]string, cobra.ShellCompDirective) {
 	return a.Complete(cmd, func(ctx context.Context, c *api.Client) ([]string, error) {
 		execs, err := c.Execs(ctx, ref)
-		return views.Each(execs, func(e *caissonv1.Exec) string { return e.Id + "\t" + strings.Join(e.Args, " ") }), err
+		return Each(execs, func(e *caissonv1.Exec) string { return e.Id + "\t" + strings.Join(e.Args, " ") }), err
 	})
 }
 

@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caisson-run/caisson/api"
-	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 )
 
 // RemoveNamed is the work of a verb that removes what its arguments name.
@@ -44,12 +43,18 @@ func (a *App) RemoveEach(refs []string, remove func(ref string) (string, error))
 			Removed []string `json:"removed"`
 		}{removed})
 	}
-	return FailedEach(errs, told, views.PartView{Removed: removed}, len(removed))
+	return FailedEach(errs, told, Part{Removed: removed}, len(removed))
+}
+
+// Part is what a call did that failed for others of what it was for.
+type Part struct {
+	Changed []Message `json:"changed,omitempty"`
+	Removed []string  `json:"removed,omitempty"`
 }
 
 // FailedEach is the outcome of a call that did something for each of several and
 // failed for those of errs; done is how many it did it for, which part tells.
-func FailedEach(errs []error, told error, part views.PartView, done int) error {
+func FailedEach(errs []error, told error, part Part, done int) error {
 	err := errors.Join(append(errs, told)...)
 	if len(errs) == 1 {
 		err = errors.Unwrap(errs[0])

@@ -10,7 +10,6 @@ import (
 
 	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/api/sbxerr"
-	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 )
 
 // The exit codes that are caisson's own. All others are the command's.
@@ -77,7 +76,7 @@ func (a *App) tellJSON(args []string, view failureView) bool {
 	usage := view.Error.Code == sbxerr.APIUsage
 	switch {
 	case a.Stream == StreamJSONL || wantsJSONL(args) && usage:
-		return NewJSONL(a.Shown(a.Stdout)).Line(errorLine{"error", view.Error}) == nil
+		return NewJSONL(a.Shown(a.Stdout)).Line(errorLine{view.Error}) == nil
 	case a.Output == FormatJSON && !a.template || wantsJSON(args) && usage:
 		return a.PrintJSON(view) == nil
 	}
@@ -86,15 +85,15 @@ func (a *App) tellJSON(args []string, view failureView) bool {
 
 // failureView is what is printed of an error where JSON is asked for.
 type failureView struct {
-	Error           *api.Error `json:"error"`
-	*views.CutView             // nil where no command ran
-	*views.PartView            // nil where nothing was done
+	Error *api.Error `json:"error"`
+	*Cut             // nil where no command ran
+	*Part            // nil where nothing was done
 }
 
 // partError is why not all was done.
 type partError struct {
 	err  error
-	view views.PartView
+	view Part
 }
 
 func (e *partError) Error() string { return e.err.Error() }
@@ -104,11 +103,11 @@ func (e *partError) Unwrap() error { return e.err }
 func failureOf(err error) (failureView, error) {
 	var cut *CutError
 	if errors.As(err, &cut) {
-		return failureView{Error: api.Explain(cut.Err), CutView: &cut.View}, cut.Err
+		return failureView{Error: api.Explain(cut.Err), Cut: &cut.Cut}, cut.Err
 	}
 	var part *partError
 	if errors.As(err, &part) {
-		return failureView{Error: api.Explain(part.err), PartView: &part.view}, part.err
+		return failureView{Error: api.Explain(part.err), Part: &part.view}, part.err
 	}
 	return failureView{Error: api.Explain(err)}, err
 }
@@ -171,10 +170,16 @@ func wantsJSONL(args []string) bool {
 	return false
 }
 
+// Cut is what was known of a command when its call ended before it.
+type Cut struct {
+	Exec   Message `json:"exec"`   // with the output that came counted
+	Output Message `json:"output"` // as of a command that has finished
+}
+
 // CutError is why the call of a command ended without its result.
 type CutError struct {
-	Err  error
-	View views.CutView
+	Err error
+	Cut Cut
 }
 
 func (e *CutError) Error() string { return e.Err.Error() }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
-	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 )
 
 // FilterFlags select sandboxes by label, state, session, task, name and age.
@@ -56,7 +55,7 @@ func (a *App) selected(cmd *cobra.Command, f *FilterFlags, refs []string) ([]str
 	if list == nil {
 		return refs, err
 	}
-	return views.Each(list, (*caissonv1.Sandbox).GetId), err
+	return Each(list, (*caissonv1.Sandbox).GetId), err
 }
 
 // SelectedOf returns the sandboxes that the flags select, or nil if the command line names
@@ -81,7 +80,7 @@ func (a *App) SelectedOf(cmd *cobra.Command, f *FilterFlags, refs []string) (lis
 	}
 	err = a.With(cmd.Context(), func(client *api.Client) error {
 		answer, err := client.List(cmd.Context(), req)
-		list = views.OrEmpty(answer.GetSandboxes())
+		list = append([]*caissonv1.Sandbox{}, answer.GetSandboxes()...)
 		return err
 	})
 	return list, err

@@ -26,10 +26,7 @@ func (f *streamFormat) Set(s string) error {
 
 func (f *streamFormat) Type() string { return "format" }
 
-// The lines. Type says which one it is.
-
 type errorLine struct {
-	Type  string     `json:"type"`
 	Error *api.Error `json:"error"`
 }
 

@@ -11,7 +11,6 @@ import (
 
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/execs"
-	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/server/servertest"
 )
@@ -84,12 +83,21 @@ func TestLogsTimes(t *testing.T) {
 func TestLogsTimesAsJSON(t *testing.T) {
 	at := time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC)
 	_, stdout, _ := invoke(t, spoken(at), "", "logs", "--json", "-t", "--since", "2026-01-02T15:04:05Z", "--offset", "1", "a")
-	var got views.LogsView
+	type logTime struct {
+		Offset int64
+		Time   *time.Time
+	}
+	var got struct {
+		StdoutText    string    `json:"stdout_text"`
+		StdoutSkipped int64     `json:"stdout_skipped"`
+		StdoutTimes   []logTime `json:"stdout_times"`
+		StderrTimes   []logTime `json:"stderr_times"`
+	}
 	if err := json.Unmarshal([]byte(stdout), &got); err != nil {
 		t.Fatal(err, stdout)
 	}
 	second := at.Add(time.Second)
-	if want := []views.LogTime{{Offset: 1, Time: &at}, {Offset: 6, Time: &second}}; got.Stdout != "ne\ntwo\nthree" || got.StdoutSkipped != 0 || !slices.EqualFunc(got.StdoutTimes, want, func(a, b views.LogTime) bool {
+	if want := []logTime{{Offset: 1, Time: &at}, {Offset: 6, Time: &second}}; got.StdoutText != "ne\ntwo\nthree" || got.StdoutSkipped != 0 || !slices.EqualFunc(got.StdoutTimes, want, func(a, b logTime) bool {
 		return a.Offset == b.Offset && execs.SameTime(a.Time, b.Time)
 	}) {
 		t.Errorf("got %s", stdout)

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
-	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/server/servertest"
@@ -85,15 +84,18 @@ func TestCutObject(t *testing.T) {
 			tt.meanwhile(t, stop)
 			code := await(t, "exit", exit)
 			var got struct {
-				Error struct{ Code sbxerr.Code }
-				views.CutView
+				Error  struct{ Code sbxerr.Code }
+				Exec   map[string]any
+				Output map[string]any
 			}
 			if err := json.Unmarshal(out.Bytes(), &got); err != nil || code != tt.code || got.Error.Code != tt.error || errOut.Len() > 0 {
 				t.Errorf("exit code %d, %v, %q %q", code, err, &out, &errOut)
 			}
-			want := views.CutView{SandboxID: "id", Exec: "e1", StdoutBytes: 7, StderrBytes: 7, OutputView: views.OutputView{Stdout: "so far\n", StdoutEncoding: "utf-8", Stderr: "Ynl0ZXMg/w==", StderrEncoding: "base64"}}
-			if got.CutView != want {
-				t.Errorf("got %+v, want %+v", got.CutView, want)
+			if e := got.Exec; e["sandbox_id"] != "id" || e["id"] != "e1" || e["stdout_bytes"] != 7.0 || e["stderr_bytes"] != 7.0 {
+				t.Errorf("got %v", e)
+			}
+			if o := got.Output; o["stdout_text"] != "so far\n" || o["stdout_skipped"] != 0.0 || o["stderr"] != "Ynl0ZXMg/w==" || o["stderr_text"] != nil {
+				t.Errorf("got %v", o)
 			}
 		})
 	}
@@ -107,8 +109,13 @@ func TestObjectFromAnOffset(t *testing.T) {
 		return &runtime.Result{StdoutBytes: 10}, err
 	}}
 	code, stdout, _ := invoke(t, f, "", "attach", "--json", "--offset", "5", "id", "e1")
-	var got views.RunView
-	if err := json.Unmarshal([]byte(stdout), &got); err != nil || code != 0 || got.Stdout != "56789" || got.StdoutBytes != 10 {
-		t.Errorf("exit code %d, %v: %q of %d", code, err, got.Stdout, got.StdoutBytes)
+	var got struct {
+		StdoutText string `json:"stdout_text"`
+		Result     struct {
+			StdoutBytes int64 `json:"stdout_bytes"`
+		}
+	}
+	if err := json.Unmarshal([]byte(stdout), &got); err != nil || code != 0 || got.StdoutText != "56789" || got.Result.StdoutBytes != 10 {
+		t.Errorf("exit code %d, %v: %s", code, err, stdout)
 	}
 }

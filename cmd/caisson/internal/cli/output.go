@@ -12,9 +12,9 @@ import (
 	"unicode"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
-	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 )
 
 // JsonOnly gives cmd the same flags where JSON is its only form. They still
@@ -33,6 +33,7 @@ func (a *App) JsonOnly(cmd *cobra.Command) {
 // PrintJSON writes one value, indented, to standard output, or in the form that -o and
 // --format ask for.
 func (a *App) PrintJSON(v any) error {
+	v = a.json(v)
 	w := a.Shown(a.Stdout)
 	if a.Form != nil {
 		text, err := a.Form(v)
@@ -56,7 +57,7 @@ func (a *App) PrintJSONLine(v any) error {
 	if a.Form != nil {
 		return a.PrintJSON(v)
 	}
-	return OwnOutput(json.NewEncoder(a.Shown(a.Stdout)).Encode(v))
+	return OwnOutput(NewJSONL(a.Shown(a.Stdout)).Line(a.json(v)))
 }
 
 // PrintTable writes rows below their headings to standard output.
@@ -69,12 +70,20 @@ func (a *App) PrintTable(headings []string, rows [][]string) error {
 	return OwnOutput(WriteTable(a.Stdout, headings, rows, width, onScreen))
 }
 
-// PrintList writes a list as a JSON array or as a table, as -o says.
-func PrintList[T, V any](a *App, list []T, view func(T) V, headings []string, row func(T) []string) error {
-	if a.Output == FormatJSON {
-		return a.PrintJSON(views.Each(list, view))
+// json is v as encoding/json takes it.
+func (a *App) json(v any) any {
+	if m, ok := v.(proto.Message); ok {
+		return a.Message(m)
 	}
-	return a.PrintTable(headings, views.Each(list, row))
+	return v
+}
+
+// PrintList writes a list as a JSON array or as a table, as -o says.
+func PrintList[T proto.Message](a *App, list []T, headings []string, row func(T) []string) error {
+	if a.Output == FormatJSON {
+		return a.PrintJSON(Messages(a, list))
+	}
+	return a.PrintTable(headings, Each(list, row))
 }
 
 // PrintLine writes one line to standard output.

@@ -53,7 +53,7 @@ func TestLearnOfASandboxWarns(t *testing.T) {
 	fake := &servertest.Fake{OnLearn: func(string) (*runtime.Learned, error) {
 		return &runtime.Learned{Rules: []string{"a.example:443"}, Warnings: []string{"some are gone"}}, nil
 	}}
-	for _, tt := range []struct{ format, want string }{{"--output=table", "a.example:443\n"}, {"--json", "[\n  \"a.example:443\"\n]\n"}} {
+	for _, tt := range []struct{ format, want string }{{"--output=table", "a.example:443\n"}, {"--json", "{\n  \"rules\": [\n    \"a.example:443\"\n  ],\n  \"warnings\": [\n    \"some are gone\"\n  ]\n}\n"}} {
 		code, stdout, stderr := invoke(t, fake, "", "policy", "learn", tt.format, "agent")
 		if code != 0 || stdout != tt.want || stderr != "caisson: warning: some are gone\n" {
 			t.Errorf("%s: %d, %q, %q", tt.format, code, stdout, stderr)

@@ -141,8 +141,8 @@ func TestDetach(t *testing.T) {
 		t.Errorf("%d %q", code, stdout)
 	}
 	_, stdout, _ := invoke(t, f, "", "run", "-d", "--json", "--name", "n", "--", "x")
-	var got map[string]string
-	if err := json.Unmarshal([]byte(stdout), &got); err != nil || got["sandbox_id"] != "id" || got["name"] != "n" {
+	var got map[string]any
+	if err := json.Unmarshal([]byte(stdout), &got); err != nil || got["sandbox_id"] != "id" || got["sandbox_name"] != "n" {
 		t.Errorf("%q %v", stdout, err)
 	}
 	if code, _, stderr := invoke(t, &servertest.Fake{}, "", "run", "-d", "--", "x"); code != cli.ExitRuntime || !strings.Contains(stderr, "SBX-107") {

@@ -20,7 +20,6 @@ import (
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/specflags"
-	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/server/servertest"
@@ -231,7 +230,10 @@ func TestExecDetached(t *testing.T) {
 	if code, stdout, _ := invoke(t, f, "", "exec", "-d", "box", "--", "sleep", "1"); code != 0 || stdout != "e9\n" {
 		t.Errorf("%d %q", code, stdout)
 	}
-	var v views.ExecView
+	var v struct {
+		ID, State string
+		SandboxID string `json:"sandbox_id"`
+	}
 	_, stdout, _ := invoke(t, f, "", "exec", "-d", "--json", "box", "--", "sleep", "1")
 	if err := json.Unmarshal([]byte(stdout), &v); err != nil || v.ID != "e9" || v.SandboxID != "box" || v.State != "running" {
 		t.Errorf("%q %v", stdout, err)
@@ -292,20 +294,31 @@ func TestStreamJSONL(t *testing.T) {
 		t.Errorf("exit code %d, stderr %q", code, stderr)
 	}
 	want := []map[string]any{
-		{"type": "start", "sandbox_id": "box", "exec_id": "e1", "pid": 7.0, "args": []any{"x"}},
-		{"type": "stdout", "text": "a", "offset": 0.0},
-		{"type": "stdout", "text": "äb", "offset": 1.0},
-		{"type": "stdout", "data": "//4=", "offset": 4.0},
-		{"type": "skipped", "stream": "stderr", "offset": 0.0, "bytes": 100.0},
-		{"type": "stderr", "text": "end", "offset": 100.0},
-		{"type": "stderr", "data": "4g==", "offset": 103.0},
+		{"stdout": map[string]any{"text": "a"}},
+		{"stdout": map[string]any{"data": "ww==", "offset": 1.0}},
+		{"stdout": map[string]any{"data": "pA==", "offset": 2.0}},
+		{"stdout": map[string]any{"text": "b", "offset": 3.0}},
+		{"stdout": map[string]any{"data": "//4=", "offset": 4.0}},
+		{"stderr": map[string]any{"skipped": 100.0}},
+		{"stderr": map[string]any{"text": "end", "offset": 100.0}},
+		{"stderr": map[string]any{"data": "4g==", "offset": 103.0}},
 	}
 	got := jsonLines(t, stdout)
-	if len(got) != len(want)+2 || !reflect.DeepEqual(got[:len(want)], want) {
+	if len(got) != len(want)+2 || !reflect.DeepEqual(got[1:len(want)+1], want) {
 		t.Fatalf("got %v", got)
 	}
-	if usage, exit := got[len(want)], got[len(want)+1]; usage["type"] != "usage" || usage["max_rss_bytes"] != 5.0 || exit["type"] != "exit" || exit["exit_code"] != 4.0 {
-		t.Errorf("got %v, %v", usage, exit)
+	isStart(t, got[0], "e1")
+	if exit := got[len(want)+1]["exit"].(map[string]any); exit["max_rss_bytes"] != 5.0 || exit["exit_code"] != 4.0 {
+		t.Errorf("got %v", exit)
+	}
+}
+
+// isStart checks the line that says that a command runs.
+func isStart(t *testing.T, line map[string]any, id string) {
+	t.Helper()
+	started, ok := line["started"].(map[string]any)
+	if exec, ok2 := started["exec"].(map[string]any); !ok || !ok2 || started["sandbox_id"] != "box" || exec["id"] != id || exec["pid"] != 7.0 {
+		t.Errorf("got %v", line)
 	}
 }
 
@@ -324,13 +337,13 @@ func TestStreamJSONLIsOneFormat(t *testing.T) {
 			return say(rio)
 		},
 	}
-	want := map[string]any{"type": "start", "sandbox_id": "box", "exec_id": "1", "pid": 7.0, "args": []any{"make"}}
 	for _, line := range []string{"run --stream jsonl -- make", "run -i --stream jsonl -- make", "exec --stream jsonl box -- make", "attach --stream jsonl box 1"} {
 		_, stdout, stderr := invoke(t, f, "", strings.Fields(line)...)
 		lines := jsonLines(t, stdout)
-		if len(lines) != 3 || !reflect.DeepEqual(lines[0], want) || lines[2]["type"] != "exit" || lines[2]["exec_id"] != "1" {
+		if len(lines) != 2 || lines[1]["exit"].(map[string]any)["exec_id"] != "1" {
 			t.Errorf("%s: %v, %q", line, lines, stderr)
 		}
+		isStart(t, lines[0], "1")
 	}
 }
 
@@ -341,7 +354,7 @@ func TestStreamJSONLErrors(t *testing.T) {
 	for line, code := range map[string]int{"exec --stream jsonl box -- x": 127, "exec --stream jsonl --nothing box": 125} {
 		got, stdout, stderr := invoke(t, f, "", strings.Fields(line)...)
 		lines := jsonLines(t, stdout)
-		if got != code || stderr != "" || len(lines) != 1 || lines[0]["type"] != "error" {
+		if got != code || stderr != "" || len(lines) != 1 || lines[0]["error"] == nil {
 			t.Errorf("%s: %d %q %q", line, got, stdout, stderr)
 		}
 	}
@@ -370,7 +383,7 @@ func TestAttachAndLogsOffsets(t *testing.T) {
 		}
 	}
 	_, stdout, _ := invoke(t, f, "", "attach", "--stream", "jsonl", "--offset", "5", "box", "e1")
-	if lines := jsonLines(t, stdout); lines[1]["offset"] != 5.0 {
+	if lines := jsonLines(t, stdout); lines[1]["stdout"].(map[string]any)["offset"] != 5.0 {
 		t.Errorf("got %v", lines)
 	}
 }

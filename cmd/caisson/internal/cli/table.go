@@ -11,8 +11,6 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 	"google.golang.org/protobuf/types/known/timestamppb"
-
-	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 )
 
 // WriteTable writes rows below their headings, two spaces apart. Columns of numbers are
@@ -96,7 +94,7 @@ func fitted(rows [][]string, width int) []int {
 }
 
 func cells(row []string) table.Row {
-	return views.Each(row, func(cell string) any { return Printable(cell) })
+	return Each(row, func(cell string) any { return Printable(cell) })
 }
 
 // isNumber reports whether a cell is one number, with a unit or without, or none.

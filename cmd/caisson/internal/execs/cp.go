@@ -21,7 +21,6 @@ import (
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/api/units"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
-	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 	"github.com/caisson-run/caisson/cmd/caisson/localtree"
 )
 
@@ -270,12 +269,12 @@ func completePlaces(a *cli.App, cmd *cobra.Command, args []string, word string) 
 	place := parsePlace(word)
 	if place.ref == "" {
 		names, _ := a.CompleteSandboxes(cmd, args, word)
-		return views.Each(names, func(name string) string { return name + ":" }), cobra.ShellCompDirectiveNoSpace
+		return cli.Each(names, func(name string) string { return name + ":" }), cobra.ShellCompDirectiveNoSpace
 	}
 	dir, _ := path.Split(place.path)
 	names, directive := a.Complete(cmd, func(ctx context.Context, c *api.Client) ([]string, error) {
 		r, err := c.ListDir(ctx, &caissonv1.ListDirRequest{Ref: place.ref, Path: cmp.Or(dir, "/")})
-		return views.Each(r.GetFiles(), func(f *caissonv1.FileInfo) string {
+		return cli.Each(r.GetFiles(), func(f *caissonv1.FileInfo) string {
 			name := place.ref + ":" + path.Join("/", dir, path.Base(f.Path))
 			if f.Type == "directory" {
 				name += "/"

@@ -8,7 +8,6 @@ import (
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
-	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 )
 
 const execLong = `Run a command in a running sandbox. Exit with the command's exit code, as run does. If the
@@ -62,7 +61,7 @@ func execDetached(a *cli.App, ctx context.Context, ref string, spec *caissonv1.E
 			return err
 		}
 		if a.Output == cli.FormatJSON {
-			return a.PrintJSON(views.ExecViewOf(exec))
+			return a.PrintJSON(exec)
 		}
 		return a.PrintLine("%s", exec.GetId())
 	})

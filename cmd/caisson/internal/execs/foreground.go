@@ -60,11 +60,11 @@ func Foreground(a *cli.App, ctx context.Context, t Task) error {
 	var running atomic.Pointer[caissonv1.Exec]
 	over := sayOver(a, t)
 	defer over.stop()
-	rio := api.IO{Stdout: out.stdout, Stderr: out.stderr, Signals: relay.forward, Started: func(e *caissonv1.Exec) {
-		running.Store(e)
+	rio := api.IO{Stdout: out.stdout, Stderr: out.stderr, Signals: relay.forward, Started: func(s *caissonv1.Started) {
+		running.Store(s.GetExec())
 		relay.started()
 		over.start()
-		out.start(e)
+		out.start(s)
 	}}
 	widen(a.Stdout)
 	if t.Stdin {

@@ -21,14 +21,14 @@ func TestCutObjectOfAHungCall(t *testing.T) {
 	exit := make(chan int, 1)
 	a.Exit = func(code int) { exit <- code }
 	o := newObjectOutput(a, Task{})
-	o.start(&caissonv1.Exec{SandboxId: "id", Id: "e1"})
+	o.start(&caissonv1.Started{Exec: &caissonv1.Exec{SandboxId: "id", Id: "e1"}})
 	if _, err := io.WriteString(o.stdout, "so far\n"); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer a.LeaveWhenStuck(ctx, func() error { return o.failed(sbxerr.New(sbxerr.Canceled, "a.b", "no")) })()
 	cancel()
-	if code := <-exit; code != cli.ExitRuntime || !strings.Contains(out.String(), `"stdout": "so far\n"`) {
+	if code := <-exit; code != cli.ExitRuntime || !strings.Contains(out.String(), `"stdout_text": "so far\n"`) {
 		t.Errorf("exit code %d, %s", code, &out)
 	}
 }

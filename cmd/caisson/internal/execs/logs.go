@@ -12,7 +12,6 @@ import (
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
-	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 )
 
 func LogsCommand(a *cli.App) *cobra.Command {
@@ -104,14 +103,17 @@ func showLogs(a *cli.App, ctx context.Context, client *api.Client, req *caissonv
 	if err := client.Logs(ctx, req, stdout, stderr); err != nil {
 		return err
 	}
-	o := objectOutput{stdout: stdout.keptStream, stderr: stderr.keptStream}
-	v := o.view(stdout.reached(), stderr.reached())
-	sayLeftOut(a, "stdout", v.StdoutSkipped)
-	sayLeftOut(a, "stderr", v.StderrSkipped)
+	o := objectOutput{app: a, stdout: stdout.keptStream, stderr: stderr.keptStream}
+	f := o.finished(stdout.reached(), stderr.reached())
+	f.Id = req.ExecId
+	sayLeftOut(a, "stdout", f.StdoutSkipped)
+	sayLeftOut(a, "stderr", f.StderrSkipped)
 	if req.Timestamps {
-		return a.PrintJSON(views.LogsView{OutputView: v, StdoutTimes: views.OrEmpty(stdout.times), StderrTimes: views.OrEmpty(stderr.times)})
+		timed := timedLogs{output: a.Message(f)}
+		timed.times.Stdout, timed.times.Stderr = append([]logTime{}, stdout.times...), append([]logTime{}, stderr.times...)
+		return a.PrintJSON(timed)
 	}
-	return a.PrintJSON(v)
+	return a.PrintJSON(f)
 }
 
 // readTimes reads --since and --until.

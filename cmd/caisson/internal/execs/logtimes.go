@@ -1,10 +1,12 @@
 package execs
 
 import (
+	"encoding/json"
+	"errors"
 	"io"
 	"time"
 
-	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
+	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
 )
 
 // stampFormat is RFC 3339 with a width of its own, so that lines are in columns.
@@ -39,16 +41,39 @@ func datedLines(w io.Writer, timestamps bool) io.Writer {
 	return w
 }
 
+// logTime is when the bytes of a stream from an offset on came, up to the next time; null
+// is that nobody knows.
+type logTime struct {
+	Offset int64      `json:"offset"`
+	Time   *time.Time `json:"time"`
+}
+
+// timedLogs is the output of a command with its times.
+type timedLogs struct {
+	output cli.Message
+	times  struct {
+		Stdout []logTime `json:"stdout_times"`
+		Stderr []logTime `json:"stderr_times"`
+	}
+}
+
+// MarshalJSON implements json.Marshaler: the fields of all in one object.
+func (l timedLogs) MarshalJSON() ([]byte, error) {
+	output, err := l.output.MarshalJSON()
+	times, err2 := json.Marshal(l.times)
+	return append(append(output[:len(output)-1], ','), times[1:]...), errors.Join(err, err2)
+}
+
 // datedKept keeps a stream with its times.
 type datedKept struct {
 	*keptStream
-	times []views.LogTime
+	times []logTime
 }
 
 // Place implements api.Placer.
 func (d *datedKept) Place(offset int64, came time.Time) error {
 	d.beginAt(offset)
-	t := views.LogTime{Offset: offset}
+	t := logTime{Offset: offset}
 	if !came.IsZero() {
 		came = came.UTC()
 		t.Time = &came

@@ -4,16 +4,19 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/caisson-run/caisson/api"
+	"github.com/caisson-run/caisson/api/apijson"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/settings"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
-	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 )
 
 // objectOutput keeps what a command writes for one object, when it has ended or its
 // call has. It can be asked at any time: a call may hang that is to end.
 type objectOutput struct {
+	app            *cli.App
 	exec           atomic.Pointer[caissonv1.Exec] // nil before it runs
 	stdout, stderr *keptStream
 }
@@ -24,31 +27,27 @@ func newObjectOutput(a *cli.App, t Task) taskOutput {
 	if t.Limit != nil {
 		n = *t.Limit
 	}
-	o := &objectOutput{stdout: newKeptStream(t.stdout0, n), stderr: newKeptStream(t.stderr0, n)}
+	o := &objectOutput{app: a, stdout: newKeptStream(t.stdout0, n), stderr: newKeptStream(t.stderr0, n)}
 	return taskOutput{
-		stdout: o.stdout, stderr: o.stderr, start: o.exec.Store, fail: o.fail,
+		stdout: o.stdout, stderr: o.stderr, start: func(s *caissonv1.Started) { o.exec.Store(s.GetExec()) }, fail: o.fail,
 		end: func(r *caissonv1.Result) error {
-			v := o.result(r, traced(a, r))
-			sayLeftOut(a, "stdout", v.StdoutSkipped)
-			sayLeftOut(a, "stderr", v.StderrSkipped)
-			return a.PrintJSON(v)
+			f := o.finished(r.StdoutBytes, r.StderrBytes)
+			f.Result = traced(a, r)
+			sayLeftOut(a, "stdout", f.StdoutSkipped)
+			sayLeftOut(a, "stderr", f.StderrSkipped)
+			return a.PrintJSON(f)
 		},
 	}
 }
 
-func (o *objectOutput) result(r *caissonv1.Result, v views.ResultView) views.RunView {
-	return views.RunView{ResultView: v, OutputView: o.view(r.StdoutBytes, r.StderrBytes), Exec: o.exec.Load().GetId()}
-}
-
-// view is what was kept, of streams that end at the given offsets.
-func (o *objectOutput) view(stdoutEnd, stderrEnd int64) views.OutputView {
-	var v views.OutputView
-	var out []byte
-	out, v.StdoutSkipped = o.stdout.until(stdoutEnd)
-	v.Stdout, v.StdoutEncoding = views.Encode(out)
-	out, v.StderrSkipped = o.stderr.until(stderrEnd)
-	v.Stderr, v.StderrEncoding = views.Encode(out)
-	return v
+// finished is what was kept, of streams that end at the given offsets.
+func (o *objectOutput) finished(stdoutEnd, stderrEnd int64) *caissonv1.Finished {
+	f := &caissonv1.Finished{Id: o.exec.Load().GetId()}
+	f.Stdout, f.StdoutSkipped = o.stdout.until(stdoutEnd)
+	f.Stderr, f.StderrSkipped = o.stderr.until(stderrEnd)
+	f.StdoutText, f.Stdout = apijson.Text(f.Stdout)
+	f.StderrText, f.Stderr = apijson.Text(f.Stderr)
+	return f
 }
 
 // fail adds to err what is known of the command, once one runs.
@@ -57,9 +56,10 @@ func (o *objectOutput) fail(err error) error {
 	if exec == nil {
 		return err
 	}
-	v := views.CutView{SandboxID: exec.SandboxId, Exec: exec.Id, StdoutBytes: o.stdout.reached(), StderrBytes: o.stderr.reached()}
-	v.OutputView = o.view(v.StdoutBytes, v.StderrBytes)
-	return &cli.CutError{Err: err, View: v}
+	exec = proto.CloneOf(exec)
+	exec.StdoutBytes, exec.StderrBytes = o.stdout.reached(), o.stderr.reached()
+	output := o.finished(exec.StdoutBytes, exec.StderrBytes)
+	return &cli.CutError{Err: err, Cut: cli.Cut{Exec: o.app.Message(exec), Output: o.app.Message(output)}}
 }
 
 // keptStream keeps a stream of a command within a bound.

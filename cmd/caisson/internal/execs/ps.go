@@ -9,7 +9,6 @@ import (
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
-	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 )
 
 func PsCommand(a *cli.App) *cobra.Command {
@@ -21,7 +20,7 @@ func PsCommand(a *cli.App) *cobra.Command {
 		ValidArgsFunction: a.CompleteSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return cli.Ask(cmd.Context(), a, (*api.Client).Execs, args[0], func(list []*caissonv1.Exec) error {
-				return cli.PrintList(a, list, views.ExecViewOf, []string{"EXEC", "STATE", "EXIT", "PID", "STARTED", "STDOUT", "STDERR", "COMMAND"}, func(e *caissonv1.Exec) []string { return execRow(a, e) })
+				return cli.PrintList(a, list, []string{"EXEC", "STATE", "EXIT", "PID", "STARTED", "STDOUT", "STDERR", "COMMAND"}, func(e *caissonv1.Exec) []string { return execRow(a, e) })
 			})
 		},
 	}

@@ -91,11 +91,7 @@ func runDetached(a *cli.App, ctx context.Context, when specflags.PullFlag, spec 
 		}
 		a.Warn(started.Warnings)
 		if a.Output == cli.FormatJSON {
-			return a.PrintJSON(struct {
-				ID       string   `json:"sandbox_id"`
-				Name     string   `json:"name"`
-				Warnings []string `json:"warnings,omitempty"`
-			}{started.SandboxId, started.SandboxName, started.Warnings})
+			return a.PrintJSON(started)
 		}
 		return a.PrintLine("%s", started.SandboxId)
 	})

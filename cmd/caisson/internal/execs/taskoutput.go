@@ -11,14 +11,13 @@ import (
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
-	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 )
 
 // taskOutput is where the output of a command goes, and what is told at its
 // start and at its end.
 type taskOutput struct {
 	stdout, stderr io.Writer
-	start          func(*caissonv1.Exec)
+	start          func(*caissonv1.Started)
 	end            func(*caissonv1.Result) error
 	// fail adds to the error of the call what else is to be told. It may be called
 	// while the streams are written to. Nil adds nothing.
@@ -38,7 +37,7 @@ func (o taskOutput) failed(err error) error {
 func newTaskOutput(a *cli.App, t Task) taskOutput {
 	switch {
 	case a.Stream == cli.StreamJSONL:
-		return output(cli.NewJSONL(a.Shown(a.Stdout)), t.stdout0, t.stderr0, func(r *caissonv1.Result) views.ResultView { return traced(a, r) })
+		return newEventOutput(a, t.stdout0, t.stderr0)
 	case a.Output == cli.FormatJSON:
 		return newObjectOutput(a, t)
 	}
@@ -50,7 +49,7 @@ func newTaskOutput(a *cli.App, t Task) taskOutput {
 		}
 	}
 	stdout, stderr = &shownStream{a, "stdout", stdout}, &shownStream{a, "stderr", stderr}
-	return taskOutput{stdout: stdout, stderr: stderr, start: func(*caissonv1.Exec) {}, end: func(r *caissonv1.Result) error {
+	return taskOutput{stdout: stdout, stderr: stderr, start: func(*caissonv1.Started) {}, end: func(r *caissonv1.Result) error {
 		a.Warn(r.Warnings)
 		if note := noteOf(r, t.Hints); note != "" {
 			a.Progress("caisson: " + note)
@@ -182,13 +181,10 @@ func StreamFlags(a *cli.App, cmd *cobra.Command) {
 	}
 }
 
-// traced is resultViewOf with the stages of the sandbox where --trace asks for them.
-func traced(a *cli.App, r *caissonv1.Result) views.ResultView {
-	v := *views.ResultViewOf(r)
-	if a.Trace {
-		v.Stages = views.Each(r.Stages, func(s *caissonv1.Stage) views.StageView {
-			return views.StageView{Name: s.Name, DurationMS: views.Milliseconds(s.Duration)}
-		})
+// traced is r, with the stages of the sandbox only where --trace asks for them.
+func traced(a *cli.App, r *caissonv1.Result) *caissonv1.Result {
+	if !a.Trace {
+		r.Stages = nil
 	}
-	return v
+	return r
 }

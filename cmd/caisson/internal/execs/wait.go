@@ -9,12 +9,12 @@ import (
 	"sync"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
-	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 )
 
 const waitLong = `Block until a sandbox, or one of its commands, ends. Exit with the exit code of the
@@ -44,7 +44,7 @@ func WaitCommand(a *cli.App) *cobra.Command {
 			}
 			return cli.Ask(cmd.Context(), a, wait, args, func(end ended) error {
 				if a.Output == cli.FormatJSON {
-					if err := a.PrintJSON(end.view); err != nil {
+					if err := a.PrintJSON(end.Message); err != nil {
 						return err
 					}
 				}
@@ -81,12 +81,12 @@ func waitForAll(a *cli.App, ctx context.Context, client *api.Client, refs []stri
 	}
 	var told error
 	if a.Output != cli.FormatJSON || len(errs) == 0 {
-		told = cli.PrintList(a, ends, views.SandboxViewOf, []string{"NAME", "EXIT"}, func(s *caissonv1.Sandbox) []string {
+		told = cli.PrintList(a, ends, []string{"NAME", "EXIT"}, func(s *caissonv1.Sandbox) []string {
 			return []string{cli.Printable(s.Name), strconv.Itoa(int(s.GetResult().GetExitCode()))}
 		})
 	}
 	if len(errs) > 0 || told != nil || code == 0 {
-		return cli.FailedEach(errs, told, views.PartView{Changed: views.Each(ends, views.SandboxViewOf)}, len(ends))
+		return cli.FailedEach(errs, told, cli.Part{Changed: cli.Messages(a, ends)}, len(ends))
 	}
 	return cli.ExitStatus(code)
 }
@@ -100,17 +100,17 @@ func waitArgs(cmd *cobra.Command, args []string) error {
 
 // ended is what was waited for, and how its command ended.
 type ended struct {
-	view   any
+	proto.Message
 	result *caissonv1.Result
 }
 
 func wait(c *api.Client, ctx context.Context, args []string) (ended, error) {
 	if len(args) == 2 {
 		e, err := c.WaitExec(ctx, args[0], args[1])
-		return ended{views.ExecViewOf(e), e.GetResult()}, err
+		return ended{e, e.GetResult()}, err
 	}
 	s, err := waitSandbox(c, ctx, args[0])
-	return ended{views.SandboxViewOf(s), s.GetResult()}, err
+	return ended{s, s.GetResult()}, err
 }
 
 func waitSandbox(c *api.Client, ctx context.Context, ref string) (*caissonv1.Sandbox, error) {

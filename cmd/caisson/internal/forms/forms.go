@@ -53,8 +53,29 @@ func objects(v any) ([]any, error) {
 }
 
 func templateJSON(v any) (string, error) {
-	data, err := json.Marshal(v)
+	data, err := json.Marshal(present(v))
 	return string(data), err
+}
+
+// present is v without what is null so that templates can name it.
+func present(v any) any {
+	switch of := v.(type) {
+	case map[string]any:
+		kept := map[string]any{}
+		for name, value := range of {
+			if value != nil {
+				kept[name] = present(value)
+			}
+		}
+		return kept
+	case []any:
+		kept := make([]any, len(of))
+		for i, value := range of {
+			kept[i] = present(value)
+		}
+		return kept
+	}
+	return v
 }
 
 // YAML is v as a document, in the order of JSON.

@@ -6,7 +6,6 @@ import (
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
-	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 )
 
 func CapabilitiesCommand(a *cli.App) *cobra.Command {
@@ -17,7 +16,7 @@ func CapabilitiesCommand(a *cli.App) *cobra.Command {
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return cli.Ask(cmd.Context(), a, (*api.Client).Capabilities, &caissonv1.CapabilitiesRequest{}, func(r *caissonv1.CapabilitiesResponse) error {
-				return cli.PrintList(a, r.Capabilities, views.CapabilityViewOf, []string{"FIELD", "SUPPORT", "DETAIL"}, capabilityRow)
+				return cli.PrintList(a, r.Capabilities, []string{"FIELD", "SUPPORT", "DETAIL"}, capabilityRow)
 			})
 		},
 	}

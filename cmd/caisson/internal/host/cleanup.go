@@ -6,7 +6,6 @@ import (
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
-	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 )
 
 func CleanupCommand(a *cli.App) *cobra.Command {
@@ -19,7 +18,7 @@ func CleanupCommand(a *cli.App) *cobra.Command {
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return cli.Ask(cmd.Context(), a, (*api.Client).Cleanup, &caissonv1.CleanupRequest{DryRun: dryRun}, func(r *caissonv1.CleanupResponse) error {
-				return cli.PrintList(a, r.Leftovers, views.LeftoverViewOf, []string{"KIND", "ID", "REMOVED", "REASON"}, leftoverRow)
+				return cli.PrintList(a, r.Leftovers, []string{"KIND", "ID", "REMOVED", "REASON"}, leftoverRow)
 			})
 		},
 	}

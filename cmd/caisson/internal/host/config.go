@@ -8,13 +8,6 @@ import (
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
 )
 
-// reloadView is the JSON of a reload.
-type reloadView struct {
-	Changed      []string `json:"changed"`
-	NeedsRestart []string `json:"needs_restart"`
-	Digest       string   `json:"digest"`
-}
-
 func ConfigCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
@@ -51,7 +44,7 @@ func configReloadCommand(a *cli.App) *cobra.Command {
 
 func printReload(a *cli.App, r *caissonv1.ReloadConfigResponse) error {
 	if a.Output == cli.FormatJSON {
-		return a.PrintJSON(reloadView{append([]string{}, r.Changed...), append([]string{}, r.NeedsRestart...), r.Digest})
+		return a.PrintJSON(r)
 	}
 	var rows [][]string
 	for _, key := range r.Changed {

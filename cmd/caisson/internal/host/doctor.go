@@ -16,7 +16,6 @@ import (
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
-	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 )
 
 // exitUnhealthy is doctor's code where a run would fail on this host.
@@ -49,7 +48,7 @@ func DoctorCommand(a *cli.App) *cobra.Command {
 func printDoctor(a *cli.App, r *caissonv1.DoctorResponse) error {
 	var err error
 	if a.Output == cli.FormatJSON {
-		err = a.PrintJSON(views.DoctorViewOf(r))
+		err = a.PrintJSON(r)
 	} else {
 		err = printChecks(a, r.Checks)
 	}

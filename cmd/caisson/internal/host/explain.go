@@ -8,7 +8,6 @@ import (
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
-	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 )
 
 // CodeView is one row of the table of codes.
@@ -48,10 +47,12 @@ func ExplainCommand(a *cli.App) *cobra.Command {
 }
 
 func explainAll(a *cli.App) error {
-	view := func(d sbxerr.Description) CodeView { return CodeView(d) }
-	return cli.PrintList(a, sbxerr.All(), view, []string{"CODE", "SUMMARY", "CLASS", "REMEDY"}, func(d sbxerr.Description) []string {
+	if a.Output == cli.FormatJSON {
+		return a.PrintJSON(cli.Each(sbxerr.All(), func(d sbxerr.Description) CodeView { return CodeView(d) }))
+	}
+	return a.PrintTable([]string{"CODE", "SUMMARY", "CLASS", "REMEDY"}, cli.Each(sbxerr.All(), func(d sbxerr.Description) []string {
 		return []string{string(d.Code), d.Summary, string(d.Class), d.Remedy}
-	})
+	}))
 }
 
 // findCode accepts SBX-402, sbx-402 and 402.
@@ -75,5 +76,5 @@ func retryText(retryable bool) string {
 
 // completeCodes offers error codes.
 func completeCodes(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	return views.Each(sbxerr.All(), func(d sbxerr.Description) string { return string(d.Code) + "\t" + d.Summary }), cobra.ShellCompDirectiveNoFileComp
+	return cli.Each(sbxerr.All(), func(d sbxerr.Description) string { return string(d.Code) + "\t" + d.Summary }), cobra.ShellCompDirectiveNoFileComp
 }

@@ -13,7 +13,6 @@ import (
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/specflags"
-	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 )
 
 func SpecCommand(a *cli.App) *cobra.Command {
@@ -37,16 +36,12 @@ func SpecCommand(a *cli.App) *cobra.Command {
 			}
 			return cli.Ask(cmd.Context(), a, (*api.Client).Spec, &caissonv1.SpecRequest{Spec: spec, SeccompPfc: pfc}, func(r *caissonv1.SpecResponse) error {
 				switch {
-				case pfc && a.Output == cli.FormatJSON:
-					return a.PrintJSON(views.PfcView{SeccompProfile: r.SeccompProfile, SeccompPFC: r.SeccompPfc})
+				case a.Output == cli.FormatJSON:
+					return a.PrintJSON(r)
 				case pfc:
 					return a.PrintLines(strings.Split(strings.TrimSuffix(r.SeccompPfc, "\n"), "\n"))
-				case filter && a.Output == cli.FormatJSON:
-					return a.PrintJSON(views.SeccompViewOf(r))
 				case filter:
 					return printSeccomp(a, r)
-				case a.Output == cli.FormatJSON:
-					return a.PrintJSON(views.SpecViewOf(r))
 				}
 				return printSpec(a, r)
 			})
@@ -89,7 +84,7 @@ func printSeccomp(a *cli.App, r *caissonv1.SpecResponse) error {
 	if err := a.PrintLine("# seccomp profile %s", cli.Printable(r.SeccompProfile)); err != nil {
 		return err
 	}
-	return a.PrintTable([]string{"ACTION", "SYSCALLS", "CONDITION", "WHY"}, views.Each(r.SeccompRules, ruleRow))
+	return a.PrintTable([]string{"ACTION", "SYSCALLS", "CONDITION", "WHY"}, cli.Each(r.SeccompRules, ruleRow))
 }
 
 func cgroupRows(values map[string]string) [][]string {

@@ -10,19 +10,18 @@ import (
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
-	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 )
 
 // apiName names the API that this client speaks: the package of its messages.
 var apiName = string(caissonv1.File_caisson_v1_system_proto.Package())
 
 type versionView struct {
-	Version   string             `json:"version"`
-	Commit    string             `json:"commit"`
-	GoVersion string             `json:"go_version"`
-	API       string             `json:"api"`
-	Daemon    *daemonVersionView `json:"daemon"`
-	Deps      []depView          `json:"deps,omitempty"`
+	Version   string    `json:"version"`
+	Commit    string    `json:"commit"`
+	GoVersion string    `json:"go_version"`
+	API       string    `json:"api"`
+	Daemon    any       `json:"daemon"` // null where it is not asked for
+	Deps      []depView `json:"deps,omitempty"`
 }
 
 // depView is a Go module that is linked into this program.
@@ -37,21 +36,10 @@ func deps() []depView {
 	if !ok {
 		return nil
 	}
-	return views.Each(info.Deps, func(m *debug.Module) depView {
+	return cli.Each(info.Deps, func(m *debug.Module) depView {
 		m = cmp.Or(m.Replace, m)
 		return depView{m.Path, m.Version, m.Sum}
 	})
-}
-
-type daemonVersionView struct {
-	Version           string `json:"version"`
-	Commit            string `json:"commit"`
-	GoVersion         string `json:"go_version"`
-	Containerd        string `json:"containerd"`
-	ContainerdAddress string `json:"containerd_address"`
-	Runc              string `json:"runc"`
-	Root              string `json:"root"`
-	Instance          string `json:"instance"`
 }
 
 func VersionCommand(a *cli.App) *cobra.Command {
@@ -62,17 +50,16 @@ func VersionCommand(a *cli.App) *cobra.Command {
 		Example: "  caisson version\n  caisson version --daemon",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			var d *caissonv1.VersionResponse
 			v := versionView{Version: a.Program.Version, Commit: a.Program.Commit, GoVersion: goruntime.Version(), API: apiName}
 			if daemon {
 				client := api.Dial(a.Socket)
 				defer client.Close()
-				r, err := client.Version(cmd.Context(), &caissonv1.VersionRequest{})
-				if err != nil {
+				var err error
+				if d, err = client.Version(cmd.Context(), &caissonv1.VersionRequest{}); err != nil {
 					return err
 				}
-				v.Daemon = &daemonVersionView{
-					r.Version, r.Commit, r.GoVersion, r.Containerd, r.ContainerdAddress, r.Runc, r.Root, r.Instance,
-				}
+				v.Daemon = a.Message(d)
 			}
 			if withDeps {
 				v.Deps = deps()
@@ -80,7 +67,7 @@ func VersionCommand(a *cli.App) *cobra.Command {
 			if a.Output == cli.FormatJSON {
 				return a.PrintJSON(v)
 			}
-			return printVersion(a, v)
+			return printVersion(a, v, d)
 		},
 	}
 	cmd.Flags().BoolVar(&daemon, "daemon", false, "show the versions of the daemon and its engine too")
@@ -89,7 +76,7 @@ func VersionCommand(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-func printVersion(a *cli.App, v versionView) error {
+func printVersion(a *cli.App, v versionView, d *caissonv1.VersionResponse) error {
 	if err := a.PrintLine("caisson %s (commit %s, %s, API %s)", v.Version, v.Commit, v.GoVersion, v.API); err != nil {
 		return err
 	}
@@ -98,10 +85,9 @@ func printVersion(a *cli.App, v versionView) error {
 			return err
 		}
 	}
-	if v.Daemon == nil {
+	if d == nil {
 		return nil
 	}
-	d := v.Daemon
 	engine := "of its own"
 	if d.ContainerdAddress != "" {
 		engine = "on " + d.ContainerdAddress

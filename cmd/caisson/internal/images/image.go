@@ -6,11 +6,11 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
-	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 )
 
 func ImageCommand(a *cli.App) *cobra.Command {
@@ -38,7 +38,7 @@ func imageLsCommand(a *cli.App) *cobra.Command {
 				if a.Wide {
 					headings = append(headings, "OWNER")
 				}
-				return cli.PrintList(a, r.Images, views.ImageViewOf, headings, func(i *caissonv1.Image) []string { return imageRow(a, i) })
+				return cli.PrintList(a, r.Images, headings, func(i *caissonv1.Image) []string { return imageRow(a, i) })
 			})
 		},
 	}
@@ -67,7 +67,7 @@ func imageInspectCommand(a *cli.App) *cobra.Command {
 		ValidArgsFunction: a.CompleteImages,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return cli.Ask(cmd.Context(), a, (*api.Client).InspectImage, &caissonv1.InspectImageRequest{Name: args[0]}, func(r *caissonv1.InspectImageResponse) error {
-				return a.PrintJSON(views.ImageDetailViewOf(r))
+				return a.PrintJSON(r)
 			})
 		},
 	}
@@ -124,10 +124,17 @@ func fromHost(a *cli.App, ctx context.Context, req *caissonv1.FromHostRequest) e
 	})
 }
 
-func PrintImported(a *cli.App, r views.Imported) error {
+// imported is the answer to an import, and the last line of progress of FromHost.
+type imported interface {
+	proto.Message
+	GetImage() *caissonv1.Image
+	GetReplaced() string
+}
+
+func PrintImported(a *cli.App, r imported) error {
 	image := r.GetImage()
 	if a.Output == cli.FormatJSON {
-		return a.PrintJSON(views.ImportedViewOf(r))
+		return a.PrintJSON(r)
 	}
 	if r.GetReplaced() != "" {
 		a.Progress("replaced the image " + image.GetName() + ", " + r.GetReplaced())

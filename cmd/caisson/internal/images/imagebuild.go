@@ -19,7 +19,6 @@ import (
 	"github.com/caisson-run/caisson/api/units"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/specflags"
-	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 )
 
 // buildFlags are the flags of image build.
@@ -177,7 +176,7 @@ func build(a *cli.App, ctx context.Context, req *caissonv1.BuildImageRequest, pu
 			return err
 		}
 		if a.Output == cli.FormatJSON {
-			return a.PrintJSONLine(buildLine{Type: "image", Image: views.ImageViewOf(r.Image), Replaced: r.Replaced})
+			return a.PrintJSONLine(buildLine{Type: "image", Image: a.Message(r.Image), Replaced: r.Replaced})
 		}
 		if r.Replaced != "" {
 			a.Progress("replaced the image " + r.Image.Name + ", " + r.Replaced)

@@ -18,8 +18,11 @@ func imageDuCommand(a *cli.App) *cobra.Command {
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return cli.Ask(cmd.Context(), a, (*api.Client).ImageUsage, &caissonv1.ImageUsageRequest{}, func(r *caissonv1.ImageUsageResponse) error {
-				err := cli.PrintList(a, r.Images, diskUsageViewOf, []string{"NAME", "OWNER", "STORED", "SHARED", "UNPACKED"}, diskUsageRow)
-				if err == nil && a.Output != cli.FormatJSON {
+				if a.Output == cli.FormatJSON {
+					return a.PrintJSON(r)
+				}
+				err := a.PrintTable([]string{"NAME", "OWNER", "STORED", "SHARED", "UNPACKED"}, cli.Each(r.Images, diskUsageRow))
+				if err == nil {
 					a.Progress(fmt.Sprintf("stored together: %s", cli.SizeCell(r.StoredBytes)))
 				}
 				return err
@@ -30,20 +33,7 @@ func imageDuCommand(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-type diskUsageView struct {
-	Name     string `json:"name"`
-	Owner    uint32 `json:"owner"`
-	Stored   int64  `json:"stored_bytes"`
-	Shared   int64  `json:"shared_bytes"` // of them
-	Unpacked int64  `json:"unpacked_bytes"`
-}
-
-func diskUsageViewOf(u *caissonv1.DiskUsage) diskUsageView {
-	i := u.GetImage()
-	return diskUsageView{i.GetName(), i.GetOwner(), i.GetSizeBytes(), u.GetSharedBytes(), u.GetUnpackedBytes()}
-}
-
 func diskUsageRow(u *caissonv1.DiskUsage) []string {
-	v := diskUsageViewOf(u)
-	return []string{v.Name, cli.Decimal(int64(v.Owner)), cli.SizeCell(v.Stored), cli.SizeCell(v.Shared), cli.SizeCell(v.Unpacked)}
+	i := u.GetImage()
+	return []string{i.GetName(), cli.Decimal(int64(i.GetOwner())), cli.SizeCell(i.GetSizeBytes()), cli.SizeCell(u.GetSharedBytes()), cli.SizeCell(u.GetUnpackedBytes())}
 }

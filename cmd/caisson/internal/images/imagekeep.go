@@ -15,7 +15,6 @@ import (
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
-	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 )
 
 func imageTagCommand(a *cli.App) *cobra.Command {
@@ -28,7 +27,7 @@ func imageTagCommand(a *cli.App) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return cli.Ask(cmd.Context(), a, (*api.Client).TagImage, &caissonv1.TagImageRequest{Name: args[0], NewName: args[1]}, func(r *caissonv1.TagImageResponse) error {
 				if a.Output == cli.FormatJSON {
-					return a.PrintJSON(views.ImageViewOf(r.Image))
+					return a.PrintJSON(r)
 				}
 				if r.Replaced != "" {
 					a.Progress("replaced the image " + r.Image.GetName() + ", " + r.Replaced)
@@ -128,14 +127,9 @@ func pruneFilters(req *caissonv1.PruneImagesRequest, filters []string) error {
 	return nil
 }
 
-type prunedView struct {
-	Images     []views.ImageView `json:"images"`
-	FreedBytes int64             `json:"freed_bytes"`
-}
-
 func printPruned(a *cli.App, r *caissonv1.PruneImagesResponse) error {
 	if a.Output == cli.FormatJSON {
-		return a.PrintJSON(prunedView{Images: views.OrEmpty(views.Each(r.Images, views.ImageViewOf)), FreedBytes: r.FreedBytes})
+		return a.PrintJSON(r)
 	}
 	for _, i := range r.Images {
 		if err := a.PrintLine("%s", cli.Printable(i.Name)); err != nil {

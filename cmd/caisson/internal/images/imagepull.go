@@ -12,7 +12,6 @@ import (
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/specflags"
-	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 )
 
 func imagePullCommand(a *cli.App) *cobra.Command {
@@ -66,16 +65,16 @@ func pull(a *cli.App, ctx context.Context, client *api.Client, name string) (*ca
 func pullAll(a *cli.App, ctx context.Context, client *api.Client) error {
 	show := newPullDisplay(a)
 	defer show.end()
-	var done []views.ImportedView
+	var done []*caissonv1.ImageProgress
 	_, err := client.PullImage(ctx, &caissonv1.PullImageRequest{All: true}, func(p *caissonv1.ImageProgress) {
 		show.progress(p)
 		if i := p.GetImage(); i != nil {
-			done = append(done, views.ImportedViewOf(p))
+			done = append(done, p)
 			show.line(i.Name + " " + i.Digest)
 		}
 	})
 	if a.Output == cli.FormatJSON && err == nil {
-		return a.PrintJSON(views.OrEmpty(done))
+		return a.PrintJSON(cli.Messages(a, done))
 	}
 	return err
 }

@@ -1,7 +1,6 @@
 package images
 
 import (
-	"encoding/json"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -44,19 +43,6 @@ func newPullDisplay(a *cli.App) *pullDisplay {
 	return d
 }
 
-// layerView is the JSON form of a layer's progress.
-type layerView struct {
-	Digest   string `json:"digest"`
-	Size     int64  `json:"size_bytes"`
-	Received int64  `json:"received_bytes"`
-	State    string `json:"state"`
-}
-
-type pullEventView struct {
-	Message string      `json:"message,omitempty"`
-	Layers  []layerView `json:"layers,omitempty"`
-}
-
 func (d *pullDisplay) progress(p *caissonv1.ImageProgress) {
 	if d.app.Output == cli.FormatJSON {
 		d.event(p)
@@ -84,14 +70,9 @@ func (d *pullDisplay) progress(p *caissonv1.ImageProgress) {
 
 // event prints p as one line of JSON.
 func (d *pullDisplay) event(p *caissonv1.ImageProgress) {
-	v := pullEventView{Message: p.Message}
-	for _, l := range p.Layers {
-		v.Layers = append(v.Layers, layerView{l.Digest, l.SizeBytes, l.ReceivedBytes, l.State})
+	if p.Message != "" || len(p.Layers) > 0 {
+		_ = cli.NewJSONL(d.app.Shown(d.app.Stderr)).Line(d.app.Message(p)) // as with progress
 	}
-	if v.Message == "" && v.Layers == nil {
-		return
-	}
-	_ = json.NewEncoder(d.app.Shown(d.app.Stderr)).Encode(v) // as with progress
 }
 
 // show has the bar show l.

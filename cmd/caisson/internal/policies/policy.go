@@ -14,7 +14,6 @@ import (
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/specflags"
-	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 )
 
 func PolicyCommand(a *cli.App) *cobra.Command {
@@ -77,9 +76,9 @@ func policyExplainCommand(a *cli.App) *cobra.Command {
 
 func printPolicy(a *cli.App, r *caissonv1.ExplainPolicyResponse) error {
 	if a.Output == cli.FormatJSON {
-		return a.PrintJSON(views.PolicyViewOf(r))
+		return a.PrintJSON(r)
 	}
-	return a.PrintTable([]string{"RULE", "EFFECT"}, views.Each(r.Lines, func(l *caissonv1.PolicyLine) []string { return []string{l.Rule, l.Effect} }))
+	return a.PrintTable([]string{"RULE", "EFFECT"}, cli.Each(r.Lines, func(l *caissonv1.PolicyLine) []string { return []string{l.Rule, l.Effect} }))
 }
 
 func policyLogCommand(a *cli.App) *cobra.Command {
@@ -142,14 +141,14 @@ func repeats(t, held *caissonv1.TrafficResponse) bool {
 
 func printTraffic(a *cli.App, t *caissonv1.TrafficResponse, again int) error {
 	if a.Output == cli.FormatJSON {
-		return a.PrintJSONLine(views.TrafficViewOf(t))
+		return a.PrintJSONLine(t)
 	}
 	if t.Kind == "gap" {
 		a.Progress("caisson: warning: " + t.Reason)
 		return nil
 	}
 	line := fmt.Sprintf("%s %-10s %-8s %s", t.Time.AsTime().UTC().Format("2006-01-02 15:04:05.000"), t.Kind, t.Verdict, trafficTarget(t))
-	carried := fmt.Sprintf("%d bytes out, %d in, %.1f ms", t.SentBytes, t.ReceivedBytes, views.Milliseconds(t.Duration))
+	carried := fmt.Sprintf("%d bytes out, %d in, %.1f ms", t.SentBytes, t.ReceivedBytes, cli.Milliseconds(t.Duration))
 	switch {
 	case t.Code != "" && t.Verdict == "cut":
 		line += fmt.Sprintf(" [%s] %s, %s, %s", t.Code, t.Reason, cmp.Or(t.Address, t.Peer), carried)

@@ -16,7 +16,6 @@ import (
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
-	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 )
 
 // lookupTime is how long policy check --resolve waits for resolvers.
@@ -93,7 +92,7 @@ func lookUp(ctx context.Context, host string) ([]string, error) {
 
 func printVerdict(a *cli.App, v *caissonv1.CheckPolicyResponse) error {
 	if a.Output == cli.FormatJSON {
-		return a.PrintJSON(views.VerdictViewOf(v))
+		return a.PrintJSON(v)
 	}
 	if !v.Allowed {
 		return a.PrintLine("refused [%s]: %s port %d, by: %s\n%s\nremedy: %s", v.Code, v.Host, v.Port, v.Rule, v.Reason, v.Remedy)

@@ -14,7 +14,6 @@ import (
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/execs"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/specflags"
-	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 )
 
 const learnLong = `Print the smallest policy that allows everything that was reached, one rule per line, in
@@ -23,7 +22,7 @@ the form of --allow.
 With a command after --, run it as caisson run does, in network mode open. It can reach
 every public name, with --private those of the private network too, and destinations that
 --allow adds. Standard output and the exit code are the command's. The rules follow on
-standard error, go to the file of --write, or are the field "learned" with --json.
+standard error, go to the file of --write, or are in the result as "learned" with --json.
 
 With a SANDBOX, print the rules for everything that it reached so far. Create it with
 --network open and let it do its work first. Open connections are recorded when they end,
@@ -87,7 +86,7 @@ func printRules(a *cli.App, r *caissonv1.LearnPolicyResponse) error {
 		a.Progress("caisson: warning: " + w)
 	}
 	if a.Output == cli.FormatJSON {
-		return a.PrintJSON(views.OrEmpty(r.Rules))
+		return a.PrintJSON(r)
 	}
 	return a.PrintLines(r.Rules)
 }

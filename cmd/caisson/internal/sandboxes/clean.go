@@ -8,12 +8,6 @@ import (
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
 )
 
-// cleanView is the JSON of a clean.
-type cleanView struct {
-	Processes int32 `json:"processes"`
-	Files     int32 `json:"files"`
-}
-
 func CleanCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "clean [flags] SANDBOX",
@@ -25,7 +19,7 @@ func CleanCommand(a *cli.App) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return cli.Ask(cmd.Context(), a, (*api.Client).Clean, args[0], func(r *caissonv1.CleanResponse) error {
 				if a.Output == cli.FormatJSON {
-					return a.PrintJSON(cleanView{r.Processes, r.Files})
+					return a.PrintJSON(r)
 				}
 				return a.PrintLine("ended %d processes, removed %d files", r.Processes, r.Files)
 			})

@@ -11,7 +11,6 @@ import (
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/images"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/specflags"
-	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 )
 
 const createLong = `Create a sandbox for many commands and print its ID. Use caisson exec to run commands in
@@ -88,7 +87,7 @@ func CreateCommand(a *cli.App) *cobra.Command {
 // printSandbox prints the ID of a sandbox, or all of it.
 func printSandbox(a *cli.App, s *caissonv1.Sandbox) error {
 	if a.Output == cli.FormatJSON {
-		return a.PrintJSON(views.SandboxViewOf(s))
+		return a.PrintJSON(s)
 	}
 	if s.GetReplaced() != "" {
 		a.Progress(fmt.Sprintf("caisson: it replaces the sandbox %s, which is removed", s.GetReplaced()))

@@ -8,7 +8,6 @@ import (
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
-	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 )
 
 // DiffCommand is the verb diff.
@@ -46,7 +45,7 @@ func DiffCommand(a *cli.App) *cobra.Command {
 
 func printDiff(a *cli.App, r *caissonv1.DiffResponse, line func(*caissonv1.Change) string, sum bool) error {
 	if a.Output == cli.FormatJSON {
-		return a.PrintJSON(map[string]any{"changes": views.Each(r.Changes, changeView), "truncated": r.Truncated})
+		return a.PrintJSON(r)
 	}
 	for _, c := range r.Changes {
 		if err := a.PrintLine("%s", line(c)); err != nil {
@@ -106,5 +105,3 @@ func sumLine(list []*caissonv1.Change) string {
 	}
 	return fmt.Sprintf("%d added, %d modified, %d deleted, %d renamed", count["added"], count["modified"], count["deleted"], count["renamed"])
 }
-
-func changeView(c *caissonv1.Change) map[string]any { return views.Message(c.ProtoReflect()) }

@@ -11,7 +11,6 @@ import (
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
-	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 )
 
 const inspectLong = `Show details of a sandbox as JSON: each field that has a value, on one line. --posture adds
@@ -29,17 +28,16 @@ func InspectCommand(a *cli.App) *cobra.Command {
 		ValidArgsFunction: a.CompleteSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return cli.Ask(cmd.Context(), a, (*api.Client).Inspect, &caissonv1.InspectRequest{Ref: args[0]}, func(d *caissonv1.InspectResponse) error {
-				v := views.InspectViewOf(d)
 				if !posture && !all {
-					v.Posture = nil
+					d.Posture = nil
 				}
 				if !spec && !all {
-					v.OCISpec = nil
+					d.OciSpecJson = nil
 				}
 				if posture || spec || all || a.Form != nil {
-					return a.PrintJSON(v)
+					return a.PrintJSON(d)
 				}
-				return printFields(a, v, a.Output == cli.FormatTable)
+				return printFields(a, a.Message(d), a.Output == cli.FormatTable)
 			})
 		},
 	}
@@ -53,37 +51,48 @@ func InspectCommand(a *cli.App) *cobra.Command {
 // noValues are the JSON texts of fields without a value. A number has one.
 var noValues = []string{"null", `""`, "[]", "{}", "false"}
 
-// printFields prints one object with each of its fields on a line. brief leaves out those
-// without a value.
-func printFields(a *cli.App, v any, brief bool) error {
-	var whole bytes.Buffer
-	e := json.NewEncoder(&whole)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return cli.OwnOutput(err)
-	}
-	fields := json.NewDecoder(&whole)
-	if _, err := fields.Token(); err != nil { // the brace
+// printFields prints one object with each of its fields on a line, and those of the sandbox in
+// it. brief leaves out those without a value.
+func printFields(a *cli.App, m cli.Message, brief bool) error {
+	data, err := m.MarshalJSON()
+	if err != nil {
 		return cli.OwnOutput(err)
 	}
 	var out bytes.Buffer
+	if err := writeFields(&out, data, "", brief); err != nil {
+		return cli.OwnOutput(err)
+	}
+	out.WriteByte('\n')
+	_, err = a.Shown(a.Stdout).Write(out.Bytes())
+	return cli.OwnOutput(err)
+}
+
+func writeFields(out *bytes.Buffer, object []byte, indent string, brief bool) error {
+	fields := json.NewDecoder(bytes.NewReader(object))
+	if _, err := fields.Token(); err != nil { // the brace
+		return err
+	}
 	between := "{\n"
 	for fields.More() {
 		name, err := fields.Token()
 		if err != nil {
-			return cli.OwnOutput(err)
+			return err
 		}
 		var value json.RawMessage
 		if err := fields.Decode(&value); err != nil {
-			return cli.OwnOutput(err)
+			return err
 		}
 		if brief && slices.Contains(noValues, string(value)) {
 			continue
 		}
-		fmt.Fprintf(&out, "%s  %q: %s", between, name, value)
+		fmt.Fprintf(out, "%s%s  %q: ", between, indent, name)
 		between = ",\n"
+		if name != "sandbox" {
+			out.Write(value)
+		} else if err := writeFields(out, value, indent+"  ", brief); err != nil {
+			return err
+		}
 	}
-	out.WriteString("\n}\n")
-	_, err := a.Shown(a.Stdout).Write(out.Bytes())
-	return cli.OwnOutput(err)
+	out.WriteString("\n" + indent + "}")
+	return nil
 }

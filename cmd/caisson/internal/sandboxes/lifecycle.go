@@ -11,7 +11,6 @@ import (
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
-	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 )
 
 func PauseCommand(a *cli.App) *cobra.Command {
@@ -101,7 +100,7 @@ func changeEach(a *cli.App, refs []string, change func(ref string) (*caissonv1.S
 			told = errors.Join(told, printSandbox(a, s))
 		}
 	case len(errs) == 0:
-		told = a.PrintJSON(views.Each(changed, views.SandboxViewOf))
+		told = a.PrintJSON(cli.Messages(a, changed))
 	}
-	return cli.FailedEach(errs, told, views.PartView{Changed: views.Each(changed, views.SandboxViewOf)}, len(changed))
+	return cli.FailedEach(errs, told, cli.Part{Changed: cli.Messages(a, changed)}, len(changed))
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
-	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 )
 
 func LsCommand(a *cli.App) *cobra.Command {
@@ -40,7 +39,7 @@ func LsCommand(a *cli.App) *cobra.Command {
 				if a.Wide {
 					headings = append(headings, "TTL", "IDLE", "OWNER", "SESSION", "TASK", "ISOLATION")
 				}
-				return cli.PrintList(a, r.Sandboxes, views.SandboxViewOf, headings, func(s *caissonv1.Sandbox) []string { return sandboxRow(a, s) })
+				return cli.PrintList(a, r.Sandboxes, headings, func(s *caissonv1.Sandbox) []string { return sandboxRow(a, s) })
 			})
 		},
 	}

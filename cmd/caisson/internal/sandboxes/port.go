@@ -9,7 +9,6 @@ import (
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
-	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 )
 
 func PortCommand(a *cli.App) *cobra.Command {
@@ -23,9 +22,9 @@ func PortCommand(a *cli.App) *cobra.Command {
 			return cli.Ask(cmd.Context(), a, (*api.Client).Inspect, &caissonv1.InspectRequest{Ref: args[0]}, func(d *caissonv1.InspectResponse) error {
 				ports := d.GetSandbox().GetPorts()
 				if a.Output == cli.FormatJSON {
-					return a.PrintJSON(views.Each(ports, views.PortViewOf))
+					return a.PrintJSON(cli.Messages(a, ports))
 				}
-				return a.PrintLines(views.Each(ports, portLine))
+				return a.PrintLines(cli.Each(ports, portLine))
 			})
 		},
 	}

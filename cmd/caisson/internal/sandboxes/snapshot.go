@@ -3,14 +3,12 @@ package sandboxes
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
-	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 )
 
 func SnapshotCommand(a *cli.App) *cobra.Command {
@@ -43,7 +41,7 @@ func snapshotCreateCommand(a *cli.App) *cobra.Command {
 			}
 			return cli.Ask(cmd.Context(), a, (*api.Client).CreateSnapshot, req, func(s *caissonv1.Snapshot) error {
 				if a.Output == cli.FormatJSON {
-					return a.PrintJSON(snapshotViewOf(s))
+					return a.PrintJSON(s)
 				}
 				return a.PrintLine("%s", cli.Printable(s.Name))
 			})
@@ -63,7 +61,7 @@ func snapshotLsCommand(a *cli.App) *cobra.Command {
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return cli.Ask(cmd.Context(), a, (*api.Client).ListSnapshots, &caissonv1.ListSnapshotsRequest{}, func(r *caissonv1.ListSnapshotsResponse) error {
-				return cli.PrintList(a, r.Snapshots, snapshotViewOf, []string{"NAME", "OWNER", "CREATED", "SANDBOX", "IMAGE", "ROOTFS", "USED"}, func(s *caissonv1.Snapshot) []string { return snapshotRow(a, s) })
+				return cli.PrintList(a, r.Snapshots, []string{"NAME", "OWNER", "CREATED", "SANDBOX", "IMAGE", "ROOTFS", "USED"}, func(s *caissonv1.Snapshot) []string { return snapshotRow(a, s) })
 			})
 		},
 	}
@@ -88,7 +86,7 @@ func snapshotInspectCommand(a *cli.App) *cobra.Command {
 		ValidArgsFunction: completeSnapshots(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return cli.Ask(cmd.Context(), a, (*api.Client).InspectSnapshot, &caissonv1.InspectSnapshotRequest{Name: args[0]}, func(s *caissonv1.Snapshot) error {
-				return a.PrintJSON(snapshotViewOf(s))
+				return a.PrintJSON(s)
 			})
 		},
 	}
@@ -136,7 +134,7 @@ func ForkCommand(a *cli.App) *cobra.Command {
 }
 
 func printForks(a *cli.App, ref string, forks []*caissonv1.Forked) error {
-	made := []views.SandboxView{}
+	var made []*caissonv1.Sandbox
 	var errs []error
 	for i, f := range forks {
 		if f.Sandbox == nil {
@@ -144,39 +142,20 @@ func printForks(a *cli.App, ref string, forks []*caissonv1.Forked) error {
 			continue
 		}
 		a.Warn(f.Sandbox.Warnings)
-		made = append(made, views.SandboxViewOf(f.Sandbox))
+		made = append(made, f.Sandbox)
 	}
 	var told error
 	switch {
 	case a.Output == cli.FormatJSON && len(errs) == 0:
-		told = a.PrintJSON(made)
+		told = a.PrintJSON(cli.Messages(a, made))
 	case a.Output != cli.FormatJSON:
 		for _, s := range made {
 			if told == nil {
-				told = a.PrintLine("%s", s.ID)
+				told = a.PrintLine("%s", s.Id)
 			}
 		}
 	}
-	return cli.FailedEach(errs, told, views.PartView{Changed: made}, len(made))
-}
-
-type snapshotView struct {
-	Name        string     `json:"name"`
-	Owner       uint32     `json:"owner"`
-	CreatedAt   *time.Time `json:"created_at"`
-	SandboxID   string     `json:"sandbox_id"`
-	SandboxName string     `json:"sandbox_name"`
-	Image       string     `json:"image"`
-	ImageDigest string     `json:"image_digest"`
-	Rootfs      string     `json:"rootfs"`
-	DiskBytes   int64      `json:"disk_bytes"`
-	UsedBytes   int64      `json:"used_bytes"`
-}
-
-func snapshotViewOf(s *caissonv1.Snapshot) snapshotView {
-	return snapshotView{
-		s.GetName(), s.GetOwner(), views.TimeOf(s.GetCreatedAt()), s.GetSandboxId(), s.GetSandboxName(), s.GetImage(), s.GetImageDigest(), s.GetRootfs(), s.GetDiskBytes(), s.GetUsedBytes(),
-	}
+	return cli.FailedEach(errs, told, cli.Part{Changed: cli.Messages(a, made)}, len(made))
 }
 
 // completeSnapshots offers the names of snapshots.
@@ -184,7 +163,7 @@ func completeSnapshots(a *cli.App) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 		return a.Complete(cmd, func(ctx context.Context, c *api.Client) ([]string, error) {
 			r, err := c.ListSnapshots(ctx, &caissonv1.ListSnapshotsRequest{})
-			return views.Each(r.GetSnapshots(), (*caissonv1.Snapshot).GetName), err
+			return cli.Each(r.GetSnapshots(), (*caissonv1.Snapshot).GetName), err
 		})
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
-	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 )
 
 func VolumeCommand(a *cli.App) *cobra.Command {
@@ -35,7 +34,7 @@ func volumeCreateCommand(a *cli.App) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return cli.Ask(cmd.Context(), a, (*api.Client).CreateVolume, &caissonv1.CreateVolumeRequest{Name: args[0]}, func(v *caissonv1.Volume) error {
 				if a.Output == cli.FormatJSON {
-					return a.PrintJSON(views.VolumeViewOf(v))
+					return a.PrintJSON(v)
 				}
 				return a.PrintLine("%s", cli.Printable(v.Name))
 			})
@@ -54,7 +53,7 @@ func volumeLsCommand(a *cli.App) *cobra.Command {
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return cli.Ask(cmd.Context(), a, (*api.Client).ListVolumes, &caissonv1.ListVolumesRequest{}, func(r *caissonv1.ListVolumesResponse) error {
-				return cli.PrintList(a, r.Volumes, views.VolumeViewOf, []string{"NAME", "OWNER", "CREATED", "USED BY"}, func(v *caissonv1.Volume) []string { return volumeRow(a, v) })
+				return cli.PrintList(a, r.Volumes, []string{"NAME", "OWNER", "CREATED", "USED BY"}, func(v *caissonv1.Volume) []string { return volumeRow(a, v) })
 			})
 		},
 	}
@@ -79,7 +78,7 @@ func volumeInspectCommand(a *cli.App) *cobra.Command {
 		ValidArgsFunction: completeVolumes(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return cli.Ask(cmd.Context(), a, (*api.Client).InspectVolume, &caissonv1.InspectVolumeRequest{Name: args[0]}, func(v *caissonv1.Volume) error {
-				return a.PrintJSON(views.VolumeViewOf(v))
+				return a.PrintJSON(v)
 			})
 		},
 	}
@@ -123,9 +122,7 @@ func volumePruneCommand(a *cli.App) *cobra.Command {
 
 func printPrunedVolumes(a *cli.App, r *caissonv1.PruneVolumesResponse) error {
 	if a.Output == cli.FormatJSON {
-		return a.PrintJSON(struct {
-			Volumes []views.VolumeView `json:"volumes"`
-		}{views.OrEmpty(views.Each(r.Volumes, views.VolumeViewOf))})
+		return a.PrintJSON(r)
 	}
 	for _, v := range r.Volumes {
 		if err := a.PrintLine("%s", cli.Printable(v.Name)); err != nil {
@@ -141,7 +138,7 @@ func completeVolumes(a *cli.App) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 		return a.Complete(cmd, func(ctx context.Context, c *api.Client) ([]string, error) {
 			r, err := c.ListVolumes(ctx, &caissonv1.ListVolumesRequest{})
-			return views.Each(r.GetVolumes(), (*caissonv1.Volume).GetName), err
+			return cli.Each(r.GetVolumes(), (*caissonv1.Volume).GetName), err
 		})
 	}
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
-	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 )
 
 // defaultAuditDir is that of a daemon with the default root.
@@ -257,7 +256,7 @@ type auditReport struct {
 func printReport(a *cli.App, r *audit.Report) error {
 	v := auditReport{
 		OK: r.Err() == nil, Records: r.Records, Segments: r.Segments, Removed: r.Removed, Last: r.Last.Seq, Hash: r.Last.Hash.String(),
-		Unsigned: r.Last.Seq - min(r.Last.Seq, r.Signed), Torn: r.Torn, Problems: views.Each(r.Problems, audit.Problem.String),
+		Unsigned: r.Last.Seq - min(r.Last.Seq, r.Signed), Torn: r.Torn, Problems: cli.Each(r.Problems, audit.Problem.String),
 	}
 	if a.Output == cli.FormatJSON {
 		if err := a.PrintJSON(v); err != nil {

@@ -9,9 +9,9 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/caisson-run/caisson/api"
+	"github.com/caisson-run/caisson/api/apijson"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
-	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 )
 
 // eventPrefix begins the type of every event on the wire.
@@ -54,7 +54,7 @@ func EventsCommand(a *cli.App) *cobra.Command {
 
 func printEvent(a *cli.App, e *caissonv1.Event) error {
 	if a.Output == cli.FormatJSON {
-		return a.PrintJSONLine(views.Message(e.ProtoReflect()))
+		return a.PrintJSONLine(e)
 	}
 	if e.Id == "" {
 		lost := fmt.Sprintf("%d events are missing here: they came faster than they were read", e.GetData().GetLost())
@@ -89,6 +89,9 @@ func eventText(d *caissonv1.EventData) string {
 
 func eventValue(f protoreflect.FieldDescriptor, v protoreflect.Value) string {
 	text := v.String()
+	if f.Message() != nil && !f.IsList() { // a duration
+		text = strings.Trim(string(apijson.Marshal(v.Message().Interface())), `"`)
+	}
 	if f.IsList() {
 		var list []string
 		for i := range v.List().Len() {

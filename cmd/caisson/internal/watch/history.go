@@ -12,7 +12,6 @@ import (
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
-	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 )
 
 const historyLong = `Show what a sandbox used over time, as graphs. A sample is kept for each second of the last
@@ -54,7 +53,7 @@ func HistoryCommand(a *cli.App) *cobra.Command {
 
 func printHistory(a *cli.App, h *caissonv1.HistoryResponse) error {
 	if a.Output == cli.FormatJSON {
-		return a.PrintJSON(views.HistoryViewOf(h))
+		return a.PrintJSON(h)
 	}
 	name := cli.Printable(cmp.Or(h.Name, h.SandboxId))
 	if len(h.Samples) == 0 {

@@ -10,7 +10,6 @@ import (
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
-	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 )
 
 func InfoCommand(a *cli.App) *cobra.Command {
@@ -36,7 +35,7 @@ func InfoCommand(a *cli.App) *cobra.Command {
 
 func printInfo(a *cli.App, r *caissonv1.InfoResponse) error {
 	if a.Output == cli.FormatJSON {
-		return a.PrintJSON(views.InfoViewOf(r))
+		return a.PrintJSON(r)
 	}
 	for _, state := range slices.Sorted(maps.Keys(r.Sandboxes)) {
 		if err := a.PrintLine("sandboxes %s: %d", cli.Printable(state), r.Sandboxes[state]); err != nil {
@@ -48,14 +47,14 @@ func printInfo(a *cli.App, r *caissonv1.InfoResponse) error {
 	}
 	if len(r.Pools) > 0 {
 		headings := []string{"PROFILE", "IMAGE", "READY", "HITS", "MISSES", "FAILURES", "REFILL"}
-		if err := a.PrintTable(headings, views.Each(r.Pools, poolRow)); err != nil {
+		if err := a.PrintTable(headings, cli.Each(r.Pools, poolRow)); err != nil {
 			return err
 		}
 	}
 	if len(r.Networks) == 0 {
 		return nil
 	}
-	return a.PrintTable([]string{"SANDBOX", "NETWORK", "OPEN", "ALLOWED", "REFUSED", "FAILED", "OUT", "IN", "LOOKUPS", "LOST"}, views.Each(r.Networks, networkRow))
+	return a.PrintTable([]string{"SANDBOX", "NETWORK", "OPEN", "ALLOWED", "REFUSED", "FAILED", "OUT", "IN", "LOOKUPS", "LOST"}, cli.Each(r.Networks, networkRow))
 }
 
 func networkRow(n *caissonv1.NetworkStats) []string {
@@ -75,5 +74,5 @@ func poolRow(p *caissonv1.PoolStats) []string {
 	if p.Filling > 0 {
 		ready += fmt.Sprintf("+%d", p.Filling)
 	}
-	return []string{p.Profile, p.Image, ready, cli.Decimal(p.Hits), cli.Decimal(p.Misses), cli.Decimal(p.Failures), fmt.Sprintf("%.1fms", views.Milliseconds(p.Refill))}
+	return []string{p.Profile, p.Image, ready, cli.Decimal(p.Hits), cli.Decimal(p.Misses), cli.Decimal(p.Failures), fmt.Sprintf("%.1fms", cli.Milliseconds(p.Refill))}
 }

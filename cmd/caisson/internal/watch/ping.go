@@ -6,15 +6,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caisson-run/caisson/api"
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
 )
-
-// pingView is the JSON of a ping.
-type pingView struct {
-	Ready  bool    `json:"ready"`
-	Reason string  `json:"reason"` // why nothing can be run
-	TookMS float64 `json:"took_ms"`
-}
 
 func PingCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
@@ -30,7 +24,7 @@ func PingCommand(a *cli.App) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return printPing(a, pingView{r.Ready, r.Reason, float64(time.Since(begin).Microseconds()) / 1000})
+				return printPing(a, r, time.Since(begin))
 			})
 		},
 	}
@@ -38,17 +32,17 @@ func PingCommand(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-func printPing(a *cli.App, v pingView) error {
+func printPing(a *cli.App, r *caissonv1.PingResponse, took time.Duration) error {
 	var err error
 	switch {
 	case a.Output == cli.FormatJSON:
-		err = a.PrintJSON(v)
-	case v.Ready:
-		err = a.PrintLine("ready, answered in %.1f ms", v.TookMS)
+		err = a.PrintJSON(r)
+	case r.Ready:
+		err = a.PrintLine("ready, answered in %.1f ms", float64(took.Microseconds())/1000)
 	default:
-		err = a.PrintLine("not ready: %s", cli.Printable(v.Reason))
+		err = a.PrintLine("not ready: %s", cli.Printable(r.Reason))
 	}
-	if err == nil && !v.Ready {
+	if err == nil && !r.Ready {
 		return cli.ExitStatus(1)
 	}
 	return err

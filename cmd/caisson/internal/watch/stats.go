@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
-	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 )
 
 const statsLong = `Show what sandboxes use, again each second until interrupted: all live ones, the named
@@ -58,19 +56,14 @@ func statsPrinter(a *cli.App, stream bool) func(*caissonv1.StatsResponse) error 
 	onScreen = onScreen && stream && cli.IsTerminal(screen)
 	return func(r *caissonv1.StatsResponse) error {
 		if a.Output == cli.FormatJSON {
-			for _, s := range r.Sandboxes {
-				if err := a.PrintJSONLine(sandboxStatsViewOf(r, s)); err != nil {
-					return err
-				}
-			}
-			return nil
+			return a.PrintJSONLine(r)
 		}
 		var table bytes.Buffer
 		headings := []string{"NAME", "CPU", "MEMORY / LIMIT", "PIDS", "I/O READ / WRITE", "NET OUT / IN"}
 		if a.Wide {
 			headings = append(headings, "MEM", "PEAK", "PIDS LIMIT", "WAITED CPU", "MEM", "I/O")
 		}
-		if err := cli.WriteTable(&table, headings, views.Each(r.Sandboxes, func(s *caissonv1.SandboxStats) []string { return statsRow(a, s) }), 0, false); err != nil {
+		if err := cli.WriteTable(&table, headings, cli.Each(r.Sandboxes, func(s *caissonv1.SandboxStats) []string { return statsRow(a, s) }), 0, false); err != nil {
 			return err
 		}
 		if onScreen {
@@ -138,34 +131,4 @@ func byteCell(n *int64) string {
 		return strconv.FormatInt(*n, 10) + "B"
 	}
 	return fmt.Sprintf("%.1f%ciB", v, units[unit])
-}
-
-type sandboxStatsView struct {
-	Time             time.Time `json:"time"`
-	SandboxID        string    `json:"sandbox_id"`
-	Name             string    `json:"name"`
-	State            string    `json:"state"`
-	CPUPercent       float64   `json:"cpu_percent"`
-	CPUMS            float64   `json:"cpu_ms"`
-	MilliCPU         int64     `json:"milli_cpu"`
-	MemoryBytes      int64     `json:"memory_bytes"`
-	PeakMemoryBytes  *int64    `json:"peak_memory_bytes"`
-	MemoryLimitBytes int64     `json:"memory_limit_bytes"`
-	PIDs             int64     `json:"pids"`
-	PIDsLimit        int64     `json:"pids_limit"`
-	Processes        *int64    `json:"processes"`
-	IOReadBytes      *int64    `json:"io_read_bytes"`
-	IOWriteBytes     *int64    `json:"io_write_bytes"`
-	SentBytes        int64     `json:"sent_bytes"`
-	ReceivedBytes    int64     `json:"received_bytes"`
-	CPUPressure      *float64  `json:"cpu_pressure"`
-	MemoryPressure   *float64  `json:"memory_pressure"`
-	IOPressure       *float64  `json:"io_pressure"`
-}
-
-func sandboxStatsViewOf(r *caissonv1.StatsResponse, s *caissonv1.SandboxStats) sandboxStatsView {
-	return sandboxStatsView{
-		r.Time.AsTime(), s.SandboxId, s.Name, s.State, s.CpuPercent, views.Milliseconds(s.Cpu), s.MilliCpu, s.MemoryBytes, s.PeakMemoryBytes, s.MemoryLimitBytes,
-		s.Pids, s.PidsLimit, s.Processes, s.IoReadBytes, s.IoWriteBytes, s.SentBytes, s.ReceivedBytes, s.CpuPressure, s.MemoryPressure, s.IoPressure,
-	}
 }

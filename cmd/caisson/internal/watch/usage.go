@@ -10,7 +10,6 @@ import (
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
-	"github.com/caisson-run/caisson/cmd/caisson/internal/views"
 )
 
 // groupings are what the accounts of sandboxes can be added up by.
@@ -60,7 +59,7 @@ func printUsage(a *cli.App, all []*caissonv1.RouteUsage, by string, budgets bool
 		}
 	}
 	headings = append(headings, "REQUESTS", "BYTES", "INPUT", "CACHED", "OUTPUT", "COST")
-	return cli.PrintList(a, list, func(u *caissonv1.RouteUsage) any { return views.Message(u.ProtoReflect()) }, headings, func(u *caissonv1.RouteUsage) []string {
+	return cli.PrintList(a, list, headings, func(u *caissonv1.RouteUsage) []string {
 		mark := ""
 		if u.EstimatedRequests > 0 {
 			mark = "~"

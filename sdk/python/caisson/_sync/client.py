@@ -141,7 +141,7 @@ class Client:
     def usage(self, *, session: str = "", profile: str = "") -> List[RouteUsage]:
         """Returns what requests by routes took, of this user's sandboxes, live and gone; for root of all."""
         request = Request("GET", "/v1/usage", query={"session": session, "profile": profile})
-        return [decode(RouteUsage, each) for each in self._transport.entries(request, "usages")]
+        return [decode(RouteUsage, each) for each in self.transport.entries(request, "usages")]
 
     def info(self) -> HostInfo:
         """Returns what the daemon counts."""

@@ -304,7 +304,7 @@ class SandboxTest(unittest.TestCase):
         self.assertGreater(len(events[0].data.stages), 3)
         ended = [e for e in events if e.type == "run.caisson.exec.ended"]
         self.assertEqual([(e.data.exit_code, e.data.exec_id) for e in ended], [(3, "1")])
-        self.assertGreater(ended[0].data.duration_ms, 0.0)
+        self.assertGreater(ended[0].data.duration, 0.0)
         rest = [e.type for e in self.client.events(since=ended[0].id, filter=[f"sandbox={box.id}"])]
         self.assertNotIn("run.caisson.exec.ended", rest)
         with self.assertRaises(CaissonError):

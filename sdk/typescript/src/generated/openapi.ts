@@ -416,13 +416,13 @@ export interface components {
             config_digest?: string;
             /** @description as config_digest, before the configuration was reloaded */
             config_digest_before?: string;
-            /** Format: double */
-            cpu_ms?: number;
+            /** @example 90s */
+            cpu?: Duration;
             /** @description that was added: the name of a secret */
             credential?: string;
             cwd?: string;
-            /** Format: double */
-            duration_ms?: number;
+            /** @example 90s */
+            duration?: Duration;
             /** @description names of variables, never values */
             env?: string[];
             /** @description of a command in the sandbox, as id of an Exec */
@@ -517,7 +517,7 @@ export interface components {
             /** @description name */
             snapshot?: string;
             /** @description of the creation */
-            stages?: components["schemas"]["EventStage"][];
+            stages?: components["schemas"]["Stage"][];
             /**
              * Format: int32
              * @description of its answer
@@ -561,12 +561,6 @@ export interface components {
             source?: string;
             target?: string;
             type?: string;
-        };
-        /** @description EventStage is one step of the creation of a sandbox. */
-        EventStage: {
-            /** Format: double */
-            duration_ms?: number;
-            name?: string;
         };
         /** @description Exec is one command of a sandbox. */
         Exec: {
@@ -1723,7 +1717,7 @@ export interface components {
         Stage: {
             /** @example 90s */
             duration?: Duration;
-            name: string;
+            name?: string;
         };
         StartExecRequest: {
             /** @description not with wait */

@@ -1,4 +1,4 @@
-package rest
+package apijson
 
 import (
 	"unicode/utf8"
@@ -8,9 +8,9 @@ import (
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 )
 
-// readable is m as people read it: output that is valid UTF-8 is text. Where a character
+// Readable is m as people read it: output that is valid UTF-8 is text. Where a character
 // is cut by the end of a message, the bytes of its parts are data in messages of their own.
-func readable(m proto.Message) []proto.Message {
+func Readable(m proto.Message) []proto.Message {
 	event, ok := m.(*caissonv1.ExecEvent)
 	if !ok {
 		return []proto.Message{m}
@@ -26,8 +26,8 @@ func readable(m proto.Message) []proto.Message {
 			list = append(list, &caissonv1.ExecEvent{Kind: &caissonv1.ExecEvent_Stderr{Stderr: o}})
 		}
 	case *caissonv1.ExecEvent_Finished:
-		kind.Finished.StdoutText, kind.Finished.Stdout = textOf(kind.Finished.Stdout)
-		kind.Finished.StderrText, kind.Finished.Stderr = textOf(kind.Finished.Stderr)
+		kind.Finished.StdoutText, kind.Finished.Stdout = Text(kind.Finished.Stdout)
+		kind.Finished.StderrText, kind.Finished.Stderr = Text(kind.Finished.Stderr)
 		list = append(list, m)
 	default:
 		list = append(list, m)
@@ -35,8 +35,8 @@ func readable(m proto.Message) []proto.Message {
 	return list
 }
 
-// textOf is data as text, or as it is.
-func textOf(data []byte) (*string, []byte) {
+// Text is data as text, or as it is.
+func Text(data []byte) (*string, []byte) {
 	if !utf8.Valid(data) {
 		return nil, data
 	}
