@@ -27,6 +27,6 @@ func (w Workspaces) Diff(ctx context.Context, ref string) (list []changes.Change
 	}
 	ctx, stop := s.untilEnding(ctx)
 	defer stop()
-	list, more, err = changes.At(ctx, mount.UpperDir(w.Fleet.paths.point(s.id, plan.CowChanges)), w.Fleet.paths.point(s.id, plan.CowLower))
+	list, more, err = changes.At(ctx, mount.UpperDir(w.Fleet.paths.point(s.id, plan.CowChanges)), w.Fleet.paths.point(s.id, plan.CowLower), changes.Options{})
 	return list, more, s.orEnded(sbxerr.Wrap(sbxerr.Disk, "runtime.diff", err))
 }

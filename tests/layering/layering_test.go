@@ -70,6 +70,7 @@ var rules = []struct {
 	{"runtime/usage", []string{"api/sbxerr", "owndir"}},
 	{"runtime/layers", []string{"api/sbxerr"}},
 	{"runtime/owned", []string{"api/sbxerr"}},
+	{"runtime/apply", []string{"api/sbxerr", "api/units", "owndir", "runtime/changes", "runtime/failpoint", "runtime/peer"}},
 	{"runtime/changes", []string{}},
 	{"runtime/snapshots", []string{"api/sbxerr", "owndir", "runtime/events", "runtime/owned", "runtime/peer", "runtime/plan"}},
 	{"runtime/volumes", []string{"api/sbxerr", "owndir", "rootfs/mount", "runtime/events", "runtime/failpoint", "runtime/owned", "runtime/peer"}},
