@@ -57,18 +57,6 @@ func meets(pattern, name []string, whole bool) bool {
 	return ok && err == nil && meets(pattern[1:], name[1:], whole)
 }
 
-// Check refuses a pattern that matches nothing.
-func (p Control) Check() (bad string) {
-	for _, pattern := range p {
-		for part := range strings.SplitSeq(pattern, "/") {
-			if _, err := path.Match(part, ""); err != nil || part == "" || part == "." || part == ".." {
-				return pattern
-			}
-		}
-	}
-	return ""
-}
-
 // leaves reports whether a link at name may lead out of the tree. After other links, ".." leads
 // anywhere.
 func leaves(name, target string) bool {

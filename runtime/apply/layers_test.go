@@ -3,6 +3,7 @@ package apply
 import (
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -144,7 +145,7 @@ func treeText(t *testing.T, root string) string {
 				return err
 			}
 			if len(data) > 100 {
-				data = fmt.Appendf(nil, "%d %x", len(data), sum(data))
+				data = fmt.Appendf(nil, "%d %x", len(data), crc32.ChecksumIEEE(data))
 			}
 			fmt.Fprintf(&b, " %d %q", st.Mtim.Nano(), data)
 			if st.Blocks*512 > st.Size+64<<10 {
@@ -161,11 +162,4 @@ func treeText(t *testing.T, root string) string {
 		return nil
 	}))
 	return b.String()
-}
-
-func sum(data []byte) (sum uint64) {
-	for _, c := range data {
-		sum = sum*1099511628211 ^ uint64(c)
-	}
-	return sum
 }

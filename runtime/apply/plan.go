@@ -14,11 +14,12 @@ import (
 // Side says whose change counts where the host changed the same.
 type Side string
 
-// The sides. Without one, such a change is refused.
+// Neither has such a change refused.
+const Neither Side = ""
+
 const (
-	Neither Side = ""
-	Ours    Side = "ours"   // the host's
-	Theirs  Side = "theirs" // the sandbox's
+	Ours   Side = "ours"   // the host's
+	Theirs Side = "theirs" // the sandbox's
 )
 
 // Request says what is to be applied.
@@ -57,7 +58,6 @@ type planner struct {
 	closed  []string          // at or below which nothing can be applied
 	held    []string          // names of the lower layer that are not touched
 	opened  map[string]above  // directories of the lower layer that are not writable
-	gone    []string          // directories of the lower layer that are deleted
 	set     map[string]bool   // directories whose mode is set
 }
 
@@ -206,9 +206,6 @@ func (p *planner) conflict(f found) string {
 	case f.lost:
 		return "the host removed, moved or changed what it was made of"
 	case f.lower.Type != "" && !f.lower.isDir() && f.lower.ctime >= p.Since && !(known && was.Lower.Ctime == f.lower.ctime):
-		if f.Kind == changes.Added || f.Old.Type == "" {
-			return "the host has something of this name by now"
-		}
 		return "the host changed it"
 	case f.fresh:
 		return "the host changed files in it"
@@ -233,7 +230,6 @@ func (p *planner) do(f found) {
 		if over != nil {
 			p.step(op{Do: doDelete, Path: []byte(f.Path), Node: f.lower})
 		}
-		p.gone = append(p.gone, f.Place)
 	case f.Kind == changes.Renamed:
 		p.rename(f, over)
 	case f.New.Type == directory && f.lower.isDir():
@@ -256,9 +252,6 @@ func (p *planner) rename(f found, over *node) {
 	p.steps = append(p.steps, op{Do: doPut, Path: []byte(f.Path), From: []byte(f.From), Staged: name, Node: f.from, Over: over, Mark: &mark{Path: []byte(f.Path)}})
 	if f.from.Mode&0o1777 != f.New.Mode&0o1777 {
 		p.mode(f.Path, f.from, f.New.Mode)
-	}
-	if over != nil {
-		p.gone = append(p.gone, f.Place)
 	}
 }
 
@@ -284,9 +277,6 @@ func (p *planner) put(f found, over *node) {
 	if f.New.Type == file && f.New.Mode&0o6000 != 0 {
 		p.Told = append(p.Told, Note{f.Path, "without its set-user-ID and set-group-ID bits"})
 	}
-	if over != nil && over.isDir() {
-		p.gone = append(p.gone, f.Place)
-	}
 	p.room += it.upper.room
 	p.items = append(p.items, it)
 }
@@ -297,8 +287,8 @@ func (p *planner) finish() {
 	for _, name := range slices.Sorted(mapKeys(p.opened)) {
 		a := p.opened[name]
 		p.opens = append(p.opens, op{Do: doMode, Path: []byte(name), Node: a.node, Mode: a.Mode&0o1777 | 0o700})
-		if now := p.now(name); !p.set[now] && !within(name, p.gone) {
-			p.mode(now, a.node, a.Mode)
+		if now := p.now(name); !p.set[now] {
+			p.mode(now, a.node, a.Mode) // nothing, if it is deleted
 		}
 	}
 	slices.SortStableFunc(p.outs, func(a, b op) int { return deeper(a.Path, b.Path) })

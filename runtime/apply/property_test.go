@@ -17,7 +17,7 @@ import (
 	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
-var sequences = flag.Int("sequences", 400, "random sequences of TestApplyIsAsIfDoneThere")
+var sequences = flag.Int("sequences", 1000, "random sequences of TestApplyIsAsIfDoneThere")
 
 // names of files; some are odd.
 var names = []string{"a", "b", "c", "d", "dir", "sub", "-x", "a b", "new\nline", "\xff\xfe", "..a", "ü", strings.Repeat("n", 250), "a-b", "%s", "'"}
@@ -54,6 +54,9 @@ func (g *gang) each(what string, do func(root string) error) {
 	g.t.Helper()
 	g.log = append(g.log, what)
 	first := do(g.trees[0] + "/")
+	if errors.Is(first, unix.EXDEV) { // overlayfs bounds the old names of directories (redirect_max)
+		return
+	}
 	for _, root := range g.trees[1:] {
 		if err := do(root + "/"); (err == nil) != (first == nil) {
 			g.t.Fatalf("%s: %v, but %v\n%s", what, first, err, strings.Join(g.log, "\n"))
@@ -76,7 +79,7 @@ func (g *gang) file(name string, flags int, data []byte, at int64) {
 }
 
 func (g *gang) settime(root, name string) error {
-	at := unix.NsecToTimespec(1_500_000_000_000_000_000 + g.clock)
+	at := unix.NsecToTimespec(1_500_000_000_000_000_000) // an equal link is no change
 	return unix.UtimesNanoAt(unix.AT_FDCWD, root+name, []unix.Timespec{at, at}, unix.AT_SYMLINK_NOFOLLOW)
 }
 
@@ -85,7 +88,7 @@ func (g *gang) data() []byte {
 	if g.rand.IntN(30) == 0 {
 		data = make([]byte, 1+g.rand.IntN(3<<20))
 	}
-	for i := range data {
+	for i := 0; i < len(data); i += 1 + len(data)/50 {
 		data[i] = byte(g.rand.Uint32())
 	}
 	return data
@@ -121,7 +124,6 @@ func (g *gang) act() {
 		g.each(fmt.Sprintf("mv %q %q", from, to), func(root string) error { return unix.Rename(root+from, root+to) })
 	case 10:
 		name, to := g.path(), names[g.rand.IntN(len(names))]
-		g.clock++
 		g.each(fmt.Sprintf("ln -s %q %q", to, name), func(root string) error {
 			if err := os.Symlink(to, root+name); err != nil {
 				return err

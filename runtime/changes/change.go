@@ -31,8 +31,9 @@ type Change struct {
 	From     string // of what was renamed
 	Old, New State
 
-	Place string // where the lower layer has, or would have, what it covers; empty: nowhere
-	Lost  bool   // of a directory: it was of the lower layer, which has it no more
+	Place   string // where the lower layer has, or would have, what it covers; empty: nowhere
+	Control bool   // it is of a file that controls programs of the host; the caller notes it
+	Lost    bool   // of a directory: it was of the lower layer, which has it no more
 }
 
 func stateOf(st *unix.Stat_t) State {

@@ -133,8 +133,8 @@ type walk struct {
 	root int             // of the lower layer
 	away map[string]bool // names of the lower layer that were renamed
 	seen int             // entries
-	read int // bytes of their names
-	kept int // bytes of names and targets in list
+	read int             // bytes of their names
+	kept int             // bytes of names and targets in list
 	list []Change
 	more bool
 }
