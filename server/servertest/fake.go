@@ -22,6 +22,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/runtime/snapshots"
 	"github.com/caisson-run/caisson/runtime/volumes"
+	"github.com/caisson-run/caisson/runtime/workspaces"
 	"github.com/caisson-run/caisson/server"
 )
 
@@ -76,6 +77,8 @@ type Fake struct {
 	Volumes      []volumes.Info
 	Snapshots    []snapshots.Info
 	Changes      []changes.Change
+	ApplyResult  workspaces.Result
+	Applied      []workspaces.Request // what was asked for
 	Version      runtime.Versions
 	Supports     []runtime.Capability
 	Counts       runtime.HostInfo

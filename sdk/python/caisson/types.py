@@ -498,6 +498,31 @@ class Change:
     """What the host has; None if it was added."""
     new: Optional[ChangeState] = None
     """What the workspace has; None if it was deleted, with all that it held."""
+    control: bool = False
+    """It is a control file: apply leaves it out unless it is asked for."""
+
+
+@dataclass(frozen=True)
+class ChangeNote:
+    """Something about a path of a workspace."""
+
+    path: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What apply wrote to the host, or would write."""
+
+    changes: List[Change] = field(default_factory=list)
+    control: List[Change] = field(default_factory=list)
+    """Control files, such as .git/hooks, which were left out."""
+    conflicts: List[ChangeNote] = field(default_factory=list)
+    """What the host changed as well."""
+    left: List[ChangeNote] = field(default_factory=list)
+    """What was not applied, and why."""
+    notes: List[ChangeNote] = field(default_factory=list)
+    """What was applied otherwise than it is in the workspace."""
 
 
 class Changes(List[Change]):
