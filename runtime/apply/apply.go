@@ -19,10 +19,19 @@ import (
 	"github.com/caisson-run/caisson/runtime/peer"
 )
 
+// looks bound the open files and the memory of all looks together.
+var looks = make(chan struct{}, 2)
+
 // Look plans what is to be done for a request. layers are a copy-on-write workspace's: nothing
 // changes the upper one meanwhile.
 func Look(ctx context.Context, layers changes.Layers, r Request) (*Plan, error) {
 	const op = "apply.look"
+	select {
+	case looks <- struct{}{}:
+		defer func() { <-looks }()
+	case <-ctx.Done():
+		return nil, sbxerr.Wrap(sbxerr.Canceled, op, context.Cause(ctx))
+	}
 	list, more, err := changes.Of(ctx, layers, changes.Options{Only: r.Paths, Applied: r.Applied})
 	if err != nil {
 		return nil, sbxerr.Wrap(sbxerr.Disk, op, err)
@@ -229,7 +238,8 @@ func (s *Staged) complete() error {
 	if err := step("apply/done"); err != nil {
 		return err
 	}
-	if err := addApplied(s.files.Applied, s.actor.marks, s.journal.gone()); err != nil {
+	err := addApplied(s.files.Applied, s.actor.marks, s.journal.gone())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // the sandbox has gone since, with its directory
 		return err
 	}
 	if err := s.actor.sync(); err != nil {

@@ -13,8 +13,11 @@ import (
 	"github.com/caisson-run/caisson/runtime/changes"
 )
 
-// maxEntries bounds the entries of directories that are gone, of all together.
-const maxEntries = 1 << 18
+// Bounds of a look at directories that are gone: the entries of all together, and their depth.
+const (
+	maxEntries = 1 << 18
+	maxDepth   = 128
+)
 
 // found is a change with what the layers have.
 type found struct {
@@ -42,6 +45,7 @@ type looker struct {
 	moved   map[string]bool
 	parents map[string]node // of the lower layer
 	left    int             // entries that it may still look at
+	depth   int             // of the directory that it looks at
 }
 
 // look finds out what the layers have. Changes since then, in nanoseconds since the epoch, make
@@ -122,11 +126,16 @@ func (l *looker) aboveOf(c changes.Change, f found) (all []above, err error) {
 	return all, nil
 }
 
-// newer reports whether a directory of the lower layer has a file that changed since.
+// newer reports whether a directory of the lower layer has a file that changed since, or more
+// than is looked at.
 func (l *looker) newer(name string) (bool, error) {
 	if l.ctx.Err() != nil {
 		return false, context.Cause(l.ctx)
 	}
+	if l.depth++; l.depth > maxDepth {
+		return true, nil
+	}
+	defer func() { l.depth-- }()
 	fd, err := openBeneath(int(l.layers.Lower.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY)
 	if absent(err) {
 		return false, nil

@@ -170,6 +170,10 @@ func (p *planner) leaveOut(f found) bool {
 		p.Control = append(p.Control, f.Change)
 		return true
 	}
+	if strings.HasPrefix(f.Path, stagePrefix) {
+		p.leave(f, "it was of an apply")
+		return true
+	}
 	switch f.New.Type {
 	case "", file, directory, symlink:
 	default:

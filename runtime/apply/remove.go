@@ -10,7 +10,7 @@ import (
 )
 
 // maxOpen bounds the directories that are open at once. What is deeper is moved up first.
-const maxOpen = 64
+const maxOpen = 16
 
 // remover removes a tree as its owner, who must be able to write to a directory to empty it.
 type remover struct {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -153,7 +154,10 @@ func (s *Service) Recover(applied func(id string) string) {
 	}
 	for _, e := range entries {
 		go func() {
-			id := e.Name()
+			id, isNew := strings.CutSuffix(e.Name(), ".new") // half written
+			if isNew {
+				return
+			}
 			l := s.lock(id)
 			l.Lock()
 			defer l.Unlock()
