@@ -93,6 +93,7 @@ type Cgroup struct {
 // Workspaces bounds which host directories may be bound into sandboxes.
 type Workspaces struct {
 	AllowedRoots []string `yaml:"allowed_roots" json:"allowed_roots" jsonschema:"description=Workspaces and mounts must lie in one of these; empty means /home\\, /media\\, /mnt\\, /opt\\, /root\\, /srv\\, /tmp and /var/tmp"`
+	ControlFiles []string `yaml:"control_files" json:"control_files" jsonschema:"description=Files that apply leaves out of what it takes from a copy-on-write workspace\\, unless --include-control is given: paths in any directory; * and ? stand for characters of a name\\, ** for any names"`
 }
 
 // Images bounds what may be imported.
@@ -202,6 +203,7 @@ func Default() Config {
 		Containerd: Containerd{CallTimeout: Duration(time.Minute), Attempts: 4, Backoff: Duration(50 * time.Millisecond)},
 		IDs:        IDs{Blocks: 512},
 		Images:     Images{MaxBytes: 8 << 30, MaxEntries: 400_000, MaxRatio: 200, Prune: Prune{UnusedFor: Duration(7 * 24 * time.Hour)}},
+		Workspaces: Workspaces{ControlFiles: defaultControlFiles},
 		Registries: defaultRegistries(),
 		Sandboxes:  defaultSandboxes(),
 		Warm:       defaultWarm,

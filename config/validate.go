@@ -34,9 +34,7 @@ func (c *Config) Validate() error {
 		oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error"),
 		oneOf("log.format", c.Log.Format, "text", "json"),
 	}
-	for _, root := range c.Workspaces.AllowedRoots {
-		errs = append(errs, absolute("workspaces.allowed_roots", root))
-	}
+	errs = append(errs, c.Workspaces.validate()...)
 	for language, image := range c.Images.Languages {
 		if !profileName.MatchString(language) || image == "" {
 			errs = append(errs, fmt.Errorf("images.languages: %q: %q is no language and image, give one such as python: registry.example.com/python:3.12", language, image))

@@ -3,30 +3,58 @@ package runtime
 import (
 	"context"
 
-	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/rootfs/mount"
-	"github.com/caisson-run/caisson/runtime/changes"
+	"github.com/caisson-run/caisson/runtime/apply"
+	"github.com/caisson-run/caisson/runtime/events"
 	"github.com/caisson-run/caisson/runtime/plan"
+	"github.com/caisson-run/caisson/runtime/workspaces"
 )
 
-// Workspaces works on the copy-on-write workspaces of a fleet.
-type Workspaces struct{ Fleet *Manager }
+// Workspaces returns the service of the copy-on-write workspaces of a fleet.
+func Workspaces(m *Manager) *workspaces.Service { return m.workspaces }
 
-// Diff returns how the workspace of a sandbox differs from the directory of the host.
-func (w Workspaces) Diff(ctx context.Context, ref string) (list []changes.Change, more bool, err error) {
-	defer w.Fleet.Busy()()
-	s, err := w.Fleet.findToEnter(ctx, ref)
-	if err == nil {
-		err = s.kept().Workspace.CheckCow(ref)
-	}
+// workspaceFleet shows the fleet to the service of copy-on-write workspaces.
+type workspaceFleet struct{ snapshotFleet }
+
+// Rules implements workspaces.Fleet.
+func (f workspaceFleet) Rules() (mount.Allowed, apply.Control) {
+	return f.settings().Workspaces, f.settings().Control
+}
+
+// Workspace implements workspaces.Fleet.
+func (f workspaceFleet) Workspace(ctx context.Context, ref string) (workspaces.Workspace, error) {
+	s, err := f.findToEnter(ctx, ref)
 	if err != nil {
-		return nil, false, err
+		return workspaces.Workspace{}, err
 	}
-	if state := s.info().State; state != StateRunning && state != StatePaused {
-		return nil, false, notNow("runtime.diff", ref, state)
+	r, state := s.kept(), s.info().State
+	if err := r.Workspace.CheckCow(ref); err != nil {
+		return workspaces.Workspace{}, err
 	}
+	if state != StateRunning && state != StatePaused {
+		return workspaces.Workspace{}, notNow("runtime.workspace", ref, state)
+	}
+	return workspaces.Workspace{
+		ID: s.id, Name: r.Name, Dir: r.Workspace.Dir, Child: r.Parent != "", Since: r.CowSince,
+		Upper: mount.UpperDir(f.paths.point(s.id, plan.CowChanges)), Lower: f.paths.point(s.id, plan.CowLower), Applied: f.paths.applied(s.id),
+		Event: func(d events.Data) events.Event { return r.event(events.WorkspaceApplied, d) },
+		Still: func(ctx context.Context, work func(context.Context) error) error { return f.still(ctx, s, work) },
+	}, nil
+}
+
+// still calls work while no process of s runs. work ends with s.
+func (h *host) still(ctx context.Context, s *sandbox, work func(context.Context) error) error {
+	s.changing.Lock()
+	defer s.changing.Unlock()
 	ctx, stop := s.untilEnding(ctx)
 	defer stop()
-	list, more, err = changes.At(ctx, mount.UpperDir(w.Fleet.paths.point(s.id, plan.CowChanges)), w.Fleet.paths.point(s.id, plan.CowLower))
-	return list, more, s.orEnded(sbxerr.Wrap(sbxerr.Disk, "runtime.diff", err))
+	do := func() error { return work(ctx) }
+	switch state := s.info().State; state {
+	case StateRunning:
+		return s.orEnded(h.whileFrozen(ctx, s, do))
+	case StatePaused:
+		return s.orEnded(do())
+	default:
+		return notNow("runtime.still", s.kept().Name, state)
+	}
 }

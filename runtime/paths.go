@@ -44,6 +44,7 @@ func (p paths) uses() string      { return filepath.Join(p.root, "uses") }
 func (p paths) usages() string    { return filepath.Join(p.root, "usage") }
 func (p paths) volumes() string   { return filepath.Join(p.root, "volumes") }
 func (p paths) disks() string     { return filepath.Join(p.root, "disks") }
+func (p paths) applies() string   { return filepath.Join(p.root, "applies") }
 func (p paths) snapshots() string { return filepath.Join(p.root, "snapshots") }
 
 // view is for the time in which the daemon opens an image for itself.
@@ -52,6 +53,7 @@ func (p paths) view() string { return filepath.Join(p.state, "view") }
 func (p paths) sandbox(id string) string { return filepath.Join(p.sandboxes(), id) }
 
 func (p paths) record(id string) string    { return filepath.Join(p.sandbox(id), "record.json") }
+func (p paths) applied(id string) string   { return filepath.Join(p.sandbox(id), "applied.json") }
 func (p paths) spec(id string) string      { return filepath.Join(p.sandbox(id), "spec.json") }
 func (p paths) execs(id string) string     { return filepath.Join(p.sandbox(id), "execs.jsonl") }
 func (p paths) names(id string) string     { return filepath.Join(p.sandbox(id), "names") }

@@ -47,6 +47,7 @@ func (s slots) do(f func() error) error {
 // and is StateAdopting; it is gone on with when it answers, and removed when it
 // does not within adoptTimeout.
 func (m *Manager) Recover(ctx context.Context) (known int, err error) {
+	m.workspaces.Recover(m.paths.applied)
 	ids, err := m.sandboxDirs()
 	if err != nil {
 		return 0, err

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/caisson-run/caisson/rootfs/mount"
+	"github.com/caisson-run/caisson/runtime/apply"
 	"github.com/caisson-run/caisson/runtime/imageservice"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/plan"
@@ -13,6 +14,7 @@ import (
 type Settings struct {
 	Profiles   map[string]plan.Profile
 	Workspaces mount.Allowed
+	Control    apply.Control // files of copy-on-write workspaces that are applied on demand
 	Images     imageservice.Settings
 	Languages  map[string]string // images of root's by language
 	Peers      peer.Policy

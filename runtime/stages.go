@@ -95,7 +95,7 @@ func (h *host) removeClaim(_ context.Context, id string) error {
 		return err
 	}
 	record, spec, execs := h.paths.record(id), h.paths.spec(id), h.paths.execs(id)
-	return removeFiles(h.paths.names(id), journal.Next(execs), execs, spec+".new", spec, record+".new", record, h.paths.sandbox(id))
+	return removeFiles(h.paths.names(id), h.paths.applied(id)+".new", h.paths.applied(id), journal.Next(execs), execs, spec+".new", spec, record+".new", record, h.paths.sandbox(id))
 }
 
 func (h *host) createOutput(_ context.Context, s *sandbox) error {

@@ -32,6 +32,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/snapshots"
 	"github.com/caisson-run/caisson/runtime/spend"
 	"github.com/caisson-run/caisson/runtime/volumes"
+	"github.com/caisson-run/caisson/runtime/workspaces"
 	"github.com/caisson-run/caisson/server/rest"
 )
 
@@ -109,6 +110,7 @@ type Volumes interface {
 // Workspaces works on copy-on-write workspaces.
 type Workspaces interface {
 	Diff(ctx context.Context, ref string) (list []changes.Change, more bool, err error)
+	Apply(ctx context.Context, ref string, r workspaces.Request) (workspaces.Result, error)
 }
 
 // Snapshots manages disks of sandboxes as they were once.

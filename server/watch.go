@@ -36,7 +36,7 @@ func eventPB(e *events.Event) *caissonv1.Event {
 func eventDataPB(d *events.Data) *caissonv1.EventData {
 	m := &caissonv1.EventData{
 		Caller: d.Caller, RequestId: d.RequestID, SandboxId: d.SandboxID, Name: text(d.Name), ExecId: text(d.ExecID), Session: d.Session, Task: d.Task,
-		Profile: d.Profile, Pooled: d.Pooled, Isolation: d.Isolation, Image: d.Image, ImageDigest: d.ImageDigest, ImageVerified: d.Verified, Network: d.Network, PolicyDigest: d.PolicyDigest, FilterDigest: d.FilterDigest, Workspace: text(d.Workspace), Mounts: each(d.Mounts, eventMountPB), Volume: d.Volume, Snapshot: d.Snapshot,
+		Profile: d.Profile, Pooled: d.Pooled, Isolation: d.Isolation, Image: d.Image, ImageDigest: d.ImageDigest, ImageVerified: d.Verified, Network: d.Network, PolicyDigest: d.PolicyDigest, FilterDigest: d.FilterDigest, Workspace: text(d.Workspace), Mounts: each(d.Mounts, eventMountPB), Volume: d.Volume, Snapshot: d.Snapshot, Changes: int32(d.Changes),
 		MemoryBytes: d.MemoryBytes, MilliCpu: d.MilliCPU, Pids: d.PIDs, Stages: each(d.Stages, eventStagePB),
 		Args: each(d.Args, text), ArgsDigest: d.ArgsDigest, ArgsBytes: d.ArgsBytes, Env: each(d.Env, text), Cwd: text(d.Cwd), User: d.User, Inputs: each(d.Inputs, eventInputPB),
 		Signal: int32(d.Signal), Reason: text(d.Reason), StdinBytes: d.StdinBytes, StdoutBytes: d.StdoutBytes, StderrBytes: d.StderrBytes, LostBytes: d.LostBytes,

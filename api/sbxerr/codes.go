@@ -70,6 +70,10 @@ const (
 
 	SnapshotWorkspace Code = "SBX-238" // a snapshot would leave out what changed in a copy-on-write workspace
 
+	ApplyConflict Code = "SBX-239" // the host changed what is to be applied
+	ApplyRenamed  Code = "SBX-240" // a live sandbox needs a directory under its old name
+	ApplyFailed   Code = "SBX-241" // the directory of the host does not take the changes
+
 	Seccomp        Code = "SBX-301" // the filter is invalid or cannot be enforced here
 	SeccompProfile Code = "SBX-302" // no such seccomp profile
 	SeccompMemory  Code = "SBX-303" // the host has no memory left for compiled filters

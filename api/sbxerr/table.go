@@ -67,6 +67,9 @@ var table = []Description{
 	{SnapshotImage, "the image of the snapshot is another now", ClassInput, 409, false, "tag the image that the message names under that name again, or make a snapshot of a sandbox of the new one"},
 	{SnapshotDisk, "the sandbox has no disk to make a snapshot of", ClassInput, 409, false, "create the sandbox with --rootfs rw, or with --disk for a /workspace of its own"},
 	{SnapshotWorkspace, "a snapshot has no changes of a copy-on-write workspace", ClassInput, 409, false, "create the sandbox with the files on its own disk: --disk SIZE, and caisson cp DIR SANDBOX:/workspace"},
+	{ApplyConflict, "the host changed what is to be applied", ClassInput, 409, false, "say which side counts: ours (the host's) or theirs (the sandbox's); or name other paths: caisson apply SANDBOX PATH"},
+	{ApplyRenamed, "a renamed directory cannot be applied while the sandbox lives", ClassInput, 409, false, "name the other paths, or have the sandbox move the files into a new directory (mkdir, mv old/* new/)"},
+	{ApplyFailed, "the directory of the host does not take the changes", ClassHost, 503, false, "the message names the reason; nothing was changed, or the next command on the sandbox finishes it"},
 	{Disk, "a disk for a sandbox could not be made", ClassHost, 503, false, "caisson doctor says what the host lacks: e2fsprogs, loop devices or room below root"},
 
 	{Seccomp, "the seccomp filter cannot be enforced", ClassHost, 503, false, "use the runc of this installation; caisson doctor names the missing feature"},

@@ -59,6 +59,7 @@ var Sets = [...]Set{
 	},
 	{Name: "FileType", Values: []string{"file", "directory", "symlink", "fifo", "socket", "device"}, Fields: []string{"FileInfo.type", "ChangeState.type"}},
 	{Name: "ChangeKind", Values: []string{"added", "modified", "deleted", "renamed"}, Fields: []string{"Change.kind"}},
+	{Name: "ConflictSide", Values: []string{"ours", "theirs"}, OrEmpty: []string{"ApplyRequest.conflicts"}},
 	{Name: "FileChange", Values: []string{"create", "write", "remove", "rename", "chmod", "overflow"}, Fields: []string{"FileEvent.type"}},
 	{Name: "FileAction", Values: []string{"read", "write", "make", "move", "remove", "copy_in", "copy_out"}, Fields: []string{"EventData.action"}},
 	{

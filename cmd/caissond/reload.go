@@ -44,7 +44,7 @@ func settingsOf(c config.Config) (runtime.Settings, error) {
 		Credentials: c.Registries.CredentialsFile(), Timeout: time.Duration(c.Registries.Timeout), SpoolDir: filepath.Join(c.Root, "spool"),
 	})
 	return runtime.Settings{
-		Profiles: profiles, Peers: policy, Workspaces: workspaces(c), Languages: c.Images.Languages,
+		Profiles: profiles, Peers: policy, Workspaces: workspaces(c), Control: c.Workspaces.ControlFiles, Languages: c.Images.Languages,
 		Images: imageservice.Settings{Limits: limits, Prune: prunePolicy(c.Images.Prune), Registry: registries},
 	}, err
 }

@@ -31,18 +31,21 @@ type Change struct {
 	From     string // of what was renamed
 	Old, New State
 
-	lower string // where the lower layer has it
+	Place   string // where the lower layer has, or would have, what it covers; empty: nowhere
+	Control bool   // it is of a file that controls programs of the host; the caller notes it
+	Lost    bool   // of a directory: it was of the lower layer, which has it no more
 }
 
 func stateOf(st *unix.Stat_t) State {
-	s := State{Type: typeOf(st.Mode), Mode: st.Mode & 0o7777}
+	s := State{Type: TypeOf(st.Mode), Mode: st.Mode & 0o7777}
 	if s.Type == "file" {
 		s.Size = st.Size
 	}
 	return s
 }
 
-func typeOf(mode uint32) string {
+// TypeOf names the type of a file by its mode, as in the API's FileInfo.
+func TypeOf(mode uint32) string {
 	switch mode & unix.S_IFMT {
 	case unix.S_IFREG:
 		return "file"

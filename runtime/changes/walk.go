@@ -26,47 +26,100 @@ const (
 const maxListed = 20_000
 
 // At is Of for the layers in two directories of the daemon's.
-func At(ctx context.Context, upper, lower string) (list []Change, more bool, err error) {
-	u, err := openLayer(upper)
+func At(ctx context.Context, upper, lower string, o Options) (list []Change, more bool, err error) {
+	layers, err := Open(upper, lower)
 	if err != nil {
 		return nil, false, err
 	}
-	defer func() { err = errors.Join(err, u.Close()) }()
-	l, err := openLayer(lower)
-	if err != nil {
-		return nil, false, err
-	}
-	defer func() { err = errors.Join(err, l.Close()) }()
-	return Of(ctx, u, l, maxListed)
+	defer func() { err = errors.Join(err, layers.Close()) }()
+	return Of(ctx, layers, o)
 }
+
+// Layers are the roots of the layers, open directories.
+type Layers struct{ Upper, Lower *os.File }
+
+// Open opens the layers in two directories of the daemon's.
+func Open(upper, lower string) (l Layers, err error) {
+	if l.Upper, err = openLayer(upper); err != nil {
+		return l, err
+	}
+	if l.Lower, err = openLayer(lower); err != nil {
+		return l, errors.Join(err, l.Upper.Close())
+	}
+	return l, nil
+}
+
+// Close closes both layers.
+func (l Layers) Close() error { return errors.Join(l.Upper.Close(), l.Lower.Close()) }
 
 func openLayer(path string) (*os.File, error) {
 	return os.OpenFile(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 }
 
-// Of returns at most the given number of differences, sorted by name, and whether there are
-// more. upper and lower are open directories, the roots of the layers. It ends with ctx.
-func Of(ctx context.Context, upper, lower *os.File, most int) (list []Change, more bool, err error) {
+// Options say which differences are listed.
+type Options struct {
+	Most    int      // 0 is 20,000
+	Only    []string // names at or below which the differences are; none is all. Renamed directories are listed always.
+	Applied Applied  // what the host has from an earlier apply, which is no difference
+}
+
+// Of returns the differences, sorted by name, and whether there are more. It ends with ctx.
+func Of(ctx context.Context, l Layers, o Options) (list []Change, more bool, err error) {
 	select {
 	case slots <- struct{}{}:
 		defer func() { <-slots }()
 	case <-ctx.Done():
 		return nil, false, context.Cause(ctx)
 	}
-	w := walk{ctx: ctx, root: int(lower.Fd()), most: most}
-	dir, err := openDir(int(upper.Fd()), ".")
-	if err != nil {
-		return nil, false, err
+	w, err := compare(ctx, l, o, nil)
+	if moved := w.moved(); err == nil && len(moved) > 0 { // what is under the old names is known only now
+		w, err = compare(ctx, l, o, moved)
 	}
-	err = w.dir(level{upper: dir, lower: w.root})
+	return w.list, w.more, err
+}
+
+func compare(ctx context.Context, l Layers, o Options, moved map[string]bool) (walk, error) {
+	w := walk{Options: o, ctx: ctx, root: int(l.Lower.Fd()), away: moved}
+	if w.Most == 0 {
+		w.Most = maxListed
+	}
+	dir, err := openDir(int(l.Upper.Fd()), ".")
+	if err == nil {
+		err = w.dir(level{upper: dir, lower: w.root})
+	}
 	if errors.Is(err, errBound) {
 		w.more, err = true, nil
 	}
 	if err != nil {
-		return nil, false, fmt.Errorf("compare the layers: %w", err)
+		return w, fmt.Errorf("compare the layers: %w", err)
 	}
 	slices.SortStableFunc(w.list, func(a, b Change) int { return strings.Compare(a.Path, b.Path) })
-	return w.withoutMoved(), w.more, nil
+	return w, nil
+}
+
+// moved are the old names of what was renamed.
+func (w *walk) moved() map[string]bool {
+	moved := map[string]bool{}
+	for _, c := range w.list {
+		if c.Kind == Renamed {
+			moved[c.From] = true
+		}
+	}
+	return moved
+}
+
+// wants reports whether c is listed. A new directory is, where something in it may be.
+func (w *walk) wants(c Change) bool {
+	if len(w.Only) == 0 || c.Kind == Renamed {
+		return true
+	}
+	made := c.New.Type == "directory" && c.Old.Type != "directory"
+	return slices.ContainsFunc(w.Only, func(only string) bool { return Within(c.Path, only) || made && Within(only, c.Path) })
+}
+
+// Within reports whether name is root or below it.
+func Within(name, root string) bool {
+	return name == root || root == "." || strings.HasPrefix(name, root) && name[len(root)] == '/'
 }
 
 // slots bound the memory of all walks together.
@@ -75,12 +128,13 @@ var slots = make(chan struct{}, maxWalks)
 var errBound = errors.New("there are more changes than can be told")
 
 type walk struct {
+	Options
 	ctx  context.Context
-	root int // of the lower layer
-	most int
-	seen int // entries
-	read int // bytes of their names
-	kept int // bytes of names and targets in list
+	root int             // of the lower layer
+	away map[string]bool // names of the lower layer that were renamed
+	seen int             // entries
+	read int             // bytes of their names
+	kept int             // bytes of names and targets in list
 	list []Change
 	more bool
 }
@@ -153,7 +207,12 @@ func (w *walk) gone(l level, names []string) error {
 		if _, kept := slices.BinarySearch(names, name); kept {
 			continue
 		}
-		if err := w.add(Change{Kind: Deleted, Path: path.Join(l.path, name), Old: stateAt(l.hidden, name), lower: path.Join(l.lowerPath, name)}); err != nil {
+		c := w.under(l, name)
+		if c.Old.Type == "" || w.Applied.foreign(c.Path) {
+			continue
+		}
+		c.Kind = Deleted
+		if err := w.add(c); err != nil {
 			return err
 		}
 	}
@@ -182,9 +241,29 @@ func linkAt(dir int, name string) string {
 	return string(target[:n])
 }
 
+// under returns a change of name in l with what the lower layer has there.
+func (w *walk) under(l level, name string) Change {
+	c := Change{Path: path.Join(l.path, name)}
+	below := l.lower
+	if l.hidden > 0 {
+		below = l.hidden
+	}
+	if below < 0 {
+		return c
+	}
+	c.Place = path.Join(l.lowerPath, name)
+	if !w.away[c.Place] {
+		c.Old = stateAt(below, name)
+	}
+	return c
+}
+
 func (w *walk) add(c Change) error {
-	w.kept += len(c.Path) + len(c.From) + len(c.lower) + len(c.Old.Link) + len(c.New.Link)
-	if len(w.list) >= w.most || w.kept > maxText {
+	if !w.wants(c) {
+		return nil
+	}
+	w.kept += len(c.Path) + len(c.From) + len(c.Place) + len(c.Old.Link) + len(c.New.Link)
+	if len(w.list) >= w.Most || w.kept > maxText {
 		return errBound
 	}
 	w.list = append(w.list, c)
@@ -200,11 +279,7 @@ func (w *walk) entry(l level, name string) error {
 	if err != nil {
 		return err
 	}
-	below := l.lower
-	if l.hidden > 0 {
-		below = l.hidden
-	}
-	c := Change{Path: path.Join(l.path, name), Old: stateAt(below, name), lower: path.Join(l.lowerPath, name)}
+	c := w.under(l, name)
 	switch {
 	case isWhiteout(&st):
 		if c.Old.Type == "" {
@@ -217,6 +292,9 @@ func (w *walk) entry(l level, name string) error {
 		return w.subdir(l, name, c)
 	}
 	if c.New = stateAt(int(l.upper.Fd()), name); c.New.Type == "" { // it became a whiteout
+		return nil
+	}
+	if w.Applied.same(c.Path, &st) || c.New.Type == "symlink" && c.New == c.Old {
 		return nil
 	}
 	c.Kind = kindOf(c)
@@ -244,7 +322,7 @@ func (w *walk) subdir(l level, name string, c Change) error {
 	if err != nil {
 		return err
 	}
-	next := level{upper: dir, lower: -1, path: c.Path, lowerPath: c.lower, depth: l.depth + 1}
+	next := level{upper: dir, lower: -1, path: c.Path, lowerPath: c.Place, depth: l.depth + 1}
 	release, err := w.merge(&next, l, name, &c)
 	if err == nil && (c.Kind == Renamed || c.Old.Type != "directory" || c.Old.Mode != c.New.Mode) {
 		if c.Kind == "" {
@@ -260,30 +338,48 @@ func (w *walk) subdir(l level, name string, c Change) error {
 
 // merge finds the directory of the lower layer that next, an entry of l, shows or replaces.
 func (w *walk) merge(next *level, l level, name string, c *Change) (release func() error, err error) {
-	release = func() error { return nil }
 	fd := int(next.upper.Fd())
 	if to := attribute(fd, "redirect"); to != "" {
+		if w.Applied.made(c.Path) {
+			return w.mergeAt(next, c, c.Path)
+		}
 		from := strings.TrimPrefix(to, "/")
 		if from == to {
 			from = path.Join(l.lowerPath, to)
 		}
-		old, err := openBeneath(w.root, from)
-		if err != nil { // the host removed it meanwhile
-			c.Old = State{}
-			return release, nil
+		if l.lower >= 0 && l.hidden == 0 && from == path.Join(l.lowerPath, name) { // it was renamed back
+			return w.mergeSame(next, l, name, c)
 		}
-		next.lower, next.lowerPath = old, from
-		c.Kind, c.From, c.lower = Renamed, from, from
-		var st unix.Stat_t
-		err = unix.Fstat(old, &st)
-		c.Old = stateOf(&st)
-		return func() error { return unix.Close(old) }, err
+		c.Kind, c.From = Renamed, from
+		return w.mergeAt(next, c, from)
 	}
+	return w.mergeSame(next, l, name, c)
+}
+
+// mergeAt is merge with a directory of another name.
+func (w *walk) mergeAt(next *level, c *Change, from string) (release func() error, err error) {
+	old, err := openBeneath(w.root, from)
+	if err != nil { // the host removed it meanwhile
+		c.Kind, c.From, c.Old, c.Lost = "", "", State{}, true
+		return func() error { return nil }, nil
+	}
+	next.lower, next.lowerPath = old, from
+	var st unix.Stat_t
+	err = unix.Fstat(old, &st)
+	c.Old = stateOf(&st)
+	return func() error { return unix.Close(old) }, err
+}
+
+// mergeSame is merge with the directory of the same name.
+func (w *walk) mergeSame(next *level, l level, name string, c *Change) (release func() error, err error) {
+	release = func() error { return nil }
+	fd := int(next.upper.Fd())
 	below := l.lower
 	if l.hidden > 0 {
 		below = l.hidden
 	}
 	if c.Old.Type != "directory" {
+		c.Lost = c.Old.Type == "" && has(fd, "origin")
 		return release, nil
 	}
 	old, err := unix.Openat(below, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -308,6 +404,11 @@ func attribute(fd int, name string) string {
 	return string(value[:n])
 }
 
+func has(fd int, name string) bool {
+	_, err := unix.Fgetxattr(fd, "trusted.overlay."+name, nil)
+	return err == nil
+}
+
 // openDir opens a directory of dir to read it. It follows no link.
 func openDir(dir int, name string) (*os.File, error) {
 	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
@@ -323,15 +424,4 @@ func openBeneath(root int, name string) (int, error) {
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV,
 	}
 	return unix.Openat2(root, name, &how)
-}
-
-// withoutMoved leaves out the old names of what was renamed.
-func (w *walk) withoutMoved() []Change {
-	moved := map[string]bool{}
-	for _, c := range w.list {
-		if c.Kind == Renamed {
-			moved[c.From] = true
-		}
-	}
-	return slices.DeleteFunc(w.list, func(c Change) bool { return c.Kind == Deleted && moved[c.lower] })
 }

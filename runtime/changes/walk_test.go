@@ -54,7 +54,7 @@ func (l layers) of(t *testing.T, most int) ([]changes.Change, bool) {
 	lower, err := os.Open(l.lower)
 	must(t, err)
 	defer lower.Close()
-	list, more, err := changes.Of(t.Context(), upper, lower, most)
+	list, more, err := changes.Of(t.Context(), changes.Layers{Upper: upper, Lower: lower}, changes.Options{Most: most})
 	must(t, err)
 	return list, more
 }
@@ -176,7 +176,7 @@ func TestWalkEnds(t *testing.T) {
 	defer dir.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, _, err := changes.Of(ctx, dir, dir, 1); !errors.Is(err, context.Canceled) {
+	if _, _, err := changes.Of(ctx, changes.Layers{Upper: dir, Lower: dir}, changes.Options{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 }

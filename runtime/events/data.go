@@ -33,6 +33,8 @@ type Data struct {
 	Volume       string  `json:"volume,omitempty"`         // name
 	Snapshot     string  `json:"snapshot,omitempty"`       // name
 
+	Changes int `json:"changes,omitempty"` // that were applied
+
 	MemoryBytes int64   `json:"memory_bytes,omitempty"` // limits
 	MilliCPU    int64   `json:"milli_cpu,omitempty"`
 	PIDs        int64   `json:"pids,omitempty"`

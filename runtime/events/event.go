@@ -51,6 +51,8 @@ const (
 	SnapshotCreated Type = "snapshot.created"
 	SnapshotRemoved Type = "snapshot.removed"
 
+	WorkspaceApplied Type = "workspace.applied" // changes of a copy-on-write workspace were written to the host
+
 	PoolFailed  Type = "pool.failed" // a ready sandbox could not be made
 	CallRefused Type = "call.refused"
 
@@ -65,7 +67,7 @@ func Types() []Type {
 		DaemonStarted, DaemonStopped, ConfigChanged, AuditRecovered, AuditBroken, EngineUp, EngineDown,
 		SandboxCreated, SandboxAdopted, SandboxUpdated, SandboxPaused, SandboxResumed, SandboxCleaned, SandboxEnded, SandboxRemoved,
 		ExecStarted, ExecFailed, ExecSignaled, ExecEnded,
-		LimitHit, LimitCleared, AlertRaised, AlertCleared, NetworkTried, FileRead, FileWritten, FileChanged, ImageImported, ImageRemoved, VolumeCreated, VolumeRemoved, SnapshotCreated, SnapshotRemoved, PoolFailed, CallRefused,
+		LimitHit, LimitCleared, AlertRaised, AlertCleared, NetworkTried, FileRead, FileWritten, FileChanged, ImageImported, ImageRemoved, VolumeCreated, VolumeRemoved, SnapshotCreated, SnapshotRemoved, WorkspaceApplied, PoolFailed, CallRefused,
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/snapshots"
 	"github.com/caisson-run/caisson/runtime/spend"
 	"github.com/caisson-run/caisson/runtime/volumes"
+	"github.com/caisson-run/caisson/runtime/workspaces"
 	"github.com/caisson-run/caisson/server"
 )
 
@@ -78,6 +79,8 @@ type Fake struct {
 	Volumes      []volumes.Info
 	Snapshots    []snapshots.Info
 	Changes      []changes.Change
+	ApplyResult  workspaces.Result
+	Applied      []workspaces.Request // what was asked for
 	Version      runtime.Versions
 	Supports     []runtime.Capability
 	Counts       runtime.HostInfo

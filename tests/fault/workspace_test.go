@@ -3,7 +3,9 @@ package fault
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/caisson-run/caisson/tests/harness"
 	"github.com/caisson-run/caisson/tests/need"
@@ -68,6 +70,68 @@ func TestKilledWithCow(t *testing.T) {
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
 		t.Errorf("the host has %v, %v", entries, err)
+	}
+}
+
+// TestKilledApply: a daemon that dies at any step of an apply, of which the next one finishes it
+// or undoes it. The sandbox goes on, also one that stood still for it.
+func TestKilledApply(t *testing.T) {
+	need.Tools(t, "mkfs.ext4")
+	b := newBreakable(t, "")
+	steps := []string{"snapshot/frozen", "apply/begun", "apply/made", "snapshot/saved", "apply/staged", "apply/journal", "apply/op-0", "apply/op-1", "apply/op-2", "apply/done", "apply/cleared"}
+	for i, step := range steps {
+		dir := filepath.Join(t.TempDir(), "ws")
+		if err := os.MkdirAll(filepath.Join(dir, "gone"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "kept"), []byte("kept\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Millisecond) // a tick of the clock of files
+		b.Run(t, "create", "--name", "box", "--workspace", dir+":cow")
+		b.Run(t, "exec", "box", "--", "sh", "-c", "echo more >>kept; rmdir gone; mkdir new; echo new >new/in")
+		b.arm(t, step+"=kill")
+		apply := begin(t, b.Daemon, "apply", "box")
+		b.died(t, step)
+		apply.end(t)
+		left := b.Run(t, "diff", "box").Stdout
+		if finished := i >= slices.Index(steps, "apply/journal"); finished != (left == "") {
+			t.Errorf("%s: left %q", step, left)
+		}
+		b.Run(t, "apply", "box")
+		b.Run(t, "exec", "box", "--", "sh", "-c", "echo on >>kept")
+		b.Run(t, "apply", "box")
+		if text, err := os.ReadFile(filepath.Join(dir, "kept")); err != nil || string(text) != "kept\nmore\non\n" {
+			t.Errorf("%s: the host has %q, %v", step, text, err)
+		}
+		if entries, err := os.ReadDir(dir); err != nil || len(entries) != 2 {
+			t.Errorf("%s: the host has %v, %v", step, entries, err)
+		}
+		b.empty(t)
+	}
+}
+
+// TestErrorsInApply: a step that fails leaves the host as it was, or is finished later.
+func TestErrorsInApply(t *testing.T) {
+	need.Tools(t, "mkfs.ext4")
+	b := newBreakable(t, "")
+	for _, step := range []string{"apply/begun", "apply/made", "snapshot/saved", "apply/staged", "apply/op-0", "apply/done"} {
+		dir := filepath.Join(t.TempDir(), "ws")
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		b.Run(t, "create", "--name", "box", "--workspace", dir+":cow")
+		b.Run(t, "exec", "box", "--", "sh", "-c", "echo new >new")
+		b.arm(t, step+"=error")
+		if r := b.Try("apply", "box"); r.Code == 0 {
+			t.Errorf("%s: %+v", step, r)
+		}
+		b.disarm(t)
+		b.Run(t, "apply", "box")
+		if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 || entries[0].Name() != "new" {
+			t.Errorf("%s: the host has %v, %v", step, entries, err)
+		}
+		b.empty(t)
 	}
 }
 

@@ -111,10 +111,13 @@ func TestDiff(t *testing.T) {
 		t.Errorf("nothing was done: %q", got)
 	}
 	d.Run(t, "exec", "c", "--", "sh", "-c", changeAll+"; touch 'odd\tname'; d=x; for i in $(seq 300); do mkdir $d; cd $d; done")
-	want := "A a/\nA a/b/\nA a/b/c\nD gone/\nM kept\nM link -> /etc/passwd\nR dir to moved/\nA new\nA odd\\tname\nM script (mode 644 to 700)\n"
+	want := "A a/\nA a/b/\nA a/b/c\nD gone/\nM kept\nR dir to moved/\nA new\nA odd\\tname\nM script (mode 644 to 700)\n"
 	for _, when := range []string{"live", "after a restart"} {
 		r := d.Run(t, "diff", "c")
-		got, _, _ := strings.Cut(r.Stdout, "A x/\n")
+		got, rest, _ := strings.Cut(r.Stdout, "A x/\n")
+		if !strings.HasSuffix(rest, "\nM link -> /etc/passwd (control file)\n") {
+			t.Errorf("%s: control files are not last", when)
+		}
 		if got != want || !strings.Contains(r.Stderr, "more changes") {
 			t.Errorf("%s: %s%s", when, r.Stdout, r.Stderr)
 		}

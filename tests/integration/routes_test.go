@@ -129,6 +129,7 @@ func scenario(layout, tree []byte, image, dir string) []exchange {
 		{method: "POST", path: "/v1/sandboxes", body: fmt.Sprintf(`{"name":"trial","workspace":{"dir":%q,"mode":"cow"}}`, dir)},
 		{method: "PUT", path: "/v1/sandboxes/trial/files/workspace/note.txt", raw: []byte("a note\n")},
 		{call: "WorkspaceDiff", path: "/v1/sandboxes/trial/diff"},
+		{call: "WorkspaceApply", method: "POST", path: "/v1/sandboxes/trial/apply", body: `{"paths":["note.txt"]}`},
 
 		{call: "EventWatch", path: "/v1/events?filter=type=sandbox.created"},
 		{call: "SystemReloadConfig", method: "POST", path: "/v1/config/reload"},

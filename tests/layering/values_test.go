@@ -34,6 +34,7 @@ var constants = map[string]struct {
 	"Support":        {`^\t(Enforced|BestEffort|Unsupported) += `, []string{"runtime/doctor/capabilities.go"}},
 	"CheckStatus":    {`^\t(OK|Warn|Fail|Unknown) += `, []string{"runtime/doctor/doctor.go"}},
 	"ChangeKind":     {`^\t\w+ +Kind = `, []string{"runtime/changes/change.go"}},
+	"ConflictSide":   {`^\t\w+ +Side = `, []string{"runtime/apply/plan.go"}},
 	"ErrorClass":     {`^\tClass\w+ +Class = `, []string{"api/sbxerr/codes.go"}},
 }
 

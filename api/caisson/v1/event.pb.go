@@ -204,6 +204,7 @@ type EventData struct {
 	Mounts          []*EventMount          `protobuf:"bytes,62,rep,name=mounts,proto3" json:"mounts,omitempty"`                                 // beside the workspace
 	Volume          string                 `protobuf:"bytes,64,opt,name=volume,proto3" json:"volume,omitempty"`                                 // name
 	Snapshot        string                 `protobuf:"bytes,71,opt,name=snapshot,proto3" json:"snapshot,omitempty"`                             // name
+	Changes         int32                  `protobuf:"varint,74,opt,name=changes,proto3" json:"changes,omitempty"`                              // that were applied
 	MemoryBytes     int64                  `protobuf:"varint,15,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`   // limits
 	MilliCpu        int64                  `protobuf:"varint,16,opt,name=milli_cpu,json=milliCpu,proto3" json:"milli_cpu,omitempty"`
 	Pids            int64                  `protobuf:"varint,17,opt,name=pids,proto3" json:"pids,omitempty"`
@@ -425,6 +426,13 @@ func (x *EventData) GetSnapshot() string {
 		return x.Snapshot
 	}
 	return ""
+}
+
+func (x *EventData) GetChanges() int32 {
+	if x != nil {
+		return x.Changes
+	}
+	return 0
 }
 
 func (x *EventData) GetMemoryBytes() int64 {
@@ -903,7 +911,7 @@ const file_caisson_v1_event_proto_rawDesc = "" +
 	"\x04type\x18\x04 \x01(\tR\x04type\x12.\n" +
 	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x18\n" +
 	"\asubject\x18\x06 \x01(\tR\asubject\x12)\n" +
-	"\x04data\x18\a \x01(\v2\x15.caisson.v1.EventDataR\x04data\"\x9c\x0f\n" +
+	"\x04data\x18\a \x01(\v2\x15.caisson.v1.EventDataR\x04data\"\xb6\x0f\n" +
 	"\tEventData\x12\x16\n" +
 	"\x06caller\x18\x01 \x01(\tR\x06caller\x12\x1d\n" +
 	"\n" +
@@ -927,7 +935,8 @@ const file_caisson_v1_event_proto_rawDesc = "" +
 	"\tworkspace\x18\x0e \x01(\tR\tworkspace\x12.\n" +
 	"\x06mounts\x18> \x03(\v2\x16.caisson.v1.EventMountR\x06mounts\x12\x16\n" +
 	"\x06volume\x18@ \x01(\tR\x06volume\x12\x1a\n" +
-	"\bsnapshot\x18G \x01(\tR\bsnapshot\x12!\n" +
+	"\bsnapshot\x18G \x01(\tR\bsnapshot\x12\x18\n" +
+	"\achanges\x18J \x01(\x05R\achanges\x12!\n" +
 	"\fmemory_bytes\x18\x0f \x01(\x03R\vmemoryBytes\x12\x1b\n" +
 	"\tmilli_cpu\x18\x10 \x01(\x03R\bmilliCpu\x12\x12\n" +
 	"\x04pids\x18\x11 \x01(\x03R\x04pids\x12)\n" +

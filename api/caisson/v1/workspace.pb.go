@@ -127,6 +127,7 @@ type Change struct {
 	New           *ChangeState           `protobuf:"bytes,5,opt,name=new,proto3" json:"new,omitempty"`                                         // in the workspace; absent if it was deleted, with all that it held
 	PathBytes     []byte                 `protobuf:"bytes,6,opt,name=path_bytes,json=pathBytes,proto3" json:"path_bytes,omitempty"`            // the path where it is not UTF-8; else empty
 	OldPathBytes  []byte                 `protobuf:"bytes,7,opt,name=old_path_bytes,json=oldPathBytes,proto3" json:"old_path_bytes,omitempty"` // the same for old_path
+	Control       bool                   `protobuf:"varint,8,opt,name=control,proto3" json:"control,omitempty"`                                // it changes a file that controls programs of the host: apply leaves it out
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -210,6 +211,13 @@ func (x *Change) GetOldPathBytes() []byte {
 	return nil
 }
 
+func (x *Change) GetControl() bool {
+	if x != nil {
+		return x.Control
+	}
+	return false
+}
+
 type ChangeState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`                             // "file", "directory", "symlink", "fifo", "socket", "device"
@@ -278,6 +286,218 @@ func (x *ChangeState) GetLink() string {
 	return ""
 }
 
+type ApplyRequest struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Ref            string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	Paths          []string               `protobuf:"bytes,2,rep,name=paths,proto3" json:"paths,omitempty"`                                          // below the workspace: they and all below them; empty: all
+	DryRun         bool                   `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`                         // only answer what would be applied
+	Conflicts      string                 `protobuf:"bytes,4,opt,name=conflicts,proto3" json:"conflicts,omitempty"`                                  // what the host changed as well: "ours" keeps the host's, "theirs" takes the sandbox's; empty: refuse
+	IncludeControl bool                   `protobuf:"varint,5,opt,name=include_control,json=includeControl,proto3" json:"include_control,omitempty"` // apply control files as well
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *ApplyRequest) Reset() {
+	*x = ApplyRequest{}
+	mi := &file_caisson_v1_workspace_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApplyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApplyRequest) ProtoMessage() {}
+
+func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_workspace_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
+func (*ApplyRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_workspace_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ApplyRequest) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+func (x *ApplyRequest) GetPaths() []string {
+	if x != nil {
+		return x.Paths
+	}
+	return nil
+}
+
+func (x *ApplyRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *ApplyRequest) GetConflicts() string {
+	if x != nil {
+		return x.Conflicts
+	}
+	return ""
+}
+
+func (x *ApplyRequest) GetIncludeControl() bool {
+	if x != nil {
+		return x.IncludeControl
+	}
+	return false
+}
+
+type ApplyResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Changes       []*Change              `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`     // that the host has now, or would have
+	Control       []*Change              `protobuf:"bytes,2,rep,name=control,proto3" json:"control,omitempty"`     // control files that were left out
+	Conflicts     []*ChangeNote          `protobuf:"bytes,3,rep,name=conflicts,proto3" json:"conflicts,omitempty"` // what the host changed as well
+	Left          []*ChangeNote          `protobuf:"bytes,4,rep,name=left,proto3" json:"left,omitempty"`           // what was not applied
+	Notes         []*ChangeNote          `protobuf:"bytes,5,rep,name=notes,proto3" json:"notes,omitempty"`         // what was applied otherwise than it is in the workspace
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApplyResponse) Reset() {
+	*x = ApplyResponse{}
+	mi := &file_caisson_v1_workspace_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApplyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApplyResponse) ProtoMessage() {}
+
+func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_workspace_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApplyResponse.ProtoReflect.Descriptor instead.
+func (*ApplyResponse) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_workspace_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ApplyResponse) GetChanges() []*Change {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+func (x *ApplyResponse) GetControl() []*Change {
+	if x != nil {
+		return x.Control
+	}
+	return nil
+}
+
+func (x *ApplyResponse) GetConflicts() []*ChangeNote {
+	if x != nil {
+		return x.Conflicts
+	}
+	return nil
+}
+
+func (x *ApplyResponse) GetLeft() []*ChangeNote {
+	if x != nil {
+		return x.Left
+	}
+	return nil
+}
+
+func (x *ApplyResponse) GetNotes() []*ChangeNote {
+	if x != nil {
+		return x.Notes
+	}
+	return nil
+}
+
+type ChangeNote struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	PathBytes     []byte                 `protobuf:"bytes,2,opt,name=path_bytes,json=pathBytes,proto3" json:"path_bytes,omitempty"` // the path where it is not UTF-8; else empty
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangeNote) Reset() {
+	*x = ChangeNote{}
+	mi := &file_caisson_v1_workspace_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangeNote) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangeNote) ProtoMessage() {}
+
+func (x *ChangeNote) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_workspace_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangeNote.ProtoReflect.Descriptor instead.
+func (*ChangeNote) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_workspace_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ChangeNote) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *ChangeNote) GetPathBytes() []byte {
+	if x != nil {
+		return x.PathBytes
+	}
+	return nil
+}
+
+func (x *ChangeNote) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 var File_caisson_v1_workspace_proto protoreflect.FileDescriptor
 
 const file_caisson_v1_workspace_proto_rawDesc = "" +
@@ -288,7 +508,7 @@ const file_caisson_v1_workspace_proto_rawDesc = "" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\"Z\n" +
 	"\fDiffResponse\x12,\n" +
 	"\achanges\x18\x01 \x03(\v2\x12.caisson.v1.ChangeR\achanges\x12\x1c\n" +
-	"\ttruncated\x18\x02 \x01(\bR\ttruncated\"\xe6\x01\n" +
+	"\ttruncated\x18\x02 \x01(\bR\ttruncated\"\x80\x02\n" +
 	"\x06Change\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x19\n" +
@@ -297,16 +517,37 @@ const file_caisson_v1_workspace_proto_rawDesc = "" +
 	"\x03new\x18\x05 \x01(\v2\x17.caisson.v1.ChangeStateR\x03new\x12\x1d\n" +
 	"\n" +
 	"path_bytes\x18\x06 \x01(\fR\tpathBytes\x12$\n" +
-	"\x0eold_path_bytes\x18\a \x01(\fR\foldPathBytes\"h\n" +
+	"\x0eold_path_bytes\x18\a \x01(\fR\foldPathBytes\x12\x18\n" +
+	"\acontrol\x18\b \x01(\bR\acontrol\"h\n" +
 	"\vChangeState\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x12\n" +
 	"\x04mode\x18\x02 \x01(\rR\x04mode\x12\x1d\n" +
 	"\n" +
 	"size_bytes\x18\x03 \x01(\x03R\tsizeBytes\x12\x12\n" +
-	"\x04link\x18\x04 \x01(\tR\x04link2r\n" +
+	"\x04link\x18\x04 \x01(\tR\x04link\"\x96\x01\n" +
+	"\fApplyRequest\x12\x10\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x14\n" +
+	"\x05paths\x18\x02 \x03(\tR\x05paths\x12\x17\n" +
+	"\adry_run\x18\x03 \x01(\bR\x06dryRun\x12\x1c\n" +
+	"\tconflicts\x18\x04 \x01(\tR\tconflicts\x12'\n" +
+	"\x0finclude_control\x18\x05 \x01(\bR\x0eincludeControl\"\xfb\x01\n" +
+	"\rApplyResponse\x12,\n" +
+	"\achanges\x18\x01 \x03(\v2\x12.caisson.v1.ChangeR\achanges\x12,\n" +
+	"\acontrol\x18\x02 \x03(\v2\x12.caisson.v1.ChangeR\acontrol\x124\n" +
+	"\tconflicts\x18\x03 \x03(\v2\x16.caisson.v1.ChangeNoteR\tconflicts\x12*\n" +
+	"\x04left\x18\x04 \x03(\v2\x16.caisson.v1.ChangeNoteR\x04left\x12,\n" +
+	"\x05notes\x18\x05 \x03(\v2\x16.caisson.v1.ChangeNoteR\x05notes\"W\n" +
+	"\n" +
+	"ChangeNote\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1d\n" +
+	"\n" +
+	"path_bytes\x18\x02 \x01(\fR\tpathBytes\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason2\xd7\x01\n" +
 	"\x10WorkspaceService\x12^\n" +
 	"\x04Diff\x12\x17.caisson.v1.DiffRequest\x1a\x18.caisson.v1.DiffResponse\"#\x82\xb5\x18\x1f\n" +
-	"\x03GET\x12\x18/v1/sandboxes/{ref}/diffB9Z7github.com/caisson-run/caisson/api/caisson/v1;caissonv1b\x06proto3"
+	"\x03GET\x12\x18/v1/sandboxes/{ref}/diff\x12c\n" +
+	"\x05Apply\x12\x18.caisson.v1.ApplyRequest\x1a\x19.caisson.v1.ApplyResponse\"%\x82\xb5\x18!\n" +
+	"\x04POST\x12\x19/v1/sandboxes/{ref}/applyB9Z7github.com/caisson-run/caisson/api/caisson/v1;caissonv1b\x06proto3"
 
 var (
 	file_caisson_v1_workspace_proto_rawDescOnce sync.Once
@@ -320,24 +561,34 @@ func file_caisson_v1_workspace_proto_rawDescGZIP() []byte {
 	return file_caisson_v1_workspace_proto_rawDescData
 }
 
-var file_caisson_v1_workspace_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_caisson_v1_workspace_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_caisson_v1_workspace_proto_goTypes = []any{
-	(*DiffRequest)(nil),  // 0: caisson.v1.DiffRequest
-	(*DiffResponse)(nil), // 1: caisson.v1.DiffResponse
-	(*Change)(nil),       // 2: caisson.v1.Change
-	(*ChangeState)(nil),  // 3: caisson.v1.ChangeState
+	(*DiffRequest)(nil),   // 0: caisson.v1.DiffRequest
+	(*DiffResponse)(nil),  // 1: caisson.v1.DiffResponse
+	(*Change)(nil),        // 2: caisson.v1.Change
+	(*ChangeState)(nil),   // 3: caisson.v1.ChangeState
+	(*ApplyRequest)(nil),  // 4: caisson.v1.ApplyRequest
+	(*ApplyResponse)(nil), // 5: caisson.v1.ApplyResponse
+	(*ChangeNote)(nil),    // 6: caisson.v1.ChangeNote
 }
 var file_caisson_v1_workspace_proto_depIdxs = []int32{
-	2, // 0: caisson.v1.DiffResponse.changes:type_name -> caisson.v1.Change
-	3, // 1: caisson.v1.Change.old:type_name -> caisson.v1.ChangeState
-	3, // 2: caisson.v1.Change.new:type_name -> caisson.v1.ChangeState
-	0, // 3: caisson.v1.WorkspaceService.Diff:input_type -> caisson.v1.DiffRequest
-	1, // 4: caisson.v1.WorkspaceService.Diff:output_type -> caisson.v1.DiffResponse
-	4, // [4:5] is the sub-list for method output_type
-	3, // [3:4] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	2,  // 0: caisson.v1.DiffResponse.changes:type_name -> caisson.v1.Change
+	3,  // 1: caisson.v1.Change.old:type_name -> caisson.v1.ChangeState
+	3,  // 2: caisson.v1.Change.new:type_name -> caisson.v1.ChangeState
+	2,  // 3: caisson.v1.ApplyResponse.changes:type_name -> caisson.v1.Change
+	2,  // 4: caisson.v1.ApplyResponse.control:type_name -> caisson.v1.Change
+	6,  // 5: caisson.v1.ApplyResponse.conflicts:type_name -> caisson.v1.ChangeNote
+	6,  // 6: caisson.v1.ApplyResponse.left:type_name -> caisson.v1.ChangeNote
+	6,  // 7: caisson.v1.ApplyResponse.notes:type_name -> caisson.v1.ChangeNote
+	0,  // 8: caisson.v1.WorkspaceService.Diff:input_type -> caisson.v1.DiffRequest
+	4,  // 9: caisson.v1.WorkspaceService.Apply:input_type -> caisson.v1.ApplyRequest
+	1,  // 10: caisson.v1.WorkspaceService.Diff:output_type -> caisson.v1.DiffResponse
+	5,  // 11: caisson.v1.WorkspaceService.Apply:output_type -> caisson.v1.ApplyResponse
+	10, // [10:12] is the sub-list for method output_type
+	8,  // [8:10] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_caisson_v1_workspace_proto_init() }
@@ -352,7 +603,7 @@ func file_caisson_v1_workspace_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_caisson_v1_workspace_proto_rawDesc), len(file_caisson_v1_workspace_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

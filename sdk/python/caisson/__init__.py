@@ -35,7 +35,7 @@ from .codes import (
 )
 from .errors import CaissonError, CommandFailed
 from .host import HostEvent
-from .types import Change, Changes, Event, Exited, FileEvent, FileInfo, Input, Mount, Output, ProcessInfo, Result, RouteUsage, SandboxInfo, Snapshot, Started, Volume
+from .types import Applied, Change, ChangeNote, Changes, Event, Exited, FileEvent, FileInfo, Input, Mount, Output, ProcessInfo, Result, RouteUsage, SandboxInfo, Snapshot, Started, Volume
 
 __version__ = "0.1.0"
 
@@ -49,7 +49,9 @@ __all__ = [
     "BuildOptions",
     "Busy",
     "CaissonError",
+    "Applied",
     "Change",
+    "ChangeNote",
     "Changes",
     "Client",
     "CommandAbsent",

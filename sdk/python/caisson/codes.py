@@ -365,6 +365,24 @@ class SnapshotWorkspace(CaissonError):
     code = "SBX-238"
 
 
+class ApplyConflict(CaissonError):
+    """SBX-239: the host changed what is to be applied."""
+
+    code = "SBX-239"
+
+
+class ApplyRenamed(CaissonError):
+    """SBX-240: a renamed directory cannot be applied while the sandbox lives."""
+
+    code = "SBX-240"
+
+
+class ApplyFailed(CaissonError):
+    """SBX-241: the directory of the host does not take the changes."""
+
+    code = "SBX-241"
+
+
 class Disk(CaissonError):
     """SBX-234: a disk for a sandbox could not be made."""
 

@@ -213,6 +213,7 @@ class EventData:
     """The rule that the image was verified by when it was pulled."""
     volume: str = ""
     snapshot: str = ""
+    changes: int = 0
     inputs: List[EventInput] = field(default_factory=list)
 
 

@@ -567,6 +567,33 @@ class Change:
     path_bytes: bytes = b""
     """The path if it is not UTF-8."""
     old_path_bytes: bytes = b""
+    control: bool = False
+    """It is a control file: apply leaves it out unless it is asked for."""
+
+
+@dataclass(frozen=True)
+class ChangeNote:
+    """Something about a path of a workspace."""
+
+    path: str = ""
+    reason: str = ""
+    path_bytes: bytes = b""
+    """The path if it is not UTF-8."""
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What apply wrote to the host, or would write."""
+
+    changes: List[Change] = field(default_factory=list)
+    control: List[Change] = field(default_factory=list)
+    """Control files, such as .git/hooks, which were left out."""
+    conflicts: List[ChangeNote] = field(default_factory=list)
+    """What the host changed as well."""
+    left: List[ChangeNote] = field(default_factory=list)
+    """What was not applied, and why."""
+    notes: List[ChangeNote] = field(default_factory=list)
+    """What was applied otherwise than it is in the workspace."""
 
 
 class Changes(List[Change]):

@@ -69,7 +69,7 @@ def methods(transport):
         lambda: images.pull("a"), lambda: images.build("a", "FROM b"), lambda: images.from_host("a", packages=["b"]),
         lambda: images.tag("a", "b"), lambda: next(images.save("a")), images.prune, images.du, lambda: images.remove("a"),
         volumes.list, lambda: volumes.create("v"), lambda: volumes.get("v"), lambda: volumes.remove("v"), volumes.prune,
-        snapshots.list, lambda: snapshots.get("s"), lambda: snapshots.remove("s"), box.snapshot, box.fork, box.diff,
+        snapshots.list, lambda: snapshots.get("s"), lambda: snapshots.remove("s"), box.snapshot, box.fork, box.diff, box.apply,
         lambda: box.run("x"), lambda: box.start("x"), box.processes, lambda: next(box.logs()), box.update, box.pause,
         box.resume, box.stop, box.clean, box.restart, box.wait, box.inspect, box.stats, box.history, box.remove,
         lambda: next(job.events()), job.wait, lambda: job.send("x"), lambda: job.signal("INT"), lambda: job.resize(1, 2),

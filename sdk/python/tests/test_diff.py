@@ -23,3 +23,19 @@ class DiffTest(unittest.TestCase):
             self.assertEqual([(c.kind, c.path) for c in found], [("modified", "run.sh"), ("deleted", "gone")])
             self.assertEqual((found[0].old.size_bytes, found[0].new.mode, found[1].new, found.truncated), (4, 0o755, None, True))
             self.assertEqual(box.diff(), [])
+
+    def test_apply(self):
+        answers = [
+            {"sandbox": {"id": "box"}},
+            {
+                "changes": [{"kind": "added", "path": "new", "new": {"type": "file"}}],
+                "control": [{"kind": "modified", "path": ".git/config", "control": True}],
+                "conflicts": [{"path": "both", "reason": "the host changed it"}],
+            },
+        ]
+        fake = Fake([plain(json.dumps(each).encode(), "200 OK") for each in answers])
+        self.addCleanup(fake.close)
+        with Client(fake.path) as client:
+            done = client.get("box").apply(["new", "both"], conflicts="ours", dry_run=True)
+            self.assertEqual((done.changes[0].path, done.control[0].control, done.conflicts[0].reason, done.left), ("new", True, "the host changed it", []))
+        self.assertIn('"conflicts":"ours"', fake.requests[-1].decode().replace(' ', ''))

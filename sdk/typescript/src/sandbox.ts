@@ -10,7 +10,7 @@ import { Transport, type Request } from './http.js'
 import { Policy } from './policy.js'
 import { Process, processes } from './process.js'
 import * as spec from './spec.js'
-import type { Change, Cleaned, Event, History, Port, ProcessInfo, Result, SandboxDetail, SandboxInfo, SandboxStats, Snapshot } from './types.js'
+import type { Applied, ApplyOptions, Change, Cleaned, Event, History, Port, ProcessInfo, Result, SandboxDetail, SandboxInfo, SandboxStats, Snapshot } from './types.js'
 import { broken, decode, errorOf, sandboxPath } from './wire.js'
 
 /** Milliseconds for which calls and streams are continued, by default. */
@@ -149,6 +149,17 @@ export class Sandbox {
   /** Returns what changed in a copy-on-write workspace, `workspace: 'DIR:cow'`. */
   async diff(): Promise<{ changes: Change[]; truncated: boolean }> {
     return decode('DiffResponse', await this.transport.call({ method: 'GET', path: sandboxPath(this.id, 'diff') }))
+  }
+
+  /**
+   * Writes the changes of a copy-on-write workspace into the host's directory: `paths` and all
+   * below them, or all. `conflicts` says whose counts where the host changed the same: 'ours' is
+   * the host's, 'theirs' the sandbox's. Otherwise that is refused.
+   */
+  async apply(options: ApplyOptions = {}): Promise<Applied> {
+    const { paths, dryRun, conflicts, includeControl } = options
+    const json = present({ paths, dry_run: dryRun, conflicts, include_control: includeControl })
+    return decode('ApplyResponse', await this.transport.call({ method: 'POST', path: sandboxPath(this.id, 'apply'), json }))
   }
 
   /**

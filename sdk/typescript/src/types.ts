@@ -3,6 +3,7 @@
  * Sizes are in bytes, durations in seconds.
  */
 import type { components } from './generated/openapi.js'
+import type { ConflictSide } from './generated/values.js'
 import type { Decoded } from './scalars.js'
 
 /** The messages of the API as JSON. */
@@ -120,6 +121,18 @@ export interface Volume extends Decoded<Schemas['Volume']> {}
 
 /** A name under which a copy-on-write workspace differs from the directory of the host. */
 export interface Change extends Decoded<Schemas['Change']> {}
+/** Settings of `apply`. */
+export interface ApplyOptions {
+  /** Below the workspace; none is all. */
+  paths?: string[]
+  /** Only answer what would be applied. */
+  dryRun?: boolean
+  conflicts?: ConflictSide
+  /** Control files too, such as .git/hooks. */
+  includeControl?: boolean
+}
+/** What apply wrote to the host, or would write. */
+export interface Applied extends Decoded<Schemas['ApplyResponse']> {}
 
 /** The disk of a sandbox as it was once. */
 export interface Snapshot extends Decoded<Schemas['Snapshot']> {}

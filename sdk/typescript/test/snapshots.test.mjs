@@ -56,3 +56,10 @@ test('changes of a workspace', async (t) => {
   assert.equal(daemon.requests.at(-1), 'GET /v1/sandboxes/box/diff')
   assert.deepEqual(await box.diff(), { changes: [], truncated: false })
 })
+
+test('changes of a workspace are applied', async (t) => {
+  const { daemon, box } = await serve(t, [{ changes: [{ kind: 'added', path: 'new' }], conflicts: [{ path: 'both', reason: 'why' }] }])
+  const done = await box.apply({ paths: ['new', 'both'], conflicts: 'ours', dryRun: true })
+  assert.deepEqual([done.changes[0].path, done.conflicts[0].reason, done.left], ['new', 'why', []])
+  assert.equal(daemon.requests.at(-1), 'POST /v1/sandboxes/box/apply')
+})

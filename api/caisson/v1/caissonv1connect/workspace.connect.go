@@ -35,6 +35,8 @@ const (
 const (
 	// WorkspaceServiceDiffProcedure is the fully-qualified name of the WorkspaceService's Diff RPC.
 	WorkspaceServiceDiffProcedure = "/caisson.v1.WorkspaceService/Diff"
+	// WorkspaceServiceApplyProcedure is the fully-qualified name of the WorkspaceService's Apply RPC.
+	WorkspaceServiceApplyProcedure = "/caisson.v1.WorkspaceService/Apply"
 )
 
 // WorkspaceServiceClient is a client for the caisson.v1.WorkspaceService service.
@@ -43,6 +45,10 @@ type WorkspaceServiceClient interface {
 	// mode and size. It does not compare contents: a file that was opened for writing counts as
 	// modified.
 	Diff(context.Context, *connect.Request[v1.DiffRequest]) (*connect.Response[v1.DiffResponse], error)
+	// Apply writes the changes into the host's directory, with its owner's ids. Each file changes in
+	// one step. If the host changed the same paths, nothing is applied, unless the request says
+	// which side counts. Only root and the owner of the directory may apply.
+	Apply(context.Context, *connect.Request[v1.ApplyRequest]) (*connect.Response[v1.ApplyResponse], error)
 }
 
 // NewWorkspaceServiceClient constructs a client for the caisson.v1.WorkspaceService service. By
@@ -62,17 +68,29 @@ func NewWorkspaceServiceClient(httpClient connect.HTTPClient, baseURL string, op
 			connect.WithSchema(workspaceServiceMethods.ByName("Diff")),
 			connect.WithClientOptions(opts...),
 		),
+		apply: connect.NewClient[v1.ApplyRequest, v1.ApplyResponse](
+			httpClient,
+			baseURL+WorkspaceServiceApplyProcedure,
+			connect.WithSchema(workspaceServiceMethods.ByName("Apply")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // workspaceServiceClient implements WorkspaceServiceClient.
 type workspaceServiceClient struct {
-	diff *connect.Client[v1.DiffRequest, v1.DiffResponse]
+	diff  *connect.Client[v1.DiffRequest, v1.DiffResponse]
+	apply *connect.Client[v1.ApplyRequest, v1.ApplyResponse]
 }
 
 // Diff calls caisson.v1.WorkspaceService.Diff.
 func (c *workspaceServiceClient) Diff(ctx context.Context, req *connect.Request[v1.DiffRequest]) (*connect.Response[v1.DiffResponse], error) {
 	return c.diff.CallUnary(ctx, req)
+}
+
+// Apply calls caisson.v1.WorkspaceService.Apply.
+func (c *workspaceServiceClient) Apply(ctx context.Context, req *connect.Request[v1.ApplyRequest]) (*connect.Response[v1.ApplyResponse], error) {
+	return c.apply.CallUnary(ctx, req)
 }
 
 // WorkspaceServiceHandler is an implementation of the caisson.v1.WorkspaceService service.
@@ -81,6 +99,10 @@ type WorkspaceServiceHandler interface {
 	// mode and size. It does not compare contents: a file that was opened for writing counts as
 	// modified.
 	Diff(context.Context, *connect.Request[v1.DiffRequest]) (*connect.Response[v1.DiffResponse], error)
+	// Apply writes the changes into the host's directory, with its owner's ids. Each file changes in
+	// one step. If the host changed the same paths, nothing is applied, unless the request says
+	// which side counts. Only root and the owner of the directory may apply.
+	Apply(context.Context, *connect.Request[v1.ApplyRequest]) (*connect.Response[v1.ApplyResponse], error)
 }
 
 // NewWorkspaceServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -96,10 +118,18 @@ func NewWorkspaceServiceHandler(svc WorkspaceServiceHandler, opts ...connect.Han
 		connect.WithSchema(workspaceServiceMethods.ByName("Diff")),
 		connect.WithHandlerOptions(opts...),
 	)
+	workspaceServiceApplyHandler := connect.NewUnaryHandler(
+		WorkspaceServiceApplyProcedure,
+		svc.Apply,
+		connect.WithSchema(workspaceServiceMethods.ByName("Apply")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/caisson.v1.WorkspaceService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case WorkspaceServiceDiffProcedure:
 			workspaceServiceDiffHandler.ServeHTTP(w, r)
+		case WorkspaceServiceApplyProcedure:
+			workspaceServiceApplyHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -111,4 +141,8 @@ type UnimplementedWorkspaceServiceHandler struct{}
 
 func (UnimplementedWorkspaceServiceHandler) Diff(context.Context, *connect.Request[v1.DiffRequest]) (*connect.Response[v1.DiffResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.WorkspaceService.Diff is not implemented"))
+}
+
+func (UnimplementedWorkspaceServiceHandler) Apply(context.Context, *connect.Request[v1.ApplyRequest]) (*connect.Response[v1.ApplyResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.WorkspaceService.Apply is not implemented"))
 }

@@ -17,7 +17,7 @@ func DiffCommand(a *cli.App) *cobra.Command {
 		Use:   "diff SANDBOX",
 		Short: "Show what changed in a copy-on-write workspace",
 		Long: "Show what a running or paused sandbox with --workspace DIR:cow changed in the workspace:\nA added, M modified, D deleted with all in it, R renamed directory. What is inside of files is\n" +
-			"not looked at: one that was opened to be written is modified.",
+			"not looked at: one that was opened to be written is modified. Control files, which decide what\nprograms of the host do, come last.",
 		Example:           "  caisson create --name agent --workspace .:cow\n  caisson diff agent\n  caisson diff --name-only agent",
 		Args:              cli.Exactly("SANDBOX"),
 		ValidArgsFunction: a.CompleteSandboxes,
@@ -47,10 +47,8 @@ func printDiff(a *cli.App, r *caissonv1.DiffResponse, line func(*caissonv1.Chang
 	if a.Output == cli.FormatJSON {
 		return a.PrintJSON(r)
 	}
-	for _, c := range r.Changes {
-		if err := a.PrintLine("%s", line(c)); err != nil {
-			return err
-		}
+	if err := printChanges(a, r.Changes, line); err != nil {
+		return err
 	}
 	if r.Truncated {
 		a.Progress("caisson: there are more changes than the daemon lists")
@@ -59,6 +57,19 @@ func printDiff(a *cli.App, r *caissonv1.DiffResponse, line func(*caissonv1.Chang
 		return a.PrintLine("%s", sumLine(r.Changes))
 	}
 	return nil
+}
+
+// printChanges prints changes of control files apart from the others, after them.
+func printChanges(a *cli.App, list []*caissonv1.Change, line func(*caissonv1.Change) string) error {
+	var control []string
+	for _, c := range list {
+		if c.Control {
+			control = append(control, line(c)+" (control file)")
+		} else if err := a.PrintLine("%s", line(c)); err != nil {
+			return err
+		}
+	}
+	return a.PrintLines(control)
 }
 
 var letters = map[string]string{"added": "A", "modified": "M", "deleted": "D", "renamed": "R"} // as in git

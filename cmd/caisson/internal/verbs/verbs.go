@@ -41,6 +41,7 @@ func Groups(agents ...cli.Verb) []cli.Group {
 			{Name: "snapshot", Command: sandboxes.SnapshotCommand},
 			{Name: "fork", Command: sandboxes.ForkCommand},
 			{Name: "diff", Command: sandboxes.DiffCommand},
+			{Name: "apply", Command: sandboxes.ApplyCommand},
 			{Name: "rm", Command: sandboxes.RmCommand},
 		}},
 		{Title: "Agents", Verbs: append([]cli.Verb{

@@ -6,7 +6,7 @@ from __future__ import annotations
 import uuid
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Iterator, List, Mapping, Optional, Type, Union
+from typing import TYPE_CHECKING, Any, Iterator, List, Mapping, Optional, Sequence, Type, Union
 
 from .. import _spec
 from .._events import Collector, Place, TextCallback
@@ -17,7 +17,8 @@ from .._wire import Data, Request, decode, error_of, present, removed, sandbox_p
 from ..codes import ExecNotFound, NotFound
 from ..errors import CaissonError
 from ..host import History, SandboxStats, Stats
-from ..types import Change, Changes, Cleaned, Event, Port, ProcessInfo, Result, SandboxDetail, SandboxInfo, Snapshot
+from ..types import Applied, Change, Changes, Cleaned, Event, Port, ProcessInfo, Result, SandboxDetail, SandboxInfo, Snapshot
+from ..values import ConflictSide
 from .files import Files
 from .http import Transport
 from .policy import Policy
@@ -217,6 +218,22 @@ class Sandbox:
         changes = Changes(decode(Change, each) for each in answer.get("changes", []))
         changes.truncated = bool(answer.get("truncated"))
         return changes
+
+    def apply(
+        self,
+        paths: Sequence[str] = (),
+        *,
+        dry_run: bool = False,
+        conflicts: Optional[ConflictSide] = None,
+        include_control: bool = False,
+    ) -> Applied:
+        """Writes the changes of a copy-on-write workspace into the host's directory.
+
+        paths: they and all below them; none is all. conflicts: "ours" keeps what the host
+        changed as well, "theirs" takes the sandbox's; otherwise that is refused.
+        """
+        body = present(paths=list(paths), dry_run=dry_run, conflicts=conflicts, include_control=include_control)
+        return decode(Applied, self._transport.call(Request("POST", sandbox_path(self.id, "apply"), body=body)))
 
     def snapshot(self, name: Optional[str] = None) -> Snapshot:
         """Copies the disk, while the processes stand still. create begins with it: from_=NAME.

@@ -181,6 +181,15 @@ export class SnapshotDiskError extends CaissonError {}
 /** SBX-238: a snapshot has no changes of a copy-on-write workspace. */
 export class SnapshotWorkspaceError extends CaissonError {}
 
+/** SBX-239: the host changed what is to be applied. */
+export class ApplyConflictError extends CaissonError {}
+
+/** SBX-240: a renamed directory cannot be applied while the sandbox lives. */
+export class ApplyRenamedError extends CaissonError {}
+
+/** SBX-241: the directory of the host does not take the changes. */
+export class ApplyFailedError extends CaissonError {}
+
 /** SBX-234: a disk for a sandbox could not be made. */
 export class DiskError extends CaissonError {}
 
@@ -396,6 +405,9 @@ export const byCode: Readonly<Record<string, typeof CaissonError>> = {
   'SBX-236': SnapshotImageError,
   'SBX-237': SnapshotDiskError,
   'SBX-238': SnapshotWorkspaceError,
+  'SBX-239': ApplyConflictError,
+  'SBX-240': ApplyRenamedError,
+  'SBX-241': ApplyFailedError,
   'SBX-234': DiskError,
   'SBX-301': SeccompError,
   'SBX-302': SeccompProfileError,

@@ -9,6 +9,19 @@ export const fields = {
     reason: 'string',
     rule: 'string',
   },
+  ApplyRequest: {
+    conflicts: 'string',
+    dry_run: 'boolean',
+    include_control: 'boolean',
+    paths: 'string[]',
+  },
+  ApplyResponse: {
+    changes: 'Change[]',
+    conflicts: 'ChangeNote[]',
+    control: 'Change[]',
+    left: 'ChangeNote[]',
+    notes: 'ChangeNote[]',
+  },
   AttachExecRequest: {
     stderr_offset: 'Int64',
     stdout_offset: 'Int64',
@@ -50,6 +63,7 @@ export const fields = {
     support: 'string',
   },
   Change: {
+    control: 'boolean',
     kind: 'string',
     new: 'ChangeState',
     old: 'ChangeState',
@@ -57,6 +71,11 @@ export const fields = {
     old_path_bytes: 'Bytes',
     path: 'string',
     path_bytes: 'Bytes',
+  },
+  ChangeNote: {
+    path: 'string',
+    path_bytes: 'Bytes',
+    reason: 'string',
   },
   ChangeState: {
     link: 'string',
@@ -193,6 +212,7 @@ export const fields = {
     bytes: 'Int64',
     call: 'string',
     caller: 'string',
+    changes: 'number',
     code: 'string',
     config_digest: 'string',
     config_digest_before: 'string',

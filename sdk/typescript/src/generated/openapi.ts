@@ -17,6 +17,31 @@ export interface components {
             reason: string;
             rule: string;
         };
+        ApplyRequest: {
+            /**
+             * @description what the host changed as well: "ours" keeps the host's, "theirs" takes the sandbox's; empty: refuse
+             * @enum {string}
+             */
+            conflicts?: "" | "ours" | "theirs";
+            /** @description only answer what would be applied */
+            dry_run?: boolean;
+            /** @description apply control files as well */
+            include_control?: boolean;
+            /** @description below the workspace: they and all below them; empty: all */
+            paths?: string[];
+        };
+        ApplyResponse: {
+            /** @description that the host has now, or would have */
+            changes: components["schemas"]["Change"][];
+            /** @description what the host changed as well */
+            conflicts: components["schemas"]["ChangeNote"][];
+            /** @description control files that were left out */
+            control: components["schemas"]["Change"][];
+            /** @description what was not applied */
+            left: components["schemas"]["ChangeNote"][];
+            /** @description what was applied otherwise than it is in the workspace */
+            notes: components["schemas"]["ChangeNote"][];
+        };
         AttachExecRequest: {
             /** Format: int64 */
             stderr_offset?: Int64;
@@ -98,6 +123,8 @@ export interface components {
         };
         /** @description Change is a name under which the workspace differs. Paths are below the workspace. */
         Change: {
+            /** @description it changes a file that controls programs of the host: apply leaves it out */
+            control: boolean;
             /**
              * @description "added", "modified", "deleted", "renamed"
              * @enum {string}
@@ -114,6 +141,12 @@ export interface components {
             path: string;
             /** @description the path where it is not UTF-8; else empty */
             path_bytes: Bytes;
+        };
+        ChangeNote: {
+            path: string;
+            /** @description the path where it is not UTF-8; else empty */
+            path_bytes: Bytes;
+            reason: string;
         };
         ChangeState: {
             /** @description target of a symlink */
@@ -410,6 +443,11 @@ export interface components {
             call?: string;
             /** @description "uid 1000", "sandbox ID" or "the daemon" */
             caller?: string;
+            /**
+             * Format: int32
+             * @description that were applied
+             */
+            changes?: number;
             /** @description of a failure */
             code?: string;
             /** @description SHA-256 of the effective configuration as JSON */
