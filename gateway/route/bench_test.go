@@ -5,11 +5,15 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+
+	"github.com/caisson-run/caisson/gateway/policy"
+	"github.com/caisson-run/caisson/gateway/route/budget"
 )
 
 // What a route adds is the difference of the two.
 func BenchmarkRequest(b *testing.B) {
 	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, `{"choices":[{"message":{"content":"fine"}}],"usage":{"prompt_tokens":1}}`)
 	}))
 	b.Cleanup(up.Close)
@@ -26,12 +30,15 @@ func BenchmarkRequest(b *testing.B) {
 		}
 	}
 	b.Run("direct", func(b *testing.B) { get(b, up.Client(), up.URL) })
-	b.Run("route", func(b *testing.B) {
-		f := newFixture(b, up, plainRoute())
-		go func() {
-			for range f.uses { // nobody looks
-			}
-		}()
-		get(b, f.client(b), "http://"+string(name)+"/v1/chat")
-	})
+	limits := map[budget.Scope]budget.Limit{budget.Sandbox: {Tokens: 1 << 50}, budget.Hour: {Micros: 1 << 50}}
+	for what, r := range map[string]policy.Route{"route": plainRoute(), "budget": modelRoute(limits)} {
+		b.Run(what, func(b *testing.B) {
+			f := newFixture(b, up, r)
+			go func() {
+				for range f.uses { // nobody looks
+				}
+			}()
+			get(b, f.client(b), "http://"+string(name)+"/v1/chat")
+		})
+	}
 }
