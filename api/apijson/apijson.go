@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -184,8 +185,10 @@ const hex = "0123456789abcdef"
 
 // appendString appends s as a JSON string (RFC 8259, section 7).
 func appendString(b []byte, s string) []byte {
-	s = strings.ToValidUTF8(s, "\ufffd")
-	b = append(b, '"')
+	if !utf8.ValidString(s) {
+		s = strings.ToValidUTF8(s, "\ufffd")
+	}
+	b = append(slices.Grow(b, len(s)*5/4+128), '"') // with what follows it
 	written := 0
 	for i := range len(s) {
 		c := s[i]
