@@ -9,7 +9,6 @@ package imagework
 
 import (
 	"github.com/opencontainers/go-digest"
-	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/caisson-run/caisson/rootfs/image"
 )
@@ -17,23 +16,22 @@ import (
 // The kinds of work.
 const (
 	KindArchive = "archive" // files: the archive, and an empty one to unpack it to
-	KindRemote  = "remote"  // an image of a registry, which the daemon asks
+	KindRemote  = "remote"  // an image of a registry, over connections that the daemon gives
 	KindFilter  = "filter"  // layers of a build
 	KindHost    = "from-host"
 )
 
 // The messages. A stream follows those that say so.
 const (
-	MessageHead     = "head"     // image.Head, of an archive
-	MessageDocument = "document" // ocispec.Descriptor; the answer has no body, and its content follows
-	MessageFound    = "found"    // Found, of a registry
-	MessageGo       = "go"       // Go, to fetch its layers
-	MessageLayer    = "layer"    // of the next layer, which follows; of a registry the daemon sends it first
-	MessageSee      = "see"      // a layer below follows
-	MessageSeen     = "seen"
-	MessageAdd      = "add" // the next layer follows, and is sent back
-	MessageBegun    = "begun"
-	MessageReport   = "report" // Report: the end
+	MessageHead   = "head"  // image.Head, of an archive
+	MessageFound  = "found" // Found, of a registry
+	MessageGo     = "go"    // Go, to fetch its layers; then for each of them that is there, and a stored one follows
+	MessageLayer  = "layer" // of the next layer, which follows, of a registry after MessageGo
+	MessageSee    = "see"   // a layer below follows
+	MessageSeen   = "seen"
+	MessageAdd    = "add" // the next layer follows, and is sent back
+	MessageBegun  = "begun"
+	MessageReport = "report" // Report: the end
 )
 
 // Bounds of messages, in bytes.
@@ -45,8 +43,8 @@ const (
 
 // Request is what work on layers begins with.
 type Request struct {
-	Limits image.Limits       `json:"limits"`
-	Target ocispec.Descriptor `json:"target,omitzero"` // that the name leads to in its registry
+	Limits   image.Limits `json:"limits"`
+	Registry *Registry    `json:"registry,omitempty"` // where the image is
 }
 
 // Found is an image of a registry.

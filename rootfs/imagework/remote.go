@@ -2,9 +2,13 @@ package imagework
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"slices"
+	"sync"
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -14,14 +18,18 @@ import (
 	"github.com/caisson-run/caisson/rootfs/imageproc"
 )
 
-// Repository gives the content of one repository of a registry.
+// Repository is what a pull may use of the host.
 type Repository interface {
-	// Document returns the content of a manifest, an index or a configuration.
-	Document(ctx context.Context, d ocispec.Descriptor) ([]byte, error)
-	// Layers begins to fetch layers, in this order.
-	Layers(ctx context.Context, layers []ocispec.Descriptor)
-	// Layer waits for all of a layer and opens it. The caller closes it.
-	Layer(ctx context.Context, d ocispec.Descriptor) (io.ReadCloser, error)
+	// Request is what the process is told.
+	Request() Registry
+	// Dial connects to SCHEME://HOST[:PORT], if an image of the registry may come from there.
+	Dial(ctx context.Context, server string) (*os.File, error)
+	// Layers says which layers will be fetched.
+	Layers(layers []ocispec.Descriptor) error
+	// Open opens what is there of a layer. The caller closes it.
+	Open(d ocispec.Descriptor) (*os.File, error)
+	// Drop removes a layer, which is stored.
+	Drop(d ocispec.Descriptor) error
 }
 
 // Remote is the image of this host's platform in a registry, before its layers are fetched.
@@ -32,89 +40,67 @@ type Remote struct {
 
 	p    *imageproc.Process
 	repo Repository
+
+	mu     sync.Mutex
+	wanted []ocispec.Descriptor // Layers, once they may be fetched; those that are stored have no digest
 }
 
-// maxDocuments bounds how many documents one image may be found by: a search looks at no more.
-const maxDocuments = 4096
-
-// Find has the image of a name found that target leads to. Documents are fetched as the process
-// asks for them.
-func Find(ctx context.Context, program imageproc.Program, repo Repository, name string, target ocispec.Descriptor, l image.Limits) (*Remote, error) {
+// Find has the image of a name found in its registry.
+func Find(ctx context.Context, program imageproc.Program, repo Repository, name string, l image.Limits) (*Remote, error) {
 	if err := l.Validate(); err != nil {
 		return nil, err
 	}
-	p, err := program.Start(ctx, imageproc.Job{
-		Kind: KindRemote, What: "pull " + name, Op: "images.pull", Request: Request{Limits: l, Target: target},
+	r := &Remote{repo: repo}
+	request := repo.Request()
+	var err error
+	r.p, err = program.Start(ctx, imageproc.Job{
+		Kind: KindRemote, What: "pull " + name, Op: "images.pull", Request: Request{Limits: l, Registry: &request}, Disk: l.Bytes, Give: r.give,
 	})
 	if err != nil {
 		return nil, err
 	}
-	r := &Remote{p: p, repo: repo}
-	if err := r.find(ctx, target, l); err != nil {
-		p.Close()
+	var f Found
+	if err = r.p.Expect(MessageFound, maxFound, &f); err == nil {
+		r.Head, r.Remote = f.Head, f.Remote
+		err = r.check(request.Target, l)
+	}
+	if err != nil {
+		r.p.Close()
 		return nil, err
 	}
 	return r, nil
 }
 
-func (r *Remote) find(ctx context.Context, target ocispec.Descriptor, l image.Limits) error {
-	for range maxDocuments {
-		kind, body, err := r.p.Next(maxFound)
-		if err != nil {
-			return err
-		}
-		switch kind {
-		case MessageFound:
-			var f Found
-			if err := r.p.Decode(body, &f); err != nil {
-				return err
-			}
-			r.Head, r.Remote = f.Head, f.Remote
-			return r.check(target, l)
-		case MessageDocument:
-			var d ocispec.Descriptor
-			if err := r.p.Decode(body, &d); err != nil {
-				return err
-			}
-			if err := r.document(ctx, d, l); err != nil {
-				return err
-			}
-		default:
-			return r.p.Broken(fmt.Errorf("a message %.40q", kind))
-		}
+// give gives the process a connection or a layer.
+func (r *Remote) give(ctx context.Context, request json.RawMessage) (*os.File, error) {
+	var a Ask
+	if err := json.Unmarshal(request, &a); err != nil {
+		return nil, err
 	}
-	return r.p.Broken(fmt.Errorf("it asks for more than %d documents", maxDocuments))
-}
-
-func (r *Remote) document(ctx context.Context, d ocispec.Descriptor, l image.Limits) error {
-	if err := checkDescriptor(d); err != nil || d.Size > l.DocumentBytes {
-		return r.p.Broken(errors.Join(err, fmt.Errorf("a document of %d bytes", d.Size)))
+	if a.Server != "" {
+		return r.repo.Dial(ctx, a.Server)
 	}
-	data, err := r.repo.Document(ctx, d)
-	if err != nil {
-		return err
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if a.Layer < 0 || a.Layer >= len(r.wanted) || r.wanted[a.Layer].Digest == "" {
+		return nil, fmt.Errorf("the layer %d is not to be fetched", a.Layer)
 	}
-	err = r.p.Send(MessageDocument, nil)
-	if err == nil {
-		err = r.p.SendStream(func(w io.Writer) error {
-			_, err := w.Write(data)
-			return err
-		})
-	}
-	return r.p.Failed(err)
+	return r.repo.Open(r.wanted[a.Layer])
 }
 
 // check refuses what names no image.
 func (r *Remote) check(target ocispec.Descriptor, l image.Limits) error {
-	if r.Target.Digest != target.Digest || r.Head.Kind != image.KindRegistry || r.Head.Digest != r.Source.Digest || r.Head.Layers != len(r.Layers) || len(r.Layers) > l.Layers {
+	if target.Digest != "" && r.Target.Digest != target.Digest || r.Head.Kind != image.KindRegistry || r.Head.Digest != r.Source.Digest || r.Head.Layers != len(r.Layers) || len(r.Layers) > l.Layers {
 		return r.p.Broken(errors.New("what it found is no image"))
 	}
 	var sum int64
-	for _, d := range append([]ocispec.Descriptor{r.Source}, r.Layers...) {
+	for _, d := range append([]ocispec.Descriptor{r.Target, r.Source}, r.Layers...) {
 		if err := checkDescriptor(d); err != nil {
 			return r.p.Broken(err)
 		}
-		if sum += d.Size; sum > l.Bytes+l.DocumentBytes {
+	}
+	for _, d := range r.Layers {
+		if sum += d.Size; sum > l.Bytes {
 			return sbxerr.New(sbxerr.ImageTooBig, "images.pull", "the packed layers have more than %d bytes", l.Bytes)
 		}
 	}
@@ -139,9 +125,15 @@ type Layers struct {
 	Open func(context.Context, digest.Digest) (io.ReadCloser, error)
 }
 
-// Feed begins to fetch the layers that are not stored.
-func (r *Remote) Feed(ctx context.Context, l Layers) (image.Feed, error) {
-	r.repo.Layers(ctx, r.Layers[len(l.Stored):])
+// Feed has the layers fetched that are not stored.
+func (r *Remote) Feed(_ context.Context, l Layers) (image.Feed, error) {
+	r.mu.Lock()
+	r.wanted = slices.Clone(r.Layers)
+	clear(r.wanted[:len(l.Stored)])
+	r.mu.Unlock()
+	if err := r.repo.Layers(r.Layers[len(l.Stored):]); err != nil {
+		return nil, err
+	}
 	return &remoteFeed{Remote: r, layers: l}, r.p.Failed(r.p.Send(MessageGo, Go{l.Stored}))
 }
 
@@ -152,50 +144,59 @@ type remoteFeed struct {
 	*Remote
 	layers Layers
 	next   int
-	opened io.ReadCloser
+	opened io.ReadCloser // a stored layer; nil: the process has fetched it
 	done   func()
 }
 
 // Next implements image.Feed.
 func (f *remoteFeed) Next(ctx context.Context) error {
 	err := f.p.Expect(MessageLayer, imageproc.MaxMessage, nil)
-	if err != nil {
-		return err
-	}
-	if f.next < len(f.layers.Stored) {
+	if err == nil && f.next < len(f.layers.Stored) {
 		f.opened, err = f.layers.Open(ctx, f.layers.Stored[f.next])
-	} else {
-		f.opened, err = f.fetched(ctx, f.Layers[f.next])
 	}
 	if err != nil {
 		return err
 	}
-	f.next++
-	if f.done, err = f.layers.Ready(ctx); err != nil {
+	if f.done, err = f.layers.Ready(ctx); err != nil && f.opened != nil {
 		f.opened.Close() // it was only read
 	}
 	return err
 }
 
-// fetched waits for a layer, no longer than there is somebody to read it.
-func (f *remoteFeed) fetched(ctx context.Context, d ocispec.Descriptor) (io.ReadCloser, error) {
-	waiting, stop := f.p.Waiting(ctx)
-	defer stop()
-	opened, err := f.repo.Layer(waiting, d)
-	if err != nil && waiting.Err() != nil && ctx.Err() == nil {
-		err = f.p.Failed(io.EOF)
-	}
-	return opened, err
-}
-
 // Layer implements image.Feed.
 func (f *remoteFeed) Layer(_ context.Context, w io.Writer) error {
 	defer f.done()
-	defer f.opened.Close() // it was only read
+	from := f.opened
+	f.opened = nil
+	if from != nil {
+		defer from.Close() // it was only read
+	}
+	if err := f.p.Failed(f.p.Send(MessageGo, nil)); err != nil {
+		return err
+	}
+	f.next++
+	if from == nil {
+		if err := f.p.CopyStream(w); err != nil {
+			return err
+		}
+		return f.drop(f.next - 1)
+	}
 	return f.p.Pass(func(to io.Writer) error {
-		_, err := io.Copy(to, f.opened)
+		_, err := io.Copy(to, from)
 		return err
 	}, w)
+}
+
+// drop takes a layer away, unless a later one is the same.
+func (f *remoteFeed) drop(n int) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	d := f.wanted[n]
+	f.wanted[n].Digest = ""
+	if slices.ContainsFunc(f.wanted, func(later ocispec.Descriptor) bool { return later.Digest == d.Digest }) {
+		return nil
+	}
+	return f.repo.Drop(d)
 }
 
 // Report implements image.Feed.

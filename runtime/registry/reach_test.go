@@ -26,6 +26,7 @@ import (
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime/registry"
+	"github.com/caisson-run/caisson/tests/need"
 	"github.com/caisson-run/caisson/tests/regtest"
 )
 
@@ -47,9 +48,7 @@ func inNamespace(t *testing.T) (inside bool) {
 	cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v")
 	cmd.Env = append(os.Environ(), mark+"=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}},
+		Cloneflags: syscall.CLONE_NEWNET,
 	}
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
@@ -107,6 +106,7 @@ func certificate(t *testing.T, addrs ...string) (*tls.Certificate, []byte) {
 // A registry sends the daemon no nearer than it is itself: not to this host, not to the
 // site, and never to the services of a cloud.
 func TestRedirectsAreJudged(t *testing.T) {
+	need.Root(t, "it makes a network namespace")
 	if os.Getenv("CAISSON_REGISTRY") == "" {
 		regtest.Start(t) // it says what is needed
 	}

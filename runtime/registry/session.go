@@ -3,36 +3,28 @@ package registry
 import (
 	"context"
 	"errors"
-	"io"
+	"fmt"
+	"os"
 	"sync"
-	"sync/atomic"
-	"time"
 
-	"github.com/containerd/containerd/v2/core/remotes"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/rootfs/imagework"
 )
 
-// layersAhead is how many layers are fetched or wait to be read.
-const layersAhead = 3
-
-// Session fetches one image. It implements imagework.Repository.
+// Session is one pull. It implements imagework.Repository.
 type Session struct {
-	Target ocispec.Descriptor // that the name leads to
+	*dialer
 
-	ref      Reference
-	fetcher  remotes.Fetcher
-	resolver remotes.Resolver
-	spool    spool
-	pause    time.Duration
-	ctx      context.Context //nolint:containedctx // of the fetches, which outlive the calls that begin them
-	cancel   context.CancelCauseFunc
-	wg       sync.WaitGroup
-	ahead    chan struct{}
+	ctx     context.Context //nolint:containedctx // of the pull, whose end it explains
+	ref     Reference
+	rule    rule
+	request imagework.Registry
+	spool   spool
 
-	mu      sync.Mutex
-	fetches map[string]*fetch // by digest
+	mu    sync.Mutex
+	parts map[string]*part // of the layers that are fetched, by digest; nil: it was not begun
 }
 
 // The states of a layer.
@@ -50,163 +42,114 @@ type Progress struct {
 	State    string
 }
 
-// fetch is one layer on its way. An image may have a layer several times.
-type fetch struct {
-	desc     ocispec.Descriptor
-	received atomic.Int64
-	state    atomic.Value
-	done     chan struct{} // closed when part and err are set
+// Request implements imagework.Repository.
+func (s *Session) Request() imagework.Registry { return s.request }
 
-	part *part
-	err  error
-	uses int  // readers that will come or are there
-	slot bool // it holds a place of ahead
-}
-
-// Document implements imagework.Repository.
-func (s *Session) Document(ctx context.Context, d ocispec.Descriptor) ([]byte, error) {
-	r, err := s.fetcher.Fetch(ctx, d)
-	if err != nil {
-		return nil, explain(ctx, s.ref, err)
-	}
-	defer r.Close() // it was only read
-	data, err := io.ReadAll(io.LimitReader(r, d.Size+1))
-	if err != nil {
-		return nil, explain(ctx, s.ref, err)
-	}
-	if int64(len(data)) != d.Size {
-		return nil, sbxerr.New(sbxerr.ImageFormat, "registry.document", "%s has %d bytes, stated are %d", d.Digest, len(data), d.Size)
-	}
-	return data, nil
-}
-
-// Layers implements imagework.Repository.
-func (s *Session) Layers(_ context.Context, layers []ocispec.Descriptor) {
+// Layers implements imagework.Repository. Parts of the user's other images are removed, so that
+// pulls that never end do not fill the disk.
+func (s *Session) Layers(layers []ocispec.Descriptor) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var queue []*fetch
 	for _, d := range layers {
-		if f := s.fetches[d.Digest.String()]; f != nil {
-			f.uses++
-			continue
+		if s.parts[d.Digest.String()] == nil {
+			s.parts[d.Digest.String()] = nil
 		}
-		queue = append(queue, s.add(d))
 	}
-	s.wg.Go(func() {
-		kept := s.spool.keepOnly(layers)
-		for _, f := range queue {
-			if kept != nil {
-				f.finish(nil, kept)
-				continue
-			}
-			select {
-			case s.ahead <- struct{}{}:
-				f.slot = true
-				s.wg.Go(func() { s.run(f) })
-			case <-s.ctx.Done():
-				f.finish(nil, explain(s.ctx, s.ref, s.ctx.Err()))
-			}
-		}
-	})
+	return s.spool.keepOnly(layers)
 }
 
-// add registers a fetch. The caller holds mu.
-func (s *Session) add(d ocispec.Descriptor) *fetch {
-	f := &fetch{desc: d, done: make(chan struct{}), uses: 1}
-	f.state.Store(Waiting)
-	s.fetches[d.Digest.String()] = f
-	return f
-}
-
-func (s *Session) run(f *fetch) {
-	f.state.Store(Fetching)
-	part, err := s.fetch(s.ctx, f)
-	if err == nil {
-		f.state.Store(Fetched)
-	}
-	f.finish(part, err)
-}
-
-func (f *fetch) finish(p *part, err error) {
-	f.part, f.err = p, err
-	close(f.done)
-}
-
-// Layer implements imagework.Repository. A layer that was read and is needed again is
-// fetched again.
-func (s *Session) Layer(ctx context.Context, d ocispec.Descriptor) (io.ReadCloser, error) {
-	s.mu.Lock()
-	f := s.fetches[d.Digest.String()]
-	if f == nil || f.uses == 0 {
-		f = s.add(d)
-		s.wg.Go(func() { s.run(f) })
-	}
-	s.mu.Unlock()
-	select {
-	case <-f.done:
-	case <-ctx.Done():
-		return nil, explain(ctx, s.ref, ctx.Err())
-	}
-	if f.err != nil {
-		return nil, f.err
-	}
-	return &layerReader{Reader: io.NewSectionReader(f.part.file, 0, f.desc.Size), session: s, fetch: f}, nil
-}
-
-// layerReader reads a layer out of the spool, which it then leaves.
-type layerReader struct {
-	io.Reader
-	session *Session
-	fetch   *fetch
-}
-
-// Close implements io.Closer.
-func (l *layerReader) Close() error {
-	l.session.mu.Lock()
-	l.fetch.uses--
-	last, slot := l.fetch.uses == 0, l.fetch.slot
-	l.fetch.slot = false
-	l.session.mu.Unlock()
-	if slot { // also of a layer that is read again later, or its place could hold up all others
-		<-l.session.ahead
-	}
-	if !last {
-		return nil
-	}
-	l.fetch.state.Store(Stored)
-	return l.fetch.part.drop()
-}
-
-// Progress returns how far the layer of that digest is, and false for one that is not
-// fetched.
-func (s *Session) Progress(digest string) (Progress, bool) {
-	s.mu.Lock()
-	f := s.fetches[digest]
-	s.mu.Unlock()
-	if f == nil {
-		return Progress{}, false
-	}
-	state, _ := f.state.Load().(string)
-	return Progress{Size: f.desc.Size, Received: f.received.Load(), State: state}, true
-}
-
-// Close ends the fetches, once err, the outcome of the whole, is known. What was fetched
-// stays in the spool where the same pull may succeed later.
-func (s *Session) Close(err error) error {
-	s.cancel(nil)
-	s.wg.Wait()
+// Open implements imagework.Repository.
+func (s *Session) Open(d ocispec.Descriptor) (*os.File, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	p := s.parts[d.Digest.String()]
+	if p != nil && p.stored { // an earlier process had it
+		p.file.Close() // it was removed
+		p = nil
+	}
+	if p == nil {
+		var err error
+		if p, err = s.spool.open(d); err != nil {
+			return nil, err
+		}
+		s.parts[d.Digest.String()] = p
+	}
+	return p.again()
+}
+
+// Drop implements imagework.Repository.
+func (s *Session) Drop(d ocispec.Descriptor) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.parts[d.Digest.String()]; p != nil {
+		p.stored, p.size = true, 0
+		return p.drop()
+	}
+	return nil
+}
+
+// Progress returns how far the layer is, and false for one that is not fetched.
+func (s *Session) Progress(d ocispec.Descriptor) (Progress, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p, known := s.parts[d.Digest.String()]
+	at := Progress{Size: d.Size, State: Waiting}
+	switch {
+	case p == nil:
+	case p.stored:
+		at.Received, at.State = d.Size, Stored
+	default:
+		at.Received, at.State = min(p.length(), d.Size), Fetching
+		if at.Received == d.Size {
+			at.State = Fetched
+		}
+	}
+	return at, known
+}
+
+// Check fails where a file is longer than its layer, or than none once that is stored: the process
+// that has it is not what it was.
+func (s *Session) Check() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.parts {
+		if p != nil && p.length() > p.size {
+			return sbxerr.New(sbxerr.ImageProcess, opSpool, "a file for %d bytes of a layer has %d", p.size, p.length())
+		}
+	}
+	return nil
+}
+
+// Close ends the pull, whose process has ended, with err, its outcome, and returns what that is to
+// the caller. What was fetched stays in the spool where the same pull may succeed later.
+func (s *Session) Close(err error) error {
+	if err != nil {
+		err = s.explain(err)
+	}
 	keep := errors.Is(err, sbxerr.Registry) || errors.Is(err, sbxerr.Deadline) || errors.Is(err, sbxerr.Canceled) || errors.Is(err, sbxerr.Busy)
-	var errs []error
-	for _, f := range s.fetches {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	errs := []error{err}
+	for _, p := range s.parts {
 		switch {
-		case f.part == nil || f.uses == 0:
-		case keep:
-			errs = append(errs, f.part.file.Close())
+		case p == nil:
+		case keep || p.stored:
+			errs = append(errs, p.file.Close())
 		default:
-			errs = append(errs, f.part.drop())
+			errs = append(errs, p.drop(), p.file.Close())
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// explain says why a pull was ended.
+func (s *Session) explain(err error) error {
+	switch {
+	case s.ctx.Err() == nil:
+		return err
+	case errors.Is(s.ctx.Err(), context.DeadlineExceeded):
+		return sbxerr.WithRemedy(sbxerr.Deadline, opPull, fmt.Errorf("pull %s: it takes longer than registries.timeout", s.ref.full),
+			"pull again: it goes on where it was; or raise registries.timeout in the daemon's configuration")
+	}
+	return sbxerr.New(sbxerr.Canceled, opPull, "pull %s: %w", s.ref.full, context.Cause(s.ctx))
 }

@@ -51,7 +51,7 @@ var errEnough = errors.New("enough signatures were read")
 // search reads the signatures of an image one at a time: nothing of one is kept while the
 // next is read.
 type search struct {
-	s     *Session
+	s     *session
 	visit func(cosignature) error // ends the search with its error
 	read  int                     // documents
 }
@@ -65,7 +65,7 @@ func (f *search) of(ctx context.Context, d digest.Digest) error {
 	}
 	list, err := fetcher.FetchReferrers(ctx, d)
 	if err != nil {
-		return explain(ctx, f.s.ref, err)
+		return f.s.explain(err)
 	}
 	for _, m := range list {
 		if !strings.HasPrefix(m.ArtifactType, bundlePrefix) && m.ArtifactType != "" {
@@ -80,13 +80,13 @@ func (f *search) of(ctx context.Context, d digest.Digest) error {
 
 // tagged reads the tag sha256-HEX.sig.
 func (f *search) tagged(ctx context.Context, d digest.Digest) error {
-	tag := fmt.Sprintf("%s:%s-%s.sig", f.s.ref.repo, d.Algorithm(), d.Encoded())
+	tag := fmt.Sprintf("%s:%s-%s.sig", f.s.Repository, d.Algorithm(), d.Encoded())
 	_, m, err := f.s.resolver.Resolve(ctx, tag)
 	if errdefs.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
-		return explain(ctx, f.s.ref, err)
+		return f.s.explain(err)
 	}
 	return f.manifest(ctx, m)
 }
@@ -142,18 +142,18 @@ func (f *search) document(ctx context.Context, d ocispec.Descriptor) ([]byte, er
 	if f.read++; f.read > maxSignatures {
 		return nil, errEnough
 	}
-	return f.s.signed(ctx, d)
+	return f.s.signature(ctx, d)
 }
 
-// signed fetches a document whose digest is verified.
-func (s *Session) signed(ctx context.Context, d ocispec.Descriptor) ([]byte, error) {
+// signature fetches a document whose digest is verified.
+func (s *session) signature(ctx context.Context, d ocispec.Descriptor) ([]byte, error) {
 	if d.Size < 0 || d.Size > maxSigned {
 		return nil, sbxerr.New(sbxerr.ImageTooBig, "registry.signatures", "signature %s has %d bytes: at most %d", d.Digest, d.Size, maxSigned)
 	}
 	if err := d.Digest.Validate(); err != nil {
 		return nil, sbxerr.New(sbxerr.ImageFormat, "registry.signatures", "signature: %w", err)
 	}
-	data, err := s.Document(ctx, ocispec.Descriptor{MediaType: d.MediaType, Digest: d.Digest, Size: d.Size})
+	data, err := s.document(ctx, ocispec.Descriptor{MediaType: d.MediaType, Digest: d.Digest, Size: d.Size})
 	if err == nil && d.Digest.Algorithm().FromBytes(data) != d.Digest {
 		err = sbxerr.New(sbxerr.ImageFormat, "registry.signatures", "signature %s: the content's digest differs", d.Digest)
 	}

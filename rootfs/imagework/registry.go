@@ -1,0 +1,87 @@
+package imagework
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+// Registry is an image of a registry, and all that the process learns of the configuration.
+type Registry struct {
+	Host       string             `json:"host"`            // HOST[:PORT], as its name has it
+	Repository string             `json:"repository"`      // HOST/PATH
+	Name       string             `json:"name"`            // with its tag, as the caller gave it
+	Reference  string             `json:"reference"`       // with a tag or a digest
+	Target     ocispec.Descriptor `json:"target,omitzero"` // that it leads to, where that is known
+
+	Servers     []Server  `json:"servers"`          // that stand for the registry, the first to ask first
+	Realms      []string  `json:"realms,omitempty"` // hosts beside them that may give tokens
+	Environment []string  `json:"environment"`      // which proxies there are, as NAME=VALUE
+	Authorities [][]byte  `json:"authorities"`      // certificates that the host trusts, in DER
+	Key         []byte    `json:"key,omitempty"`    // PEM: whose signature the image must have; empty: nobody's
+	Rule        string    `json:"rule,omitempty"`   // that demands it, for messages
+	Until       time.Time `json:"until"`            // when the daemon ends it
+
+	Stall time.Duration `json:"stall"` // how long a registry may send nothing
+	Pause time.Duration `json:"pause"` // before the second try; doubles for each further one
+}
+
+// Server is one server of a registry.
+type Server struct {
+	Scheme       string      `json:"scheme"`
+	Host         string      `json:"host"`
+	Path         string      `json:"path"`
+	Capabilities uint8       `json:"capabilities"` // docker.HostCapabilities
+	Header       http.Header `json:"header,omitempty"`
+
+	CA           [][]byte      `json:"ca,omitempty"` // PEM
+	Certificates []Certificate `json:"certificates,omitempty"`
+	SkipVerify   bool          `json:"skip_verify,omitempty"`
+
+	User   string `json:"user,omitempty"` // as containerd takes them: without one the secret is an identity token
+	Secret string `json:"secret,omitempty"`
+}
+
+// String keeps credentials out of messages and logs.
+func (s Server) String() string { return s.Origin() }
+
+// Origin is what its credentials are for.
+func (s Server) Origin() string { return Origin(&url.URL{Scheme: s.Scheme, Host: s.Host}) }
+
+// Certificate is a client's.
+type Certificate struct {
+	Chain [][]byte `json:"chain"` // DER
+	Key   []byte   `json:"key"`   // PKCS #8
+}
+
+// Ask is what a pull asks the daemon for: a connection, or what is there of a layer.
+type Ask struct {
+	Server string `json:"server,omitempty"` // as ServerOf has it; empty: the layer
+	Layer  int    `json:"layer,omitempty"`
+}
+
+// ServerOf is the server of an address: SCHEME://HOST[:PORT].
+func ServerOf(u *url.URL) string { return (&url.URL{Scheme: u.Scheme, Host: u.Host}).String() }
+
+// Origin is a server in one form, with its port.
+func Origin(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"https": "443", "http": "80"}[u.Scheme]
+	}
+	return strings.ToLower(u.Scheme + "://" + net.JoinHostPort(u.Hostname(), port))
+}
+
+// Loopback reports whether a HOST[:PORT] can only be this host.
+func Loopback(host string) bool {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return host == "localhost" || err == nil && addr.IsLoopback()
+}
