@@ -40,6 +40,21 @@ type answer struct {
 	file *os.File
 }
 
+// askedBy makes the connection for requests, and returns the end of the process.
+func (p *Process) askedBy() (asker *os.File, err error) {
+	own, asker, err := pair(unix.SOCK_SEQPACKET)
+	if err != nil {
+		return nil, err
+	}
+	defer own.Close() // the connection is a copy
+	conn, err := net.FileConn(own)
+	if err != nil {
+		return nil, errors.Join(err, asker.Close())
+	}
+	p.asks, _ = conn.(*net.UnixConn)
+	return asker, nil
+}
+
 // give serves the requests of a process until its end. They come without descriptors: it cannot
 // send any, and those of a read(2) are lost.
 func (p *Process) give(ctx context.Context) {
@@ -55,10 +70,7 @@ func (p *Process) give(ctx context.Context) {
 		p.giving.Go(func() {
 			defer func() { <-slots }()
 			f, err := p.job.Give(ctx, a.Body)
-			_ = send(p.asks, answerOf(a.ID, err), f) // a process that has gone needs none
-			if f != nil {
-				_ = f.Close() // the process has it
-			}
+			p.answer(answerOf(a.ID, err), f)
 		})
 	}
 }
@@ -70,6 +82,7 @@ func answerOf(id int, err error) answer {
 	switch {
 	case errors.As(err, &coded):
 		f := FailureOf(coded)
+		f.Text = clip(f.Text, maxAsk)
 		a.Failure = &f
 	case err != nil:
 		a.Text, a.Timeout = clip(err.Error(), maxAsk), errors.As(err, &timeout) && timeout.Timeout()
@@ -77,32 +90,17 @@ func answerOf(id int, err error) answer {
 	return a
 }
 
-// send sends an answer, with f unless that is nil.
-func send(to *os.File, a answer, f *os.File) error {
+// answer sends an answer, with f unless that is nil, and closes f.
+func (p *Process) answer(a answer, f *os.File) {
+	var rights []byte
+	if f != nil {
+		defer f.Close() // the process has it
+		rights = unix.UnixRights(int(f.Fd()))
+	}
 	data, err := json.Marshal(a)
-	if err != nil || len(data) > maxAnswer {
-		return errors.Join(err, errBroken)
+	if err == nil && len(data) <= maxAnswer {
+		_, _, _ = p.asks.WriteMsgUnix(data, rights, nil) // a process that has gone needs none
 	}
-	raw, err := to.SyscallConn()
-	if err != nil {
-		return err
-	}
-	pass := func(rights []byte) (err error) {
-		wrote := raw.Write(func(fd uintptr) bool {
-			err = unix.Sendmsg(int(fd), data, rights, nil, unix.MSG_NOSIGNAL)
-			return !errors.Is(err, unix.EAGAIN)
-		})
-		return errors.Join(wrote, err)
-	}
-	if f == nil {
-		return pass(nil)
-	}
-	own, err := f.SyscallConn()
-	if err != nil {
-		return err
-	}
-	held := own.Control(func(fd uintptr) { err = pass(unix.UnixRights(int(fd))) })
-	return errors.Join(held, err)
 }
 
 // Asker is how a process gets files and sockets of the daemon, beside its connection.

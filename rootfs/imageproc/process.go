@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	goruntime "runtime"
@@ -55,7 +56,7 @@ type Process struct {
 	said *lastWords
 	once sync.Once
 
-	asks   *os.File // the daemon's end of the connection for what it asks for; nil: nothing is given
+	asks   *net.UnixConn // for what the process asks for; nil: nothing is given
 	giving sync.WaitGroup
 }
 
@@ -86,19 +87,19 @@ func (p Program) Start(ctx context.Context, j Job) (_ *Process, err error) {
 	r.stop = stop
 	files := append([]*os.File{theirs, program}, j.Files...)
 	if j.Give != nil {
-		var asker *os.File
-		if r.asks, asker, err = pair(unix.SOCK_SEQPACKET); err != nil {
+		asker, err := r.askedBy()
+		if err != nil {
 			stop()
 			return nil, errors.Join(sbxerr.Wrap(j.Code, j.Op, err), own.Close())
 		}
-		defer asker.Close() // the process has it
+		defer asker.Close()                                       // the process has it
+		context.AfterFunc(working, func() { _ = r.asks.Close() }) // nothing is asked any more
 		files = append(files, asker)
 	}
 	r.cmd = command(working, files)
 	r.cmd.Stderr = r.said
 	if err := r.start(); err != nil {
 		r.stop()
-		_ = r.asks.Close() // it may be nil
 		return nil, errors.Join(sbxerr.Wrap(j.Code, j.Op, fmt.Errorf("start %s to %s: %w", Name, j.What, err)), own.Close())
 	}
 	context.AfterFunc(working, func() { _ = own.SetDeadline(time.Unix(1, 0)) }) // it may be closed already
@@ -372,7 +373,6 @@ func (p *Process) Close() {
 		<-p.gone
 		_ = p.conn.Close() // nothing is in it that anybody reads
 		p.stop()
-		_ = p.asks.Close() // it may be nil
 		p.giving.Wait()
 	})
 }

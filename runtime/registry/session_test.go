@@ -3,6 +3,7 @@ package registry_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -175,5 +176,45 @@ func TestRuleIsTold(t *testing.T) {
 	name, err := s.Verify(image.Remote{})
 	if err != nil || len(r.Key) == 0 || r.Rule != name || !strings.Contains(name, ours.file) {
 		t.Errorf("%q, %q: %v", r.Rule, name, err)
+	}
+}
+
+// A process gets no part of a layer that came from another repository: it would show that to its
+// registry.
+func TestPartsAreOfOneRepository(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	host := strings.TrimPrefix(server.URL, "http://")
+	client, err := registry.New(registry.Config{Allowed: []string{host}, SpoolDir: t.TempDir(), Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := ocispec.Descriptor{Digest: digest.FromString("x"), Size: 10}
+	for n, c := range []struct {
+		name string
+		have int
+	}{{"app:1", 0}, {"app:2", 5}, {"other:1", 0}} {
+		ref, err := registry.Parse(host + "/" + c.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := client.Open(t.Context(), ref, registry.Caller{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := s.Open(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if data, err := io.ReadAll(f); err != nil || len(data) != c.have {
+			t.Errorf("%d: %d bytes, %v", n, len(data), err)
+		}
+		if _, err := f.WriteAt([]byte("12345"), 0); err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+		if err := s.Close(sbxerr.New(sbxerr.Registry, "test.close", "it is to go on")); sbxerr.Of(err) != sbxerr.Registry {
+			t.Fatal(err)
+		}
 	}
 }
