@@ -22,7 +22,6 @@ type Registry struct {
 	Servers     []Server  `json:"servers"`          // that stand for the registry, the first to ask first
 	Realms      []string  `json:"realms,omitempty"` // hosts beside them that may give tokens
 	Environment []string  `json:"environment"`      // which proxies there are, as NAME=VALUE
-	Authorities [][]byte  `json:"authorities"`      // certificates that the host trusts, in DER
 	Key         []byte    `json:"key,omitempty"`    // PEM: whose signature the image must have; empty: nobody's
 	Rule        string    `json:"rule,omitempty"`   // that demands it, for messages
 	Until       time.Time `json:"until"`            // when the daemon ends it
@@ -59,10 +58,12 @@ type Certificate struct {
 	Key   []byte   `json:"key"`   // PKCS #8
 }
 
-// Ask is what a pull asks the daemon for: a connection, or what is there of a layer.
+// Ask is what a pull asks the daemon for: a connection, the certificates that the host trusts, as
+// PEM, or what is there of a layer.
 type Ask struct {
-	Server string `json:"server,omitempty"` // as ServerOf has it; empty: the layer
-	Layer  int    `json:"layer,omitempty"`
+	Server      string `json:"server,omitempty"` // as ServerOf has it
+	Authorities bool   `json:"authorities,omitempty"`
+	Layer       int    `json:"layer,omitempty"`
 }
 
 // ServerOf is the server of an address: SCHEME://HOST[:PORT].

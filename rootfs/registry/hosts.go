@@ -4,11 +4,14 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
+	"io"
+	"math"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
+	"sync"
 
 	"github.com/containerd/containerd/v2/core/remotes/docker"
 
@@ -24,28 +27,20 @@ func (s *session) hosts() ([]docker.RegistryHost, error) {
 			return nil, err
 		}
 	}
-	roots := x509.NewCertPool()
-	for _, der := range s.Authorities {
-		if c, err := x509.ParseCertificate(der); err == nil {
-			roots.AddCert(c)
-		}
-	}
 	g := &guard{realms: s.Realms, stall: s.Stall, pause: s.Pause}
 	var list []docker.RegistryHost
 	for _, server := range s.Servers {
 		g.servers = append(g.servers, server.Origin())
-		config, err := tlsConfig(server, roots)
+		config, err := tlsConfig(server)
 		if err != nil {
 			return nil, sbxerr.New(sbxerr.DaemonConf, "registry.hosts", "%s: %w", server, err)
 		}
 		tr := docker.DefaultHTTPTransport(config)
-		tr.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			f, err := s.dial(ctx)
-			if err != nil {
-				return nil, err
-			}
-			return socket{f}, nil
-		}
+		trust := sync.OnceValue(func() (err error) { // before any connection gets its copy
+			config.RootCAs, err = s.roots(server)
+			return err
+		})
+		tr.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return s.dial(ctx, trust) }
 		client := &http.Client{Transport: &transport{base: tr, guard: g}, CheckRedirect: checkRedirect}
 		list = append(list, docker.RegistryHost{
 			Client: client, Scheme: server.Scheme, Host: server.Host, Path: server.Path, Header: server.Header,
@@ -54,6 +49,25 @@ func (s *session) hosts() ([]docker.RegistryHost, error) {
 		})
 	}
 	return list, nil
+}
+
+// dial gets a connection from the daemon for the request of ctx, and calls trust where it needs
+// authorities.
+func (s *session) dial(ctx context.Context, trust func() error) (net.Conn, error) {
+	to, known := ctx.Value(targetKey{}).(*url.URL)
+	if !known {
+		return nil, sbxerr.New(sbxerr.Internal, opGuard, "a connection for no request")
+	}
+	if to.Scheme == "https" {
+		if err := trust(); err != nil {
+			return nil, err
+		}
+	}
+	f, err := s.asker.Ask(ctx, imagework.Ask{Server: imagework.ServerOf(to)})
+	if err != nil {
+		return nil, err
+	}
+	return socket{f}, nil
 }
 
 // credentials are those for one server.
@@ -66,16 +80,23 @@ func (s *session) credentials(host string) (user, secret string, err error) {
 	return "", "", nil
 }
 
-func tlsConfig(s imagework.Server, roots *x509.CertPool) (*tls.Config, error) {
-	c := &tls.Config{RootCAs: roots, InsecureSkipVerify: s.SkipVerify} //nolint:gosec // of servers of this host alone
-	if len(s.CA) > 0 {
-		c.RootCAs = roots.Clone()
+// roots are the authorities of the host, and of one server. The files of its own were read before.
+func (s *session) roots(server imagework.Server) (*x509.CertPool, error) {
+	f, err := s.asker.Ask(context.Background(), imagework.Ask{Authorities: true})
+	if err != nil {
+		return nil, err
 	}
-	for _, pem := range s.CA {
-		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, errors.New("no certificate can be read of its ca")
-		}
+	defer f.Close() // it was only read
+	own, err := io.ReadAll(io.NewSectionReader(f, 0, math.MaxInt64))
+	pool := x509.NewCertPool()
+	for _, pem := range append(server.CA, own) {
+		pool.AppendCertsFromPEM(pem) // those of the host need not all be understood
 	}
+	return pool, err
+}
+
+func tlsConfig(s imagework.Server) (*tls.Config, error) {
+	c := &tls.Config{InsecureSkipVerify: s.SkipVerify} //nolint:gosec // of servers of this host alone
 	for _, own := range s.Certificates {
 		key, err := x509.ParsePKCS8PrivateKey(own.Key)
 		if err != nil {

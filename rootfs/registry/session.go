@@ -3,8 +3,6 @@ package registry
 import (
 	"context"
 	"io"
-	"net/url"
-	"os"
 
 	"github.com/containerd/containerd/v2/core/remotes"
 	"github.com/containerd/containerd/v2/core/remotes/docker"
@@ -48,15 +46,6 @@ func open(ctx context.Context, r imagework.Registry, asker *imageproc.Asker) (*s
 	}
 	s.fetcher, err = s.resolver.Fetcher(ctx, name)
 	return s, s.explain(err)
-}
-
-// dial gets a connection from the daemon for the request of ctx.
-func (s *session) dial(ctx context.Context) (*os.File, error) {
-	to, _ := ctx.Value(targetKey{}).(*url.URL)
-	if to == nil {
-		return nil, sbxerr.New(sbxerr.Internal, opGuard, "a connection without a request")
-	}
-	return s.asker.Ask(ctx, imagework.Ask{Server: imagework.ServerOf(to)})
 }
 
 // document returns the content of a manifest, an index or a configuration.

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
 // maxAuthorities bounds a file of certificates; bundles are near 250 KiB.
@@ -43,9 +45,9 @@ func certificatesIn(file string) []byte {
 	return data
 }
 
-// systemAuthorities are the certificates that crypto/x509 would find here, in DER, each once. Like
-// those they are read once.
-var systemAuthorities = sync.OnceValue(func() (list [][]byte) {
+// systemAuthorities are the certificates that crypto/x509 would find here, each once. Like those
+// they are read once.
+var systemAuthorities = sync.OnceValue(func() (list []byte) {
 	all := [][]byte{Authorities()}
 	for _, dir := range strings.Split(cmp.Or(os.Getenv("SSL_CERT_DIR"), folders), ":") {
 		entries, _ := os.ReadDir(dir) // it need not be there
@@ -58,9 +60,20 @@ var systemAuthorities = sync.OnceValue(func() (list [][]byte) {
 		for b, rest := pem.Decode(data); b != nil; b, rest = pem.Decode(rest) {
 			if b.Type == "CERTIFICATE" && !seen[string(b.Bytes)] {
 				seen[string(b.Bytes)] = true
-				list = append(list, b.Bytes)
+				list = append(list, pem.EncodeToMemory(b)...)
 			}
 		}
 	}
 	return list
 })
+
+// Authorities implements imagework.Repository.
+func (*Session) Authorities() (*os.File, error) {
+	fd, err := unix.MemfdCreate("authorities", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), "authorities")
+	_, err = f.Write(systemAuthorities())
+	return f, err
+}

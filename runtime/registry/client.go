@@ -116,7 +116,7 @@ func (c *Client) Open(ctx context.Context, r Reference, caller Caller) (*Session
 	s.dialer = newDialer(servers, c.realms(r), timeout)
 	s.request = imagework.Registry{
 		Host: r.Host, Repository: r.repo, Name: r.Name, Reference: r.full,
-		Servers: servers, Realms: c.realms(r), Environment: proxies(), Authorities: systemAuthorities(),
+		Servers: servers, Realms: c.realms(r), Environment: proxies(),
 		Until: until.Add(time.Second), // the daemon ends it first
 		Stall: c.c.Stall, Pause: c.c.Pause,
 	}
