@@ -17,9 +17,9 @@ import (
 
 // handlers do the work, by its kind.
 var handlers = map[string]imageproc.Handler{
-	buildplan.Kind:       dockerfile.Serve,
-	imagework.KindHost:   fromhost.Serve,
-	imagework.KindRemote: registry.Serve,
+	buildplan.Kind:      dockerfile.Serve,
+	imagework.KindHost:  fromhost.Serve,
+	imagework.KindFetch: registry.Serve,
 }
 
 func init() {

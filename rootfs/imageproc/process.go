@@ -164,6 +164,20 @@ func pair(kind int) (own, theirs *os.File, err error) {
 // PID is that of the process.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
+// Waiting is ctx for a wait for somebody else: it ends with the process, too. The error of the wait
+// goes through Failed, which says what ended it. The caller calls stop.
+func (p *Process) Waiting(ctx context.Context) (_ context.Context, stop context.CancelFunc) {
+	ctx, stop = context.WithCancel(ctx)
+	go func() {
+		defer stop()
+		select {
+		case <-p.gone:
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, stop
+}
+
 // Next reads the next message of the process, or why there is none: its own failure, the end of
 // the caller's context, or what ended it.
 func (p *Process) Next(most int) (kind string, body json.RawMessage, err error) {

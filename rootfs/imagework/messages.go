@@ -9,6 +9,7 @@ package imagework
 
 import (
 	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/caisson-run/caisson/rootfs/image"
 )
@@ -16,22 +17,28 @@ import (
 // The kinds of work.
 const (
 	KindArchive = "archive" // files: the archive, and an empty one to unpack it to
-	KindRemote  = "remote"  // an image of a registry, over connections that the daemon gives
+	KindRemote  = "remote"  // an image of a registry, whose content the daemon passes on
+	KindFetch   = "fetch"   // that content, over connections that the daemon makes
 	KindFilter  = "filter"  // layers of a build
 	KindHost    = "from-host"
 )
 
 // The messages. A stream follows those that say so.
 const (
-	MessageHead   = "head"  // image.Head, of an archive
-	MessageFound  = "found" // Found, of a registry
-	MessageGo     = "go"    // Go, to fetch its layers; then for each of them that is there, and a stored one follows
-	MessageLayer  = "layer" // of the next layer, which follows, of a registry after MessageGo
-	MessageSee    = "see"   // a layer below follows
-	MessageSeen   = "seen"
-	MessageAdd    = "add" // the next layer follows, and is sent back
-	MessageBegun  = "begun"
-	MessageReport = "report" // Report: the end
+	MessageHead       = "head"       // image.Head, of an archive
+	MessageDocument   = "document"   // ocispec.Descriptor; the answer has no body, and its content follows
+	MessageSignatures = "signatures" // []digest.Digest; the answer has no body, and a Signature for each follows
+	MessageFound      = "found"      // Found, of a registry
+	MessageGo         = "go"         // Go, to fetch its layers
+	MessageLayer      = "layer"      // of the next layer, which follows; of a registry the daemon sends it first
+	MessageSee        = "see"        // a layer below follows
+	MessageSeen       = "seen"
+	MessageAdd        = "add" // the next layer follows, and is sent back
+	MessageBegun      = "begun"
+	MessageReport     = "report"  // Report: the end
+	MessageTarget     = "target"  // ocispec.Descriptor: what a name leads to
+	MessageFetch      = "fetch"   // Fetch
+	MessageFetched    = "fetched" // Fetched
 )
 
 // Bounds of messages, in bytes.
@@ -43,8 +50,25 @@ const (
 
 // Request is what work on layers begins with.
 type Request struct {
-	Limits   image.Limits `json:"limits"`
-	Registry *Registry    `json:"registry,omitempty"` // where the image is
+	Limits image.Limits       `json:"limits"`
+	Target ocispec.Descriptor `json:"target,omitzero"` // that the name leads to in its registry
+	Signed *Signed            `json:"signed,omitempty"`
+}
+
+// Signed demands a signature of an image of a registry.
+type Signed struct {
+	Key  []byte `json:"key"`  // PEM: by whom
+	Name string `json:"name"` // of the image, for messages
+	Rule string `json:"rule"` // that demands it
+}
+
+// Signature is what a registry has for an image.
+type Signature struct {
+	Of       digest.Digest `json:"of,omitempty"`
+	Envelope []byte        `json:"envelope,omitempty"` // DSSE; else
+	Payload  []byte        `json:"payload,omitempty"`  // what was signed
+	Value    []byte        `json:"value,omitempty"`    // its signature
+	More     bool          `json:"more,omitempty"`     // instead: there are more than are read
 }
 
 // Found is an image of a registry.

@@ -8,22 +8,21 @@ import (
 	"strings"
 	"time"
 
+	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/caisson-run/caisson/rootfs/imageproc"
 )
 
-// Registry is an image of a registry, and all that the process learns of the configuration.
+// Registry is a repository of a registry, and all that the process learns of the configuration.
 type Registry struct {
-	Host       string             `json:"host"`            // HOST[:PORT], as its name has it
-	Repository string             `json:"repository"`      // HOST/PATH
-	Name       string             `json:"name"`            // with its tag, as the caller gave it
-	Reference  string             `json:"reference"`       // with a tag or a digest
-	Target     ocispec.Descriptor `json:"target,omitzero"` // that it leads to, where that is known
+	Host       string `json:"host"`       // HOST[:PORT], as its name has it
+	Repository string `json:"repository"` // HOST/PATH
+	Reference  string `json:"reference"`  // with a tag or a digest
 
 	Servers     []Server  `json:"servers"`          // that stand for the registry, the first to ask first
 	Realms      []string  `json:"realms,omitempty"` // hosts beside them that may give tokens
 	Environment []string  `json:"environment"`      // which proxies there are, as NAME=VALUE
-	Key         []byte    `json:"key,omitempty"`    // PEM: whose signature the image must have; empty: nobody's
-	Rule        string    `json:"rule,omitempty"`   // that demands it, for messages
 	Until       time.Time `json:"until"`            // when the daemon ends it
 
 	Stall time.Duration `json:"stall"` // how long a registry may send nothing
@@ -58,13 +57,33 @@ type Certificate struct {
 	Key   []byte   `json:"key"`   // PKCS #8
 }
 
-// Ask is what a pull asks the daemon for: a connection, the certificates that the host trusts, as
-// PEM, or what is there of a layer.
+// Ask is what the process asks the daemon for: a connection, the certificates that the host trusts,
+// as PEM, or the file for what it fetches.
 type Ask struct {
 	Server      string `json:"server,omitempty"` // as ServerOf has it
 	Authorities bool   `json:"authorities,omitempty"`
-	Layer       int    `json:"layer,omitempty"`
+	File        int    `json:"file,omitempty"` // the ID of a Fetch
 }
+
+// Fetch has content of the repository written to a file.
+type Fetch struct {
+	ID         int                `json:"id"`
+	Document   ocispec.Descriptor `json:"document,omitzero"`    // or
+	Layer      ocispec.Descriptor `json:"layer,omitzero"`       // of which a part may be in the file, or
+	Signatures []digest.Digest    `json:"signatures,omitempty"` // of these, as JSON
+}
+
+// Fetched says that a Fetch is done, or why not.
+type Fetched struct {
+	ID      int                `json:"id"`
+	Failure *imageproc.Failure `json:"failure,omitempty"`
+}
+
+// Bounds of what is read of signatures.
+const (
+	MaxSignatures = 64      // documents for one image: manifests of signatures, and signatures
+	MaxSigned     = 1 << 20 // bytes of one document
+)
 
 // ServerOf is the server of an address: SCHEME://HOST[:PORT].
 func ServerOf(u *url.URL) string { return (&url.URL{Scheme: u.Scheme, Host: u.Host}).String() }

@@ -2,13 +2,9 @@ package imagework
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"slices"
-	"sync"
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -18,20 +14,17 @@ import (
 	"github.com/caisson-run/caisson/rootfs/imageproc"
 )
 
-// Repository is what a pull may use of the host.
+// Repository gives the content of one repository of a registry.
 type Repository interface {
-	// Request is what the process is told.
-	Request() Registry
-	// Dial connects to SCHEME://HOST[:PORT], if an image of the registry may come from there.
-	Dial(ctx context.Context, server string) (*os.File, error)
-	// Authorities are the certificates that the host trusts, as PEM. The caller closes them.
-	Authorities() (*os.File, error)
-	// Layers says which layers will be fetched.
-	Layers(layers []ocispec.Descriptor) error
-	// Open opens what is there of a layer. The caller closes it.
-	Open(d ocispec.Descriptor) (*os.File, error)
-	// Drop removes a layer, which is stored.
-	Drop(d ocispec.Descriptor) error
+	// Document returns the content of a manifest, an index or a configuration.
+	Document(ctx context.Context, d ocispec.Descriptor) ([]byte, error)
+	// Signatures returns what is there of signatures of some digests, a Signature each. The caller
+	// closes it.
+	Signatures(ctx context.Context, of []digest.Digest) (io.ReadCloser, error)
+	// Layers begins to fetch layers, in this order.
+	Layers(ctx context.Context, layers []ocispec.Descriptor)
+	// Layer waits for all of a layer and opens it. The caller closes it.
+	Layer(ctx context.Context, d ocispec.Descriptor) (io.ReadCloser, error)
 }
 
 // Remote is the image of this host's platform in a registry, before its layers are fetched.
@@ -42,70 +35,119 @@ type Remote struct {
 
 	p    *imageproc.Process
 	repo Repository
-
-	mu     sync.Mutex
-	wanted []ocispec.Descriptor // Layers, once they may be fetched; those that are stored have no digest
 }
 
-// Find has the image of a name found in its registry.
-func Find(ctx context.Context, program imageproc.Program, repo Repository, name string, l image.Limits) (*Remote, error) {
-	if err := l.Validate(); err != nil {
+// maxDocuments bounds how many documents one image may be found by: a search looks at no more.
+const maxDocuments = 4096
+
+// Find has the image of a name found that target leads to. Documents are fetched as the process
+// asks for them.
+func Find(ctx context.Context, program imageproc.Program, repo Repository, name string, r Request) (*Remote, error) {
+	if err := r.Limits.Validate(); err != nil {
 		return nil, err
 	}
-	r := &Remote{repo: repo}
-	request := repo.Request()
-	var err error
-	r.p, err = program.Start(ctx, imageproc.Job{
-		Kind: KindRemote, What: "pull " + name, Op: "images.pull", Request: Request{Limits: l, Registry: &request}, Disk: l.Bytes, Give: r.give,
+	p, err := program.Start(ctx, imageproc.Job{
+		Kind: KindRemote, What: "pull " + name, Op: "images.pull", Request: r,
 	})
 	if err != nil {
 		return nil, err
 	}
-	var f Found
-	if err = r.p.Expect(MessageFound, maxFound, &f); err == nil {
-		r.Head, r.Remote = f.Head, f.Remote
-		err = r.check(request.Target, l)
-	}
-	if err != nil {
-		r.p.Close()
+	found := &Remote{p: p, repo: repo}
+	if err := found.find(ctx, r.Target, r.Limits); err != nil {
+		p.Close()
 		return nil, err
 	}
-	return r, nil
+	return found, nil
 }
 
-// give gives the process a connection or a layer.
-func (r *Remote) give(ctx context.Context, request json.RawMessage) (*os.File, error) {
-	var a Ask
-	if err := json.Unmarshal(request, &a); err != nil {
-		return nil, err
+func (r *Remote) find(ctx context.Context, target ocispec.Descriptor, l image.Limits) error {
+	for range maxDocuments {
+		kind, body, err := r.p.Next(maxFound)
+		if err != nil {
+			return err
+		}
+		switch kind {
+		case MessageFound:
+			var f Found
+			if err := r.p.Decode(body, &f); err != nil {
+				return err
+			}
+			r.Head, r.Remote = f.Head, f.Remote
+			return r.check(target, l)
+		case MessageDocument:
+			var d ocispec.Descriptor
+			if err := r.p.Decode(body, &d); err != nil {
+				return err
+			}
+			if err := r.document(ctx, d, l); err != nil {
+				return err
+			}
+		case MessageSignatures:
+			var of []digest.Digest
+			if err := r.p.Decode(body, &of); err != nil {
+				return err
+			}
+			if err := r.signatures(ctx, of); err != nil {
+				return err
+			}
+		default:
+			return r.p.Broken(fmt.Errorf("a message %.40q", kind))
+		}
 	}
-	switch {
-	case a.Server != "":
-		return r.repo.Dial(ctx, a.Server)
-	case a.Authorities:
-		return r.repo.Authorities()
+	return r.p.Broken(fmt.Errorf("it asks for more than %d documents", maxDocuments))
+}
+
+func (r *Remote) document(ctx context.Context, d ocispec.Descriptor, l image.Limits) error {
+	if err := checkDescriptor(d); err != nil || d.Size > l.DocumentBytes {
+		return r.p.Broken(errors.Join(err, fmt.Errorf("a document of %d bytes", d.Size)))
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if a.Layer < 0 || a.Layer >= len(r.wanted) || r.wanted[a.Layer].Digest == "" {
-		return nil, fmt.Errorf("the layer %d is not to be fetched", a.Layer)
+	data, err := r.repo.Document(ctx, d)
+	if err != nil {
+		return err
 	}
-	return r.repo.Open(r.wanted[a.Layer])
+	err = r.p.Send(MessageDocument, nil)
+	if err == nil {
+		err = r.p.SendStream(func(w io.Writer) error {
+			_, err := w.Write(data)
+			return err
+		})
+	}
+	return r.p.Failed(err)
+}
+
+// signatures passes signatures on.
+func (r *Remote) signatures(ctx context.Context, of []digest.Digest) error {
+	for _, d := range of {
+		if err := d.Validate(); err != nil || len(of) > 2 {
+			return r.p.Broken(fmt.Errorf("it asks for signatures of %d digests: %w", len(of), err))
+		}
+	}
+	list, err := r.repo.Signatures(ctx, of)
+	if err != nil {
+		return err
+	}
+	defer list.Close() // it was only read
+	err = r.p.Send(MessageSignatures, nil)
+	if err == nil {
+		err = r.p.SendStream(func(w io.Writer) error {
+			_, err := io.Copy(w, list)
+			return err
+		})
+	}
+	return r.p.Failed(err)
 }
 
 // check refuses what names no image.
 func (r *Remote) check(target ocispec.Descriptor, l image.Limits) error {
-	if target.Digest != "" && r.Target.Digest != target.Digest || r.Head.Kind != image.KindRegistry || r.Head.Digest != r.Source.Digest || r.Head.Layers != len(r.Layers) || len(r.Layers) > l.Layers {
+	if r.Target.Digest != target.Digest || r.Head.Kind != image.KindRegistry || r.Head.Digest != r.Source.Digest || r.Head.Layers != len(r.Layers) || len(r.Layers) > l.Layers {
 		return r.p.Broken(errors.New("what it found is no image"))
 	}
 	var sum int64
-	for _, d := range append([]ocispec.Descriptor{r.Target, r.Source}, r.Layers...) {
+	for _, d := range append([]ocispec.Descriptor{r.Source}, r.Layers...) {
 		if err := checkDescriptor(d); err != nil {
 			return r.p.Broken(err)
 		}
-	}
-	for _, d := range r.Layers {
-		if sum += d.Size; sum > l.Bytes {
+		if sum += d.Size; sum > l.Bytes+l.DocumentBytes {
 			return sbxerr.New(sbxerr.ImageTooBig, "images.pull", "the packed layers have more than %d bytes", l.Bytes)
 		}
 	}
@@ -130,15 +172,9 @@ type Layers struct {
 	Open func(context.Context, digest.Digest) (io.ReadCloser, error)
 }
 
-// Feed has the layers fetched that are not stored.
-func (r *Remote) Feed(_ context.Context, l Layers) (image.Feed, error) {
-	r.mu.Lock()
-	r.wanted = slices.Clone(r.Layers)
-	clear(r.wanted[:len(l.Stored)])
-	r.mu.Unlock()
-	if err := r.repo.Layers(r.Layers[len(l.Stored):]); err != nil {
-		return nil, err
-	}
+// Feed begins to fetch the layers that are not stored.
+func (r *Remote) Feed(ctx context.Context, l Layers) (image.Feed, error) {
+	r.repo.Layers(ctx, r.Layers[len(l.Stored):])
 	return &remoteFeed{Remote: r, layers: l}, r.p.Failed(r.p.Send(MessageGo, Go{l.Stored}))
 }
 
@@ -149,59 +185,50 @@ type remoteFeed struct {
 	*Remote
 	layers Layers
 	next   int
-	opened io.ReadCloser // a stored layer; nil: the process has fetched it
+	opened io.ReadCloser
 	done   func()
 }
 
 // Next implements image.Feed.
 func (f *remoteFeed) Next(ctx context.Context) error {
 	err := f.p.Expect(MessageLayer, imageproc.MaxMessage, nil)
-	if err == nil && f.next < len(f.layers.Stored) {
+	if err != nil {
+		return err
+	}
+	if f.next < len(f.layers.Stored) {
 		f.opened, err = f.layers.Open(ctx, f.layers.Stored[f.next])
+	} else {
+		f.opened, err = f.fetched(ctx, f.Layers[f.next])
 	}
 	if err != nil {
 		return err
 	}
-	if f.done, err = f.layers.Ready(ctx); err != nil && f.opened != nil {
+	f.next++
+	if f.done, err = f.layers.Ready(ctx); err != nil {
 		f.opened.Close() // it was only read
 	}
 	return err
 }
 
+// fetched waits for a layer, no longer than there is somebody to read it.
+func (f *remoteFeed) fetched(ctx context.Context, d ocispec.Descriptor) (io.ReadCloser, error) {
+	waiting, stop := f.p.Waiting(ctx)
+	defer stop()
+	opened, err := f.repo.Layer(waiting, d)
+	if err != nil && waiting.Err() != nil && ctx.Err() == nil {
+		err = f.p.Failed(io.EOF)
+	}
+	return opened, err
+}
+
 // Layer implements image.Feed.
 func (f *remoteFeed) Layer(_ context.Context, w io.Writer) error {
 	defer f.done()
-	from := f.opened
-	f.opened = nil
-	if from != nil {
-		defer from.Close() // it was only read
-	}
-	if err := f.p.Failed(f.p.Send(MessageGo, nil)); err != nil {
-		return err
-	}
-	f.next++
-	if from == nil {
-		if err := f.p.CopyStream(w); err != nil {
-			return err
-		}
-		return f.drop(f.next - 1)
-	}
+	defer f.opened.Close() // it was only read
 	return f.p.Pass(func(to io.Writer) error {
-		_, err := io.Copy(to, from)
+		_, err := io.Copy(to, f.opened)
 		return err
 	}, w)
-}
-
-// drop takes a layer away, unless a later one is the same.
-func (f *remoteFeed) drop(n int) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	d := f.wanted[n]
-	f.wanted[n].Digest = ""
-	if slices.ContainsFunc(f.wanted, func(later ocispec.Descriptor) bool { return later.Digest == d.Digest }) {
-		return nil
-	}
-	return f.repo.Drop(d)
 }
 
 // Report implements image.Feed.

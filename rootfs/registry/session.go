@@ -30,20 +30,17 @@ func open(ctx context.Context, r imagework.Registry, asker *imageproc.Asker) (*s
 	if err := log.SetLevel(log.PanicLevel.String()); err != nil {
 		return nil, sbxerr.Wrap(sbxerr.Internal, "registry.new", err)
 	}
-	s := &session{Registry: r, asker: asker, target: r.Target}
+	s := &session{Registry: r, asker: asker}
 	hosts, err := s.hosts()
 	if err != nil {
 		return nil, err
 	}
 	s.resolver = docker.NewResolver(docker.ResolverOptions{Hosts: func(string) ([]docker.RegistryHost, error) { return hosts, nil }})
-	name := r.Reference
-	if s.target.Digest == "" {
-		var found ocispec.Descriptor
-		if name, found, err = s.resolver.Resolve(ctx, name); err != nil {
-			return nil, s.explain(err)
-		}
-		s.target = ocispec.Descriptor{MediaType: found.MediaType, Digest: found.Digest, Size: found.Size}
+	name, found, err := s.resolver.Resolve(ctx, r.Reference)
+	if err != nil {
+		return nil, s.explain(err)
 	}
+	s.target = ocispec.Descriptor{MediaType: found.MediaType, Digest: found.Digest, Size: found.Size}
 	s.fetcher, err = s.resolver.Fetcher(ctx, name)
 	return s, s.explain(err)
 }

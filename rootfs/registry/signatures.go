@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -14,51 +13,52 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
-	"github.com/sigstore/sigstore/pkg/signature"
-	"github.com/sigstore/sigstore/pkg/signature/dsse"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/rootfs/imagework"
 )
 
 // Where cosign puts signatures:
 // https://github.com/sigstore/cosign/blob/v3.1.3/specs/SIGNATURE_SPEC.md and
 // https://github.com/sigstore/cosign/blob/v3.1.3/specs/BUNDLE_SPEC.md
 const (
-	bundlePrefix    = "application/vnd.dev.sigstore.bundle"
-	simpleSigning   = "application/vnd.dev.cosign.simplesigning.v1+json"
-	signatureKey    = "dev.cosignproject.cosign/signature"
-	statementType   = "application/vnd.in-toto+json"
-	payloadType     = "cosign container image signature"
-	cosignPredicate = "https://sigstore.dev/cosign/sign/v1"
+	bundlePrefix  = "application/vnd.dev.sigstore.bundle"
+	simpleSigning = "application/vnd.dev.cosign.simplesigning.v1+json"
+	signatureKey  = "dev.cosignproject.cosign/signature"
 )
-
-// Bounds of what is read of signatures.
-const (
-	maxSignatures = 64      // documents for one image: manifests of signatures, and signatures
-	maxSigned     = 1 << 20 // bytes of one document
-)
-
-// cosignature is one signature that a registry has for an image.
-type cosignature struct {
-	envelope []byte // a DSSE envelope; else
-	payload  []byte // what was signed
-	value    []byte // its signature
-}
 
 // errEnough ends a look at signatures.
 var errEnough = errors.New("enough signatures were read")
 
-// search reads the signatures of an image one at a time: nothing of one is kept while the
+// signatures writes the signatures of some digests, one at a time: nothing of one is kept while the
 // next is read.
+func (s *session) signatures(ctx context.Context, of []digest.Digest, w io.Writer) error {
+	out := json.NewEncoder(w)
+	f := search{s: s, visit: func(sig imagework.Signature) error { return out.Encode(sig) }}
+	for _, d := range of {
+		err := f.of(ctx, d)
+		if errors.Is(err, errEnough) {
+			return out.Encode(imagework.Signature{More: true})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// search reads the signatures of an image.
 type search struct {
-	s     *session
-	visit func(cosignature) error // ends the search with its error
-	read  int                     // documents
+	s       *session
+	visit   func(imagework.Signature) error
+	read    int           // documents
+	current digest.Digest // whose signatures are read
 }
 
 // of reads the signatures of d: bundles that refer to it, and the older form under a tag
-// made of it. It ends with errEnough after maxSignatures documents in all.
+// made of it. It ends with errEnough after MaxSignatures documents in all.
 func (f *search) of(ctx context.Context, d digest.Digest) error {
+	f.current = d
 	fetcher, ok := f.s.fetcher.(remotes.ReferrersFetcher)
 	if !ok {
 		return sbxerr.New(sbxerr.Internal, "registry.signatures", "the fetcher knows no referrers")
@@ -121,7 +121,7 @@ func (f *search) layer(ctx context.Context, l ocispec.Descriptor) error {
 		if err != nil {
 			return err
 		}
-		return f.visit(cosignature{payload: payload, value: value})
+		return f.visit(imagework.Signature{Of: f.current, Payload: payload, Value: value})
 	case strings.HasPrefix(l.MediaType, bundlePrefix):
 		data, err := f.document(ctx, l)
 		if err != nil {
@@ -131,7 +131,7 @@ func (f *search) layer(ctx context.Context, l ocispec.Descriptor) error {
 			Envelope json.RawMessage `json:"dsseEnvelope"`
 		}
 		if json.Unmarshal(data, &bundle) == nil && bundle.Envelope != nil {
-			return f.visit(cosignature{envelope: bundle.Envelope})
+			return f.visit(imagework.Signature{Of: f.current, Envelope: bundle.Envelope})
 		}
 	}
 	return nil
@@ -139,7 +139,7 @@ func (f *search) layer(ctx context.Context, l ocispec.Descriptor) error {
 
 // document reads one of the documents that a search may read.
 func (f *search) document(ctx context.Context, d ocispec.Descriptor) ([]byte, error) {
-	if f.read++; f.read > maxSignatures {
+	if f.read++; f.read > imagework.MaxSignatures {
 		return nil, errEnough
 	}
 	return f.s.signature(ctx, d)
@@ -147,8 +147,8 @@ func (f *search) document(ctx context.Context, d ocispec.Descriptor) ([]byte, er
 
 // signature fetches a document whose digest is verified.
 func (s *session) signature(ctx context.Context, d ocispec.Descriptor) ([]byte, error) {
-	if d.Size < 0 || d.Size > maxSigned {
-		return nil, sbxerr.New(sbxerr.ImageTooBig, "registry.signatures", "signature %s has %d bytes: at most %d", d.Digest, d.Size, maxSigned)
+	if d.Size < 0 || d.Size > imagework.MaxSigned {
+		return nil, sbxerr.New(sbxerr.ImageTooBig, "registry.signatures", "signature %s has %d bytes: at most %d", d.Digest, d.Size, imagework.MaxSigned)
 	}
 	if err := d.Digest.Validate(); err != nil {
 		return nil, sbxerr.New(sbxerr.ImageFormat, "registry.signatures", "signature: %w", err)
@@ -158,50 +158,4 @@ func (s *session) signature(ctx context.Context, d ocispec.Descriptor) ([]byte, 
 		err = sbxerr.New(sbxerr.ImageFormat, "registry.signatures", "signature %s: the content's digest differs", d.Digest)
 	}
 	return data, err
-}
-
-// checkPayload reports why a signed document of the older form is not about d.
-func checkPayload(data []byte, d digest.Digest) error {
-	var p struct {
-		Critical struct {
-			Type  string `json:"type"`
-			Image struct {
-				Digest string `json:"docker-manifest-digest"`
-			} `json:"image"`
-		} `json:"critical"`
-	}
-	if err := json.Unmarshal(data, &p); err != nil {
-		return err
-	}
-	if p.Critical.Type != payloadType || p.Critical.Image.Digest != d.String() {
-		return fmt.Errorf("the signature is about %s, not about %s", sbxerr.Clip(p.Critical.Image.Digest), d)
-	}
-	return nil
-}
-
-// verifyEnvelope reports why a bundle's envelope is not a signature of d by the key.
-func verifyEnvelope(v signature.Verifier, envelope []byte, d digest.Digest) error {
-	var payload []byte
-	wrapped := dsse.WrapVerifier(v, dsse.WithExpectedPayloadType(statementType), dsse.WithDecodedPayload(&payload))
-	if err := wrapped.VerifySignature(bytes.NewReader(envelope), io.MultiReader()); err != nil {
-		return fmt.Errorf("verify the signature: %w", err)
-	}
-	var statement struct {
-		PredicateType string `json:"predicateType"`
-		Subject       []struct {
-			Digest map[string]string `json:"digest"`
-		} `json:"subject"`
-	}
-	if err := json.Unmarshal(payload, &statement); err != nil {
-		return err
-	}
-	if statement.PredicateType != cosignPredicate {
-		return fmt.Errorf("it attests %q, which is no signature of an image", sbxerr.Clip(statement.PredicateType))
-	}
-	for _, subject := range statement.Subject {
-		if subject.Digest[d.Algorithm().String()] == d.Encoded() {
-			return nil
-		}
-	}
-	return errors.New("the signature is about another image")
 }

@@ -45,12 +45,16 @@ func (s *Service) Pull(ctx context.Context, r images.PullRequest, progress func(
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	progress(images.PullProgress{Message: "resolving " + ref.Name})
-	session, err := s.settings().Registry.Open(ctx, ref, registry.Caller{UID: g.Owner().UID, Root: g.CheckAdmin() == nil, Credentials: r.Credentials})
+	limits, err := s.importLimits(ctx, g)
+	if err != nil {
+		return images.Imported{}, err
+	}
+	session, err := s.settings().Registry.Open(ctx, s.options.Program, ref, registry.Caller{UID: g.Owner().UID, Root: g.CheckAdmin() == nil, Credentials: r.Credentials}, limits)
 	if err != nil {
 		return images.Imported{}, err
 	}
 	defer func() { err = session.Close(err) }()
-	pulled, err := s.pull(ctx, pulling{g: g, ref: ref, session: session, cancel: cancel, progress: progress})
+	pulled, err := s.pull(ctx, pulling{g: g, ref: ref, limits: limits, session: session, cancel: cancel, progress: progress})
 	return pulled, badContent(ref, err)
 }
 
@@ -67,6 +71,7 @@ func badContent(ref registry.Reference, err error) error {
 type pulling struct {
 	g        peer.Grant
 	ref      registry.Reference
+	limits   image.Limits
 	session  *registry.Session
 	cancel   context.CancelCauseFunc
 	progress func(images.PullProgress)
@@ -90,11 +95,8 @@ func (s *Service) mayPull(ctx context.Context, g peer.Grant, name string) (regis
 }
 
 func (s *Service) pull(ctx context.Context, p pulling) (images.Imported, error) {
-	limits, err := s.importLimits(ctx, p.g)
-	if err != nil {
-		return images.Imported{}, err
-	}
-	remote, err := p.session.Find(ctx, s.options.Program, limits)
+	limits := p.limits
+	remote, err := p.session.Find(ctx, s.options.Program)
 	if err != nil {
 		return images.Imported{}, withinQuota(err, p.g, limits, s.settings().Limits)
 	}
@@ -130,7 +132,7 @@ func (s *Service) storeRemote(ctx context.Context, p pulling, remote *imagework.
 	layers := imagework.Layers{Ready: s.imports.work, Open: s.store.OpenBlob}
 	return image.Again(func() (_ image.Result, err error) {
 		if remote == nil {
-			if remote, err = p.session.Find(ctx, s.options.Program, o.Limits); err != nil {
+			if remote, err = p.session.Find(ctx, s.options.Program); err != nil {
 				return image.Result{}, err
 			}
 		}
@@ -250,7 +252,7 @@ func layersOf(s *registry.Session, remote image.Remote) []images.LayerProgress {
 	var list []images.LayerProgress
 	for _, d := range remote.Layers {
 		l := images.LayerProgress{Digest: d.Digest.String(), Size: d.Size, Received: d.Size, State: "present"}
-		if p, ok := s.Progress(d); ok {
+		if p, ok := s.Progress(l.Digest); ok {
 			l.Received, l.State = p.Received, p.State
 		}
 		list = append(list, l)

@@ -67,8 +67,8 @@ var systemAuthorities = sync.OnceValue(func() (list []byte) {
 	return list
 })
 
-// Authorities implements imagework.Repository.
-func (*Session) Authorities() (*os.File, error) {
+// authorityFile is a file of them.
+func authorityFile() (*os.File, error) {
 	fd, err := unix.MemfdCreate("authorities", unix.MFD_CLOEXEC)
 	if err != nil {
 		return nil, err

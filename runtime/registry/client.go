@@ -92,8 +92,8 @@ type Caller struct {
 	Credentials Credentials // for the registry itself; the zero value is none
 }
 
-// Open prepares a pull of r. The caller closes the Session.
-func (c *Client) Open(ctx context.Context, r Reference, caller Caller) (*Session, error) {
+// Open finds what r leads to, by a process of program. The caller closes the Session.
+func (c *Client) Open(ctx context.Context, program imageproc.Program, r Reference, caller Caller, l image.Limits) (*Session, error) {
 	if err := c.Check(r); err != nil {
 		return nil, err
 	}
@@ -112,25 +112,55 @@ func (c *Client) Open(ctx context.Context, r Reference, caller Caller) (*Session
 	if !bounded {
 		until = time.Now().Add(c.c.Timeout)
 	}
-	s := &Session{ctx: ctx, ref: r, rule: rule, spool: spool{dir: c.c.SpoolDir, uid: caller.UID, repo: r.repo}, parts: map[string]*part{}}
-	s.dialer = newDialer(servers, c.realms(r), timeout)
-	s.request = imagework.Registry{
-		Host: r.Host, Repository: r.repo, Name: r.Name, Reference: r.full,
+	s := &Session{
+		dialer: newDialer(servers, c.realms(r), timeout), ref: r, rule: rule, limits: l, spool: spool{dir: c.c.SpoolDir, uid: caller.UID, repo: r.repo},
+		ahead: make(chan struct{}, layersAhead), gone: make(chan struct{}), fetches: map[string]*fetch{}, wanted: map[int]*want{},
+	}
+	s.ctx, s.cancel = context.WithCancelCause(ctx)
+	return s, s.start(program, imagework.Registry{
+		Host: r.Host, Repository: r.repo, Reference: r.full,
 		Servers: servers, Realms: c.realms(r), Environment: proxies(),
 		Until: until.Add(time.Second), // the daemon ends it first
 		Stall: c.c.Stall, Pause: c.c.Pause,
-	}
-	if rule.Require == RequireSignature {
-		s.request.Key, s.request.Rule = rule.key, rule.name
-	}
-	return s, nil
+	})
 }
 
-// Find has the image found. Where it was found before, it is that one again.
-func (s *Session) Find(ctx context.Context, program imageproc.Program, l image.Limits) (*imagework.Remote, error) {
-	remote, err := imagework.Find(ctx, program, s, s.ref.Name, l)
+// start starts the process, and awaits what the name leads to.
+func (s *Session) start(program imageproc.Program, r imagework.Registry) (err error) {
+	s.p, err = program.Start(s.ctx, imageproc.Job{
+		Kind: imagework.KindFetch, What: "pull " + s.ref.Name, Op: "images.pull", Request: r, Disk: s.limits.Bytes, Give: s.give,
+	})
 	if err == nil {
-		s.request.Target = remote.Target
+		err = s.p.Expect(imagework.MessageTarget, imageproc.MaxMessage, &s.Target)
 	}
-	return remote, err
+	if err == nil {
+		if bad := s.checkTarget(); bad != nil {
+			err = s.p.Broken(bad)
+		}
+	}
+	if err != nil {
+		err = s.explain(s.ctx, err)
+		s.cancel(nil)
+		return err
+	}
+	s.wg.Go(s.receive)
+	return nil
+}
+
+// checkTarget refuses what is not the image of a name with a digest.
+func (s *Session) checkTarget() error {
+	d := s.Target
+	if d.Digest.Validate() != nil || d.Size < 0 || s.ref.Digest != "" && d.Digest != s.ref.Digest {
+		return fmt.Errorf("%s leads to %d bytes of the digest %.80q", s.ref.full, d.Size, d.Digest)
+	}
+	return nil
+}
+
+// Find has the image found.
+func (s *Session) Find(ctx context.Context, program imageproc.Program) (*imagework.Remote, error) {
+	request := imagework.Request{Limits: s.limits, Target: s.Target}
+	if s.rule.Require == RequireSignature {
+		request.Signed = &imagework.Signed{Key: s.rule.key, Name: s.ref.Name, Rule: s.rule.name}
+	}
+	return imagework.Find(ctx, program, s, s.ref.Name, request)
 }

@@ -6,5 +6,6 @@
 // connections that this package makes. So each is judged here, by the configuration, and a process
 // that is not what it was gets no other connection than a hostile registry leads to.
 //
-// Layers go to a spool that only root and the process of one pull read.
+// Layers go to a spool that only root and the process of one pull can use. Package imagework passes
+// them on to another process, which verifies digests and signatures.
 package registry

@@ -109,12 +109,12 @@ func (b *bench) pull(t *testing.T, name string) (image.Result, error) {
 var program = imageproc.Program{Path: "/proc/self/exe"}
 
 func pullWith(ctx context.Context, client *registry.Client, ref registry.Reference, caller registry.Caller) (_ image.Result, err error) {
-	s, err := client.Open(ctx, ref, caller)
+	s, err := client.Open(ctx, program, ref, caller, image.DefaultLimits())
 	if err != nil {
 		return image.Result{}, err
 	}
 	defer func() { err = s.Close(err) }()
-	found, err := s.Find(ctx, program, image.DefaultLimits())
+	found, err := s.Find(ctx, program)
 	if err != nil {
 		return image.Result{}, err
 	}
@@ -196,12 +196,12 @@ func verifiedBy(t *testing.T, client *registry.Client, name string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := client.Open(t.Context(), ref, registry.Caller{})
+	s, err := client.Open(t.Context(), program, ref, registry.Caller{}, image.DefaultLimits())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close(nil)
-	found, err := s.Find(t.Context(), program, image.DefaultLimits())
+	found, err := s.Find(t.Context(), program)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -63,8 +63,8 @@ func newDialer(servers []imagework.Server, realms []string, timeout time.Duratio
 	return d
 }
 
-// Dial implements imagework.Repository.
-func (d *dialer) Dial(ctx context.Context, server string) (*os.File, error) {
+// dial connects to SCHEME://HOST[:PORT], if content of the registry may come from there.
+func (d *dialer) dial(ctx context.Context, server string) (*os.File, error) {
 	u, err := url.Parse(server)
 	if err != nil || u.Host == "" || imagework.ServerOf(u) != server {
 		return nil, sbxerr.New(sbxerr.PullRefused, opGuard, "%q is no server", sbxerr.Clip(server))
@@ -78,19 +78,19 @@ func (d *dialer) Dial(ctx context.Context, server string) (*os.File, error) {
 		return nil, err
 	}
 	to := target{u.Hostname(), named || slices.Contains(d.realms, u.Host)}
-	dial := net.Dialer{Timeout: d.timeout, FallbackDelay: fallbackDelay}
+	dialer := net.Dialer{Timeout: d.timeout, FallbackDelay: fallbackDelay}
 	proxy, err := http.ProxyFromEnvironment(&http.Request{URL: u})
 	if err == nil && proxy != nil {
-		return dialed(dial.DialContext(ctx, "tcp", address(proxy)))
+		return dialed(dialer.DialContext(ctx, "tcp", address(proxy)))
 	}
-	dial.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error {
+	dialer.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error {
 		ap, err := netip.ParseAddrPort(address)
 		if err != nil {
 			return sbxerr.New(sbxerr.PullRefused, opGuard, "%q is no address: %w", address, err)
 		}
 		return d.judge(to, ap.Addr().Unmap())
 	}
-	return dialed(dial.DialContext(ctx, "tcp", address(u)))
+	return dialed(dialer.DialContext(ctx, "tcp", address(u)))
 }
 
 // dialed is a connection as it is passed on.

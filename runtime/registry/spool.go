@@ -35,10 +35,9 @@ type spool struct {
 
 // part is a layer in the spool, whole or in part.
 type part struct {
-	path   string // empty if the file has no name
-	file   *os.File
-	size   int64 // that it may have, in bytes
-	stored bool  // it is not needed any more
+	path string // empty if the file has no name
+	file *os.File
+	size int64 // that it may have, in bytes
 }
 
 // name is that of a layer's part.
@@ -115,8 +114,17 @@ func (p *part) length() int64 {
 	return info.Size()
 }
 
-// drop empties the part, and removes its name.
+// check fails where there is more than there may be.
+func (p *part) check() error {
+	if have := p.length(); have > p.size {
+		return sbxerr.New(sbxerr.ImageProcess, opSpool, "a file for %d bytes has %d", p.size, have)
+	}
+	return nil
+}
+
+// drop empties the part, and removes its name. The process may have it open still.
 func (p *part) drop() error {
+	p.size = 0
 	var err error
 	if p.path != "" {
 		err = owndir.Unlink(p.path)
