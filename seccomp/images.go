@@ -3,8 +3,8 @@ package seccomp
 import "golang.org/x/sys/unix"
 
 // Images returns the filter that caisson-images puts on itself before it reads what somebody
-// sent: a Go program that has a connection to the daemon, and the files that came with it.
-// Nothing in it opens a file, runs a program, or makes a socket.
+// sent: a Go program that has a connection to the daemon, and the files and sockets that come with
+// it. Nothing in it opens a file, runs a program, or makes or connects a socket.
 func Images() Profile {
 	return Profile{Name: "images", Summary: "what parses images: Go's runtime, and the files that it was given", Rules: imagesRules}
 }
@@ -17,6 +17,11 @@ var imagesRules = append([]Rule{
 		Syscalls: fields(`read write pread64 pwrite64 lseek fstat ftruncate close`),
 		Allow:    true,
 		Why:      "the connection to the daemon, an archive, and what it is unpacked to",
+	},
+	{
+		Syscalls: fields(`recvmsg`),
+		Allow:    true,
+		Why:      "files and sockets that the daemon passes. None can be sent",
 	},
 	{
 		Syscalls: fields(`futex epoll_create1 epoll_ctl epoll_pwait eventfd2 sched_getaffinity`),

@@ -133,7 +133,7 @@ func TestImagesFilterProbes(t *testing.T) {
 	for _, name := range fields(`execve execveat fork vfork ptrace process_vm_readv process_vm_writev kill tkill pidfd_open pidfd_getfd
 		open openat openat2 creat memfd_create name_to_handle_at open_by_handle_at readlink readlinkat stat newfstatat getdents64
 		mount umount2 pivot_root chroot chdir unshare setns fsopen move_mount open_tree fchown fchmod flock
-		socket socketpair connect bind listen accept accept4 sendto sendmsg recvmsg setsockopt pipe2 dup dup3 splice
+		socket socketpair connect bind listen accept accept4 sendto sendmsg sendmmsg recvmmsg shutdown setsockopt pipe2 dup dup3 splice
 		setuid setgid setresuid capset mremap shmget bpf perf_event_open
 		io_uring_setup keyctl add_key userfaultfd ioctl setrlimit prlimit64 seccomp syslog init_module kexec_load`) {
 		number, known := table[name]

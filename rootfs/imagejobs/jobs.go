@@ -12,12 +12,14 @@ import (
 	"github.com/caisson-run/caisson/rootfs/image/filter"
 	"github.com/caisson-run/caisson/rootfs/imageproc"
 	"github.com/caisson-run/caisson/rootfs/imagework"
+	"github.com/caisson-run/caisson/rootfs/registry"
 )
 
 // handlers do the work, by its kind.
 var handlers = map[string]imageproc.Handler{
-	buildplan.Kind:     dockerfile.Serve,
-	imagework.KindHost: fromhost.Serve,
+	buildplan.Kind:      dockerfile.Serve,
+	imagework.KindHost:  fromhost.Serve,
+	imagework.KindFetch: registry.Serve,
 }
 
 func init() {

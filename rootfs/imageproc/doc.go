@@ -8,6 +8,9 @@
 // filter of system calls, to open files, to make sockets and to run programs. Only what collects
 // software of the host needs its files and programs, and keeps that.
 //
+// A file or a socket that it needs later it asks for, by an Asker. The daemon opens or connects it,
+// and passes it: what may be opened is decided there.
+//
 // Its memory is bounded by RLIMIT_DATA, which the kernel enforces on any host, at no cost for a
 // process of some milliseconds. A memory cgroup would have to be made and removed for each.
 //

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	goruntime "runtime"
@@ -39,6 +40,7 @@ type Job struct {
 	Files   []*os.File  // that the process gets; the caller closes them
 	Host    bool        // it reads files of the host, and runs its programs; else it can open nothing
 	Disk    int64       // how long a file may become that it writes, in bytes; 0: it writes none
+	Give    Giver       // of what it asks for by an Asker on one more file; nil: nothing
 	Code    sbxerr.Code // of an end that nobody asked for; empty: ImageProcess
 }
 
@@ -53,6 +55,9 @@ type Process struct {
 	gone chan struct{} // closed when the process has ended
 	said *lastWords
 	once sync.Once
+
+	asks   *net.UnixConn // for what the process asks for; nil: nothing is given
+	giving sync.WaitGroup
 }
 
 // Start starts a process for a job. It ends with ctx. The caller closes it.
@@ -72,7 +77,7 @@ func (p Program) Start(ctx context.Context, j Job) (_ *Process, err error) {
 		return nil, sbxerr.Wrap(sbxerr.Binary, j.Op, err)
 	}
 	defer program.Close() // the process has it
-	own, theirs, err := pair()
+	own, theirs, err := pair(unix.SOCK_STREAM)
 	if err != nil {
 		return nil, sbxerr.Wrap(j.Code, j.Op, err)
 	}
@@ -80,14 +85,28 @@ func (p Program) Start(ctx context.Context, j Job) (_ *Process, err error) {
 	r := &Process{Conn: NewConn(own), job: j, ctx: ctx, conn: own, gone: make(chan struct{}), said: &lastWords{}}
 	working, stop := context.WithCancel(ctx)
 	r.stop = stop
-	r.cmd = command(working, append([]*os.File{theirs, program}, j.Files...))
+	files := append([]*os.File{theirs, program}, j.Files...)
+	if j.Give != nil {
+		asker, err := r.askedBy()
+		if err != nil {
+			stop()
+			return nil, errors.Join(sbxerr.Wrap(j.Code, j.Op, err), own.Close())
+		}
+		defer asker.Close()                                       // the process has it
+		context.AfterFunc(working, func() { _ = r.asks.Close() }) // nothing is asked any more
+		files = append(files, asker)
+	}
+	r.cmd = command(working, files)
 	r.cmd.Stderr = r.said
 	if err := r.start(); err != nil {
 		r.stop()
 		return nil, errors.Join(sbxerr.Wrap(j.Code, j.Op, fmt.Errorf("start %s to %s: %w", Name, j.What, err)), own.Close())
 	}
 	context.AfterFunc(working, func() { _ = own.SetDeadline(time.Unix(1, 0)) }) // it may be closed already
-	if err := r.Send("start", start{Kind: j.Kind, Disk: j.Disk, Files: len(j.Files), Host: j.Host, Request: request}); err != nil {
+	if j.Give != nil {
+		r.giving.Go(func() { r.give(working) })
+	}
+	if err := r.Send("start", start{Kind: j.Kind, Disk: j.Disk, Files: len(files) - 2, Host: j.Host, Request: request}); err != nil {
 		defer r.Close()
 		return nil, r.Failed(err)
 	}
@@ -130,8 +149,8 @@ func (p *Process) start() error {
 }
 
 // pair is a connection: the daemon's end, and the one that the process inherits.
-func pair() (own, theirs *os.File, err error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+func pair(kind int) (own, theirs *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -368,6 +387,7 @@ func (p *Process) Close() {
 		<-p.gone
 		_ = p.conn.Close() // nothing is in it that anybody reads
 		p.stop()
+		p.giving.Wait()
 	})
 }
 

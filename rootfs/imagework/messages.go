@@ -17,23 +17,28 @@ import (
 // The kinds of work.
 const (
 	KindArchive = "archive" // files: the archive, and an empty one to unpack it to
-	KindRemote  = "remote"  // an image of a registry, which the daemon asks
+	KindRemote  = "remote"  // an image of a registry, whose content the daemon passes on
+	KindFetch   = "fetch"   // that content, over connections that the daemon makes
 	KindFilter  = "filter"  // layers of a build
 	KindHost    = "from-host"
 )
 
 // The messages. A stream follows those that say so.
 const (
-	MessageHead     = "head"     // image.Head, of an archive
-	MessageDocument = "document" // ocispec.Descriptor; the answer has no body, and its content follows
-	MessageFound    = "found"    // Found, of a registry
-	MessageGo       = "go"       // Go, to fetch its layers
-	MessageLayer    = "layer"    // of the next layer, which follows; of a registry the daemon sends it first
-	MessageSee      = "see"      // a layer below follows
-	MessageSeen     = "seen"
-	MessageAdd      = "add" // the next layer follows, and is sent back
-	MessageBegun    = "begun"
-	MessageReport   = "report" // Report: the end
+	MessageHead       = "head"       // image.Head, of an archive
+	MessageDocument   = "document"   // ocispec.Descriptor; the answer has no body, and its content follows
+	MessageSignatures = "signatures" // []digest.Digest; the answer has no body, and a Signature for each follows
+	MessageFound      = "found"      // Found, of a registry
+	MessageGo         = "go"         // Go, to fetch its layers
+	MessageLayer      = "layer"      // of the next layer, which follows; of a registry the daemon sends it first
+	MessageSee        = "see"        // a layer below follows
+	MessageSeen       = "seen"
+	MessageAdd        = "add" // the next layer follows, and is sent back
+	MessageBegun      = "begun"
+	MessageReport     = "report"  // Report: the end
+	MessageTarget     = "target"  // ocispec.Descriptor: what a name leads to
+	MessageFetch      = "fetch"   // Fetch
+	MessageFetched    = "fetched" // Fetched
 )
 
 // Bounds of messages, in bytes.
@@ -47,6 +52,23 @@ const (
 type Request struct {
 	Limits image.Limits       `json:"limits"`
 	Target ocispec.Descriptor `json:"target,omitzero"` // that the name leads to in its registry
+	Signed *Signed            `json:"signed,omitempty"`
+}
+
+// Signed demands a signature of an image of a registry.
+type Signed struct {
+	Key  []byte `json:"key"`  // PEM: by whom
+	Name string `json:"name"` // of the image, for messages
+	Rule string `json:"rule"` // that demands it
+}
+
+// Signature is what a registry has for an image.
+type Signature struct {
+	Of       digest.Digest `json:"of,omitempty"`
+	Envelope []byte        `json:"envelope,omitempty"` // DSSE; else
+	Payload  []byte        `json:"payload,omitempty"`  // what was signed
+	Value    []byte        `json:"value,omitempty"`    // its signature
+	More     bool          `json:"more,omitempty"`     // instead: there are more than are read
 }
 
 // Found is an image of a registry.

@@ -18,6 +18,9 @@ import (
 type Repository interface {
 	// Document returns the content of a manifest, an index or a configuration.
 	Document(ctx context.Context, d ocispec.Descriptor) ([]byte, error)
+	// Signatures returns what is there of signatures of some digests, a Signature each. The caller
+	// closes it.
+	Signatures(ctx context.Context, of []digest.Digest) (io.ReadCloser, error)
 	// Layers begins to fetch layers, in this order.
 	Layers(ctx context.Context, layers []ocispec.Descriptor)
 	// Layer waits for all of a layer and opens it. The caller closes it.
@@ -39,22 +42,22 @@ const maxDocuments = 4096
 
 // Find has the image of a name found that target leads to. Documents are fetched as the process
 // asks for them.
-func Find(ctx context.Context, program imageproc.Program, repo Repository, name string, target ocispec.Descriptor, l image.Limits) (*Remote, error) {
-	if err := l.Validate(); err != nil {
+func Find(ctx context.Context, program imageproc.Program, repo Repository, name string, r Request) (*Remote, error) {
+	if err := r.Limits.Validate(); err != nil {
 		return nil, err
 	}
 	p, err := program.Start(ctx, imageproc.Job{
-		Kind: KindRemote, What: "pull " + name, Op: "images.pull", Request: Request{Limits: l, Target: target},
+		Kind: KindRemote, What: "pull " + name, Op: "images.pull", Request: r,
 	})
 	if err != nil {
 		return nil, err
 	}
-	r := &Remote{p: p, repo: repo}
-	if err := r.find(ctx, target, l); err != nil {
+	found := &Remote{p: p, repo: repo}
+	if err := found.find(ctx, r.Target, r.Limits); err != nil {
 		p.Close()
 		return nil, err
 	}
-	return r, nil
+	return found, nil
 }
 
 func (r *Remote) find(ctx context.Context, target ocispec.Descriptor, l image.Limits) error {
@@ -79,6 +82,14 @@ func (r *Remote) find(ctx context.Context, target ocispec.Descriptor, l image.Li
 			if err := r.document(ctx, d, l); err != nil {
 				return err
 			}
+		case MessageSignatures:
+			var of []digest.Digest
+			if err := r.p.Decode(body, &of); err != nil {
+				return err
+			}
+			if err := r.signatures(ctx, of); err != nil {
+				return err
+			}
 		default:
 			return r.p.Broken(fmt.Errorf("a message %.40q", kind))
 		}
@@ -98,6 +109,28 @@ func (r *Remote) document(ctx context.Context, d ocispec.Descriptor, l image.Lim
 	if err == nil {
 		err = r.p.SendStream(func(w io.Writer) error {
 			_, err := w.Write(data)
+			return err
+		})
+	}
+	return r.p.Failed(err)
+}
+
+// signatures passes signatures on.
+func (r *Remote) signatures(ctx context.Context, of []digest.Digest) error {
+	for _, d := range of {
+		if err := d.Validate(); err != nil || len(of) > 2 {
+			return r.p.Broken(fmt.Errorf("it asks for signatures of %d digests: %w", len(of), err))
+		}
+	}
+	list, err := r.repo.Signatures(ctx, of)
+	if err != nil {
+		return err
+	}
+	defer list.Close() // it was only read
+	err = r.p.Send(MessageSignatures, nil)
+	if err == nil {
+		err = r.p.SendStream(func(w io.Writer) error {
+			_, err := io.Copy(w, list)
 			return err
 		})
 	}

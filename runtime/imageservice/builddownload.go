@@ -21,6 +21,7 @@ import (
 	"github.com/caisson-run/caisson/rootfs/layertar"
 	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/plan"
+	"github.com/caisson-run/caisson/runtime/registry"
 )
 
 // Names in the sandbox that fetches what ADD names: the program, the authorities that it
@@ -160,7 +161,7 @@ func (t *buildStage) fetchRequest(ctx context.Context, list []buildplan.Download
 	c.Build, c.Image, c.User, c.Profile = true, img.Key(), rootUser, cmp.Or(c.Profile, buildProfile)
 	c.Env = []string{"SSL_CERT_FILE=" + fetchAuthorities, "SSL_CERT_DIR=/nowhere"}
 	for target, file := range map[string]mount.MemoryFile{
-		fetchProgram: {Data: program, Mode: 0o555, Program: true}, fetchAuthorities: {Data: authorities(), Mode: 0o444},
+		fetchProgram: {Data: program, Mode: 0o555, Program: true}, fetchAuthorities: {Data: registry.Authorities(), Mode: 0o444},
 	} {
 		c.Mounts = append(c.Mounts, plan.MountRequest{Type: plan.FileType, Source: "fetch", Target: target, ReadOnly: true, File: &file})
 	}

@@ -40,15 +40,21 @@ func (s *Service) Pull(ctx context.Context, r images.PullRequest, progress func(
 		return images.Imported{}, err
 	}
 	defer done()
-	ctx, cancel := context.WithTimeout(ctx, s.settings().Registry.Timeout())
-	defer cancel()
+	ctx, stop := context.WithTimeout(ctx, s.settings().Registry.Timeout())
+	defer stop()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	progress(images.PullProgress{Message: "resolving " + ref.Name})
-	session, err := s.settings().Registry.Open(ctx, ref, registry.Caller{UID: g.Owner().UID, Root: g.CheckAdmin() == nil, Credentials: r.Credentials})
+	limits, err := s.importLimits(ctx, g)
 	if err != nil {
 		return images.Imported{}, err
 	}
-	defer func() { err = errors.Join(err, session.Close(err)) }()
-	pulled, err := s.pull(ctx, pulling{g: g, ref: ref, session: session, progress: progress})
+	session, err := s.settings().Registry.Open(ctx, s.options.Program, ref, registry.Caller{UID: g.Owner().UID, Root: g.CheckAdmin() == nil, Credentials: r.Credentials}, limits)
+	if err != nil {
+		return images.Imported{}, err
+	}
+	defer func() { err = session.Close(err) }()
+	pulled, err := s.pull(ctx, pulling{g: g, ref: ref, limits: limits, session: session, cancel: cancel, progress: progress})
 	return pulled, badContent(ref, err)
 }
 
@@ -65,7 +71,9 @@ func badContent(ref registry.Reference, err error) error {
 type pulling struct {
 	g        peer.Grant
 	ref      registry.Reference
+	limits   image.Limits
 	session  *registry.Session
+	cancel   context.CancelCauseFunc
 	progress func(images.PullProgress)
 }
 
@@ -87,16 +95,13 @@ func (s *Service) mayPull(ctx context.Context, g peer.Grant, name string) (regis
 }
 
 func (s *Service) pull(ctx context.Context, p pulling) (images.Imported, error) {
-	limits, err := s.importLimits(ctx, p.g)
-	if err != nil {
-		return images.Imported{}, err
-	}
-	remote, err := imagework.Find(ctx, s.options.Program, p.session, p.ref.Name, p.session.Target, limits)
+	limits := p.limits
+	remote, err := p.session.Find(ctx, s.options.Program)
 	if err != nil {
 		return images.Imported{}, withinQuota(err, p.g, limits, s.settings().Limits)
 	}
 	defer remote.Close()
-	verified, err := s.settings().Registry.Verify(ctx, p.session, remote.Remote)
+	verified, err := p.session.Verify(remote.Remote)
 	if err != nil {
 		return images.Imported{}, err
 	}
@@ -127,7 +132,7 @@ func (s *Service) storeRemote(ctx context.Context, p pulling, remote *imagework.
 	layers := imagework.Layers{Ready: s.imports.work, Open: s.store.OpenBlob}
 	return image.Again(func() (_ image.Result, err error) {
 		if remote == nil {
-			if remote, err = imagework.Find(ctx, s.options.Program, p.session, p.ref.Name, p.session.Target, o.Limits); err != nil {
+			if remote, err = p.session.Find(ctx, s.options.Program); err != nil {
 				return image.Result{}, err
 			}
 		}
@@ -213,7 +218,8 @@ func knownLayers(list []images.Stored) map[string]digest.Digest {
 	return known
 }
 
-// reportLayers reports the layers of remote until the function that it returns is called.
+// reportLayers reports the layers of remote until the function that it returns is called. A pull
+// that takes more of the disk than its layers is ended.
 func (s *Service) reportLayers(p pulling, remote image.Remote) (stop func()) {
 	end, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -230,6 +236,9 @@ func (s *Service) reportLayers(p pulling, remote image.Remote) (stop func()) {
 			if now := layersOf(p.session, remote); !slices.Equal(now, last) {
 				p.progress(images.PullProgress{Layers: now})
 				last = now
+			}
+			if err := p.session.Check(); err != nil {
+				p.cancel(err)
 			}
 		}
 	}()

@@ -9,15 +9,21 @@ import (
 	"strings"
 	"time"
 
-	"github.com/containerd/containerd/v2/core/remotes/docker"
 	"github.com/containerd/log"
-	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/rootfs/image"
+	"github.com/caisson-run/caisson/rootfs/imageproc"
+	"github.com/caisson-run/caisson/rootfs/imagework"
 )
 
-// stallTime is how long a registry may send nothing.
-const stallTime = 30 * time.Second
+const opPull = "registry.pull"
+
+// How long a registry may send nothing, and the first pause before a request is sent again.
+const (
+	stallTime  = 30 * time.Second
+	firstPause = 500 * time.Millisecond
+)
 
 // Config says which registries are asked, and how.
 type Config struct {
@@ -32,7 +38,7 @@ type Config struct {
 	Pause       time.Duration // before the second try; doubles for each further one; 0 is 500 ms
 }
 
-// Client fetches from the registries of a Config.
+// Client lets images be fetched from the registries of a Config.
 type Client struct {
 	c     Config
 	files map[string]Credentials // of Credentials, by host
@@ -42,7 +48,7 @@ type Client struct {
 // New checks c. It connects to nothing.
 func New(c Config) (*Client, error) {
 	c.Stall, c.Pause = cmp.Or(c.Stall, stallTime), cmp.Or(c.Pause, firstPause)
-	// containerd's packages log each request that fails. Its error is returned, too.
+	// containerd's packages log hosts.toml. An error is returned, too.
 	if err := log.SetLevel(log.PanicLevel.String()); err != nil {
 		return nil, sbxerr.Wrap(sbxerr.Internal, "registry.new", err)
 	}
@@ -86,32 +92,75 @@ type Caller struct {
 	Credentials Credentials // for the registry itself; the zero value is none
 }
 
-// Open finds what r leads to. The caller closes the Session.
-func (c *Client) Open(ctx context.Context, r Reference, caller Caller) (*Session, error) {
+// Open finds what r leads to, by a process of program. The caller closes the Session.
+func (c *Client) Open(ctx context.Context, program imageproc.Program, r Reference, caller Caller, l image.Limits) (*Session, error) {
 	if err := c.Check(r); err != nil {
+		return nil, err
+	}
+	rule, err := c.ruleFor(r.repo)
+	if err != nil {
 		return nil, err
 	}
 	if err := c.sweep(); err != nil {
 		return nil, err
 	}
-	hosts, err := c.hosts(ctx, r, caller)
+	servers, timeout, err := c.servers(ctx, r, caller)
 	if err != nil {
 		return nil, err
 	}
-	resolver := docker.NewResolver(docker.ResolverOptions{Hosts: hosts})
-	name, target, err := resolver.Resolve(ctx, r.full)
-	if err != nil {
-		return nil, explain(ctx, r, err)
-	}
-	fetcher, err := resolver.Fetcher(ctx, name)
-	if err != nil {
-		return nil, explain(ctx, r, err)
+	until, bounded := ctx.Deadline()
+	if !bounded {
+		until = time.Now().Add(c.c.Timeout)
 	}
 	s := &Session{
-		ref: r, resolver: resolver, fetcher: fetcher, pause: c.c.Pause, spool: spool{dir: c.c.SpoolDir, uid: caller.UID},
-		Target:  ocispec.Descriptor{MediaType: target.MediaType, Digest: target.Digest, Size: target.Size},
-		fetches: map[string]*fetch{}, ahead: make(chan struct{}, layersAhead),
+		dialer: newDialer(servers, c.realms(r), timeout), ref: r, rule: rule, limits: l, spool: spool{dir: c.c.SpoolDir, uid: caller.UID, repo: r.repo},
+		ahead: make(chan struct{}, layersAhead), gone: make(chan struct{}), fetches: map[string]*fetch{}, wanted: map[int]*want{},
 	}
 	s.ctx, s.cancel = context.WithCancelCause(ctx)
-	return s, nil
+	return s, s.start(program, imagework.Registry{
+		Host: r.Host, Repository: r.repo, Reference: r.full,
+		Servers: servers, Realms: c.realms(r), Environment: proxies(),
+		Until: until.Add(time.Second), // the daemon ends it first
+		Stall: c.c.Stall, Pause: c.c.Pause,
+	})
+}
+
+// start starts the process, and awaits what the name leads to.
+func (s *Session) start(program imageproc.Program, r imagework.Registry) (err error) {
+	s.p, err = program.Start(s.ctx, imageproc.Job{
+		Kind: imagework.KindFetch, What: "pull " + s.ref.Name, Op: "images.pull", Request: r, Disk: s.limits.Bytes, Give: s.give,
+	})
+	if err == nil {
+		err = s.p.Expect(imagework.MessageTarget, imageproc.MaxMessage, &s.Target)
+	}
+	if err == nil {
+		if bad := s.checkTarget(); bad != nil {
+			err = s.p.Broken(bad)
+		}
+	}
+	if err != nil {
+		err = s.explain(s.ctx, err)
+		s.cancel(nil)
+		return err
+	}
+	s.wg.Go(s.receive)
+	return nil
+}
+
+// checkTarget refuses what is not the image of a name with a digest.
+func (s *Session) checkTarget() error {
+	d := s.Target
+	if d.Digest.Validate() != nil || d.Size < 0 || s.ref.Digest != "" && d.Digest != s.ref.Digest {
+		return fmt.Errorf("%s leads to %d bytes of the digest %.80q", s.ref.full, d.Size, d.Digest)
+	}
+	return nil
+}
+
+// Find has the image found.
+func (s *Session) Find(ctx context.Context, program imageproc.Program) (*imagework.Remote, error) {
+	request := imagework.Request{Limits: s.limits, Target: s.Target}
+	if s.rule.Require == RequireSignature {
+		request.Signed = &imagework.Signed{Key: s.rule.key, Name: s.ref.Name, Rule: s.rule.name}
+	}
+	return imagework.Find(ctx, program, s, s.ref.Name, request)
 }

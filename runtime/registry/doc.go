@@ -1,11 +1,11 @@
-// Package registry fetches images from registries: documents and layers, as
-// rootfs/image needs them to filter an image before it is stored.
+// Package registry says what a pull may do: which registries are asked, to which servers and
+// addresses it connects, with which credentials, what an image must have, and where its layers
+// wait.
 //
-// containerd's resolver and fetcher speak the protocol. Around them this package
-// decides which hosts are asked, which of them get credentials, what is tried again,
-// and when to give up. Layers go to a spool that only root reads. A fetch that was
-// cut off goes on there, also after the daemon was killed.
+// Nothing here reads what a registry sends: caisson-images does (package rootfs/registry), over
+// connections that this package makes. So each is judged here, by the configuration, and a process
+// that is not what it was gets no other connection than a hostile registry leads to.
 //
-// A registry is not trusted. Sizes and digests are verified before anything is used,
-// and a part of the spool that does not fit is deleted.
+// Layers go to a spool that only root and the process of one pull can use. Package imagework passes
+// them on to another process, which verifies digests and signatures.
 package registry

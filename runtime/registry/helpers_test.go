@@ -3,7 +3,6 @@ package registry_test
 import (
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -13,8 +12,11 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/rootfs/image"
-	"github.com/caisson-run/caisson/rootfs/image/filter"
+	_ "github.com/caisson-run/caisson/rootfs/imagejobs" // the tests are caisson-images, too
+	"github.com/caisson-run/caisson/rootfs/imageproc"
+	"github.com/caisson-run/caisson/rootfs/imagework"
 	"github.com/caisson-run/caisson/runtime/registry"
+	"github.com/caisson-run/caisson/tests/need"
 	"github.com/caisson-run/caisson/tests/regtest"
 )
 
@@ -34,6 +36,7 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
+	need.Root(t, "it starts a process of another user")
 	b := &bench{Registry: regtest.Start(t), spool: t.TempDir()}
 	b.server = httptest.NewServer(b)
 	t.Cleanup(b.server.Close)
@@ -102,23 +105,30 @@ func (b *bench) pull(t *testing.T, name string) (image.Result, error) {
 	return pullWith(ctx, client, ref, b.caller)
 }
 
+// program is this test, which links what caisson-images does.
+var program = imageproc.Program{Path: "/proc/self/exe"}
+
 func pullWith(ctx context.Context, client *registry.Client, ref registry.Reference, caller registry.Caller) (_ image.Result, err error) {
-	s, err := client.Open(ctx, ref, caller)
+	s, err := client.Open(ctx, program, ref, caller, image.DefaultLimits())
 	if err != nil {
 		return image.Result{}, err
 	}
-	defer func() { err = errors.Join(err, s.Close(err)) }()
-	found, err := filter.Find(ctx, s.Document, s.Target, image.DefaultLimits())
+	defer func() { err = s.Close(err) }()
+	found, err := s.Find(ctx, program)
 	if err != nil {
 		return image.Result{}, err
 	}
-	if _, err := client.Verify(ctx, s, found.Remote); err != nil {
+	defer found.Close()
+	if _, err := s.Verify(found.Remote); err != nil {
 		return image.Result{}, err
 	}
-	s.Layers(ctx, found.Layers)
-	src := found.Open(nil, func(ctx context.Context, i int) (io.ReadCloser, error) { return s.Layer(ctx, found.Layers[i]) })
+	feed, err := found.Feed(ctx, imagework.Layers{Ready: func(context.Context) (func(), error) { return func() {}, nil }})
+	if err != nil {
+		return image.Result{}, err
+	}
 	o := image.StoreOptions{Name: ref.Name, Limits: image.DefaultLimits(), Target: found.Target.Digest, Layers: found.Digests()}
-	return image.Store(ctx, o, src.Head(), src, image.Discard)
+	result, err := image.Store(ctx, o, found.Head, feed, image.Discard)
+	return result, errors.Join(err, s.Check())
 }
 
 // spooled lists what is in the spool.
@@ -186,16 +196,17 @@ func verifiedBy(t *testing.T, client *registry.Client, name string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := client.Open(t.Context(), ref, registry.Caller{})
+	s, err := client.Open(t.Context(), program, ref, registry.Caller{}, image.DefaultLimits())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close(nil)
-	found, err := filter.Find(t.Context(), s.Document, s.Target, image.DefaultLimits())
+	found, err := s.Find(t.Context(), program)
 	if err != nil {
 		t.Fatal(err)
 	}
-	rule, err := client.Verify(t.Context(), s, found.Remote)
+	defer found.Close()
+	rule, err := s.Verify(found.Remote)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,13 +3,13 @@ package registry
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
-	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -17,12 +17,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/containerd/containerd/v2/core/remotes/docker"
 	"github.com/containerd/containerd/v2/core/remotes/docker/config"
 	"github.com/containerd/errdefs"
 	"github.com/pelletier/go-toml/v2"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/rootfs/imagework"
 )
 
 // hostsFile is hosts.toml:
@@ -31,6 +31,7 @@ type hostsFile struct {
 	hostEntry
 	Server string               `toml:"server"`
 	Host   map[string]hostEntry `toml:"host"`
+	empty  bool                 // or not there: what else is in its directory counts
 }
 
 type hostEntry struct {
@@ -43,43 +44,98 @@ type hostEntry struct {
 	DialTimeout  string         `toml:"dial_timeout"`
 }
 
-// hosts returns which servers stand for the registry of r, its mirrors first.
-func (c *Client) hosts(ctx context.Context, r Reference, caller Caller) (docker.RegistryHosts, error) {
+// servers returns which servers stand for the registry of r, its mirrors first, and how long a
+// connection to one may take.
+func (c *Client) servers(ctx context.Context, r Reference, caller Caller) ([]imagework.Server, time.Duration, error) {
 	dir, file, err := c.checkHostsFile(r.Host)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	g := &guard{realms: c.realms(r), stall: c.c.Stall, pause: c.c.Pause}
 	scheme := "https"
-	if dir == "" && loopback(r.Host) {
+	if dir == "" && imagework.Loopback(r.Host) {
 		scheme = "http"
 	}
-	configured := config.ConfigureHosts(ctx, config.HostOptions{
-		HostDir:       func(string) (string, error) { return dir, nil },
-		DefaultScheme: scheme,
-		Credentials: func(host string) (string, string, error) {
-			user, secret := c.credentials(r, caller, host).pair()
-			return user, secret, nil
-		},
-		UpdateClient: func(client *http.Client) error {
-			if tr, ok := client.Transport.(*http.Transport); ok { // else it is one of ours already
-				tr = tr.Clone()
-				tr.DialContext = g.dialer(file.dialTimeout()).DialContext
-				client.Transport = &transport{base: tr, guard: g}
-			}
-			client.CheckRedirect = checkRedirect
-			return nil
-		},
-	})
-	list, err := configured(r.Host)
+	hosts, err := config.ConfigureHosts(ctx, config.HostOptions{
+		HostDir: func(string) (string, error) { return dir, nil }, DefaultScheme: scheme,
+	})(r.Host)
+	var list []imagework.Server
+	for i, h := range hosts {
+		user, secret := c.credentials(r, caller, h.Host).pair()
+		s := imagework.Server{
+			Scheme: h.Scheme, Host: h.Host, Path: h.Path, Capabilities: uint8(h.Capabilities), Header: h.Header, User: user, Secret: secret,
+		}
+		var bad error
+		s.CA, bad = file.authorities(dir, s.Origin(), i == len(hosts)-1)
+		if tr, ok := h.Client.Transport.(*http.Transport); ok && bad == nil {
+			s.SkipVerify = tr.TLSClientConfig.InsecureSkipVerify
+			s.Certificates, bad = certificates(tr.TLSClientConfig.Certificates)
+		}
+		list, err = append(list, s), errors.Join(err, bad)
+	}
 	if err != nil {
-		return nil, sbxerr.New(sbxerr.DaemonConf, "registry.hosts", "the directory %q: %w", dir, err)
+		return nil, 0, sbxerr.New(sbxerr.DaemonConf, "registry.hosts", "the directory %q: %w", dir, err)
 	}
-	for _, h := range list {
-		g.servers = append(g.servers, origin(&url.URL{Scheme: h.Scheme, Host: h.Host}))
-		g.local = g.local || loopback(h.Host)
+	return list, file.dialTimeout(), nil
+}
+
+// certificates are those of a client, to be handed on.
+func certificates(own []tls.Certificate) (list []imagework.Certificate, err error) {
+	for _, c := range own {
+		key, err := x509.MarshalPKCS8PrivateKey(c.PrivateKey)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, imagework.Certificate{Chain: c.Certificate, Key: key})
 	}
-	return func(string) ([]docker.RegistryHost, error) { return list, nil }, nil
+	return list, nil
+}
+
+// authorities reads what the certificate of a mirror, or of the registry itself, may be signed by
+// beside the host's authorities. containerd has read the files.
+func (f *hostsFile) authorities(dir, origin string, itself bool) (list [][]byte, err error) {
+	entries := []hostEntry{f.hostEntry}
+	if !itself {
+		entries = nil
+		for name, e := range f.Host {
+			if originOf(name) == origin {
+				entries = append(entries, e)
+			}
+		}
+	}
+	var files []string
+	for _, e := range entries {
+		switch ca := e.CA.(type) {
+		case string:
+			files = append(files, ca)
+		case []any:
+			for _, name := range ca {
+				files = append(files, fmt.Sprint(name))
+			}
+		}
+	}
+	if f.empty && dir != "" {
+		files, err = filepath.Glob(filepath.Join(dir, "*.crt"))
+	}
+	for _, name := range files {
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(dir, name)
+		}
+		data, bad := os.ReadFile(name)
+		list, err = append(list, data), errors.Join(err, bad)
+	}
+	return list, err
+}
+
+// originOf is that of a server as hosts.toml names it.
+func originOf(server string) string {
+	if !strings.HasPrefix(server, "http") {
+		server = "https://" + server
+	}
+	u, err := url.Parse(server)
+	if err != nil {
+		return ""
+	}
+	return imagework.Origin(u)
 }
 
 func (c *Client) realms(r Reference) []string {
@@ -117,6 +173,7 @@ func (c *Client) checkHostsFile(host string) (dir string, f hostsFile, err error
 	if err == nil {
 		data, err = os.ReadFile(path)
 	}
+	f.empty = len(data) == 0
 	if errors.Is(err, fs.ErrNotExist) { // certificates alone
 		return dir, f, nil
 	}
@@ -179,7 +236,7 @@ func (e hostEntry) check(server string) error {
 	if err != nil {
 		return fmt.Errorf("%q is no address of a server: %w", sbxerr.Clip(server), err)
 	}
-	local := loopback(u.Host)
+	local := imagework.Loopback(u.Host)
 	var errs []error
 	switch {
 	case u.Host == "":
@@ -197,13 +254,4 @@ func (e hostEntry) check(server string) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// loopback reports whether a HOST[:PORT] can only be this host.
-func loopback(host string) bool {
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
-	}
-	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return host == "localhost" || err == nil && addr.IsLoopback()
 }

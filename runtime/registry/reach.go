@@ -1,18 +1,26 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
+	"os"
 	"slices"
+	"strings"
+	"sync"
 	"syscall"
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/policy"
+	"github.com/caisson-run/caisson/rootfs/imagework"
 )
+
+const opGuard = "registry.request"
 
 // How long a connection may take, and how long after one family of addresses the other is
 // tried (RFC 8305).
@@ -21,62 +29,136 @@ const (
 	fallbackDelay = 300 * time.Millisecond
 )
 
-// targetKey marks the context of a request with its target.
-type targetKey struct{}
+// Bounds of the connections of one pull: in all, and how many are made without a pause before each.
+const (
+	maxDials  = 1024
+	fastDials = 128
+	dialPause = 50 * time.Millisecond
+)
 
 // target is the server of a request.
 type target struct {
-	host    string // without the port
-	named   bool   // the configuration or the reference names it: no answer led there
-	proxied bool   // a proxy connects to it
+	host  string // without the port
+	named bool   // the configuration or the reference names it: no answer led there
 }
 
-// targetOf is where base sends req.
-func (g *guard) targetOf(base http.RoundTripper, req *http.Request) target {
-	to := target{host: req.URL.Hostname(), named: slices.Contains(g.servers, origin(req.URL)) || slices.Contains(g.realms, req.URL.Host)}
-	if tr, ok := base.(*http.Transport); ok && tr.Proxy != nil {
-		proxy, err := tr.Proxy(req)
-		to.proxied = err == nil && proxy != nil
+// dialer makes the connections for one image.
+type dialer struct {
+	servers []string // the registry's origins, with its mirrors
+	realms  []string // hosts beside them that may give tokens
+	local   bool     // one of servers is this host itself
+	timeout time.Duration
+
+	mu     sync.Mutex
+	onSite bool // one that is named has an address that is not public
+	dials  int  // so far
+}
+
+func newDialer(servers []imagework.Server, realms []string, timeout time.Duration) *dialer {
+	d := &dialer{realms: realms, timeout: timeout}
+	for _, s := range servers {
+		d.servers = append(d.servers, s.Origin())
+		d.local = d.local || imagework.Loopback(s.Host)
 	}
-	return to
+	return d
 }
 
-// dialer connects where judge allows it.
-func (g *guard) dialer(timeout time.Duration) *net.Dialer {
-	return &net.Dialer{Timeout: timeout, FallbackDelay: fallbackDelay, ControlContext: func(ctx context.Context, _, address string, _ syscall.RawConn) error {
-		to, known := ctx.Value(targetKey{}).(target)
-		if known && to.proxied {
-			return nil
-		}
+// dial connects to SCHEME://HOST[:PORT], if content of the registry may come from there.
+func (d *dialer) dial(ctx context.Context, server string) (*os.File, error) {
+	u, err := url.Parse(server)
+	if err != nil || u.Host == "" || imagework.ServerOf(u) != server {
+		return nil, sbxerr.New(sbxerr.PullRefused, opGuard, "%q is no server", sbxerr.Clip(server))
+	}
+	origin := imagework.Origin(u)
+	named := slices.Contains(d.servers, origin)
+	if u.Scheme != "https" && (u.Scheme != "http" || !imagework.Loopback(u.Host) || !d.local && !named) {
+		return nil, sbxerr.New(sbxerr.PullRefused, opGuard, "%s://%s is not HTTPS: only a registry of this host is asked without", u.Scheme, u.Host)
+	}
+	if err := d.count(ctx); err != nil {
+		return nil, err
+	}
+	to := target{u.Hostname(), named || slices.Contains(d.realms, u.Host)}
+	dialer := net.Dialer{Timeout: d.timeout, FallbackDelay: fallbackDelay}
+	proxy, err := http.ProxyFromEnvironment(&http.Request{URL: u})
+	if err == nil && proxy != nil {
+		return dialed(dialer.DialContext(ctx, "tcp", address(proxy)))
+	}
+	dialer.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error {
 		ap, err := netip.ParseAddrPort(address)
 		if err != nil {
 			return sbxerr.New(sbxerr.PullRefused, opGuard, "%q is no address: %w", address, err)
 		}
-		return g.judge(to, ap.Addr().Unmap())
-	}}
+		return d.judge(to, ap.Addr().Unmap())
+	}
+	return dialed(dialer.DialContext(ctx, "tcp", address(u)))
+}
+
+// dialed is a connection as it is passed on.
+func dialed(conn net.Conn, err error) (*os.File, error) {
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close() // the file is a copy
+	return conn.(*net.TCPConn).File()
+}
+
+// address is where a server or a proxy is, as net/http understands its URL.
+func address(u *url.URL) string {
+	port := map[string]string{"https": "443", "socks5": "1080", "socks5h": "1080"}[u.Scheme]
+	return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), port, "80"))
+}
+
+// proxies are the variables that say which proxies there are.
+func proxies() (list []string) {
+	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"} {
+		for _, name := range []string{name, strings.ToLower(name)} {
+			if value := os.Getenv(name); value != "" {
+				list = append(list, name+"="+value)
+			}
+		}
+	}
+	return list
+}
+
+// count bounds connections, and slows down one that makes many.
+func (d *dialer) count(ctx context.Context) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.dials++; d.dials > maxDials {
+		return sbxerr.New(sbxerr.PullRefused, opGuard, "the pull asks for more than %d connections", maxDials)
+	}
+	if d.dials <= fastDials {
+		return nil
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(dialPause):
+		return nil
+	}
 }
 
 // judge refuses addresses to which a registry must not send the daemon. A named server may
 // have any address but those of a cloud's own services. Any other server has a public one, or
 // is as near as a named server: on the site with a registry of the site, on this host with a
 // registry of this host.
-func (g *guard) judge(to target, addr netip.Addr) error {
+func (d *dialer) judge(to target, addr netip.Addr) error {
 	class := policy.Classify(addr)
 	own, err := isOwn(addr)
 	if err != nil {
 		return sbxerr.Wrap(sbxerr.Registry, opGuard, err)
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	allowed := false
 	switch {
 	case class.Grade < policy.Private:
 		spelled, err := netip.ParseAddr(to.host)
 		allowed = to.named && class.Grade == policy.Spelled && err == nil && spelled == addr
 	case own:
-		allowed = to.named || g.local
+		allowed = to.named || d.local
 	case class.Grade == policy.Private:
-		allowed = to.named || g.onSite
+		allowed = to.named || d.onSite
 	default:
 		allowed = true
 	}
@@ -89,7 +171,7 @@ func (g *guard) judge(to target, addr netip.Addr) error {
 			fmt.Errorf("the registry sends the pull to %s, whose address %s is %s", to.host, addr, what),
 			"have the registry send its content itself, or name a mirror that does in hosts.toml (registries.hosts_dir)")
 	}
-	g.onSite = g.onSite || to.named && class.Grade == policy.Private
+	d.onSite = d.onSite || to.named && class.Grade == policy.Private
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"io"
 	"math/big"
 	"net"
 	"net/http"
@@ -26,6 +27,7 @@ import (
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime/registry"
+	"github.com/caisson-run/caisson/tests/need"
 	"github.com/caisson-run/caisson/tests/regtest"
 )
 
@@ -37,25 +39,49 @@ const (
 	own      = "93.184.215.77" // the host's, as its link has it
 )
 
-// inNamespace runs the test t alone in a network namespace of its own.
-func inNamespace(t *testing.T) (inside bool) {
+// inNamespace runs the test t alone in a network namespace of its own, with env besides.
+func inNamespace(t *testing.T, env ...string) (inside bool) {
 	t.Helper()
 	const mark = "CAISSON_TEST_IN_NAMESPACE"
 	if os.Getenv(mark) != "" {
 		return true
 	}
+	need.Root(t, "it makes a network namespace")
+	if os.Getenv("CAISSON_REGISTRY") == "" {
+		regtest.Start(t) // it says what is needed
+	}
 	cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v")
-	cmd.Env = append(os.Environ(), mark+"=1")
+	cmd.Env = append(append(os.Environ(), mark+"=1"), env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}},
+		Cloneflags: syscall.CLONE_NEWNET,
 	}
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
 		t.Errorf("in a namespace: %v\n%s", err, out)
 	}
 	return false
+}
+
+// addresses gives the namespace those of the test.
+func addresses(t *testing.T) {
+	t.Helper()
+	lo, err := netlink.LinkByName("lo")
+	if err == nil {
+		err = netlink.LinkSetUp(lo)
+	}
+	if err == nil {
+		err = netlink.AddrAdd(lo, &netlink.Addr{IPNet: netlink.NewIPNet(net.ParseIP(own))})
+	}
+	for _, addr := range []string{public, site, metadata} { // servers elsewhere: no link has the address
+		if err == nil {
+			err = netlink.RouteAdd(&netlink.Route{
+				LinkIndex: lo.Attrs().Index, Dst: netlink.NewIPNet(net.ParseIP(addr)), Table: unix.RT_TABLE_LOCAL, Type: unix.RTN_LOCAL, Scope: netlink.SCOPE_HOST,
+			})
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // siteServer is one server of the test, and how often it was asked.
@@ -107,29 +133,10 @@ func certificate(t *testing.T, addrs ...string) (*tls.Certificate, []byte) {
 // A registry sends the daemon no nearer than it is itself: not to this host, not to the
 // site, and never to the services of a cloud.
 func TestRedirectsAreJudged(t *testing.T) {
-	if os.Getenv("CAISSON_REGISTRY") == "" {
-		regtest.Start(t) // it says what is needed
-	}
 	if !inNamespace(t) {
 		return
 	}
-	lo, err := netlink.LinkByName("lo")
-	if err == nil {
-		err = netlink.LinkSetUp(lo)
-	}
-	if err == nil {
-		err = netlink.AddrAdd(lo, &netlink.Addr{IPNet: netlink.NewIPNet(net.ParseIP(own))})
-	}
-	for _, addr := range []string{public, site, metadata} { // servers elsewhere: no link has the address
-		if err == nil {
-			err = netlink.RouteAdd(&netlink.Route{
-				LinkIndex: lo.Attrs().Index, Dst: netlink.NewIPNet(net.ParseIP(addr)), Table: unix.RT_TABLE_LOCAL, Type: unix.RTN_LOCAL, Scope: netlink.SCOPE_HOST,
-			})
-		}
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	addresses(t)
 	content := regtest.Start(t)
 	content.Push(t, "app", "1", regtest.Tar(t, "a", strings.Repeat("one", 100_000)))
 	cert, ca := certificate(t, public, site, metadata, own, "127.0.0.1")
@@ -203,5 +210,59 @@ func TestRedirectsAreJudged(t *testing.T) {
 				t.Errorf("%d requests, %s: %v", asked, sbxerr.Of(err), err)
 			}
 		})
+	}
+}
+
+// Where the daemon has a proxy, connections go there, and the host's authorities hold.
+func TestProxy(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "authorities.pem")
+	if !inNamespace(t, "HTTPS_PROXY=http://127.0.0.1:3128", "SSL_CERT_FILE="+file) {
+		return
+	}
+	addresses(t)
+	content := regtest.Start(t)
+	content.Push(t, "app", "1", regtest.Tar(t, "a", "one"))
+	cert, ca := certificate(t, public)
+	file = os.Getenv("SSL_CERT_FILE")
+	if err := os.WriteFile(file, ca, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	server := serveAt(t, public, cert, content)
+	l, err := net.Listen("tcp", "127.0.0.1:3128")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var asked atomic.Int64
+	proxy := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		to, err := net.Dial("tcp", r.Host)
+		if err != nil || r.Method != http.MethodConnect {
+			t.Errorf("%s %s: %v", r.Method, r.Host, err)
+			return
+		}
+		defer to.Close()
+		w.WriteHeader(http.StatusOK)
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		go func() { _, _ = io.Copy(to, conn) }() // until either has gone
+		_, _ = io.Copy(conn, to)
+	})}
+	go func() { _ = proxy.Serve(l) }() // until it is closed
+	defer proxy.Close()
+	host := strings.TrimPrefix(server.url, "https://")
+	client, err := registry.New(registry.Config{Allowed: []string{host}, SpoolDir: t.TempDir(), Timeout: time.Minute, Pause: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ref, err := registry.Parse(host + "/app:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = pullWith(t.Context(), client, ref, registry.Caller{}); err != nil || asked.Load() == 0 || server.asked.Load() == 0 {
+		t.Errorf("%d requests of the proxy, %d of the registry: %v", asked.Load(), server.asked.Load(), err)
 	}
 }

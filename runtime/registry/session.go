@@ -2,37 +2,53 @@ package registry
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"os"
 	"sync"
 	"sync/atomic"
-	"time"
 
-	"github.com/containerd/containerd/v2/core/remotes"
+	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/rootfs/image"
+	"github.com/caisson-run/caisson/rootfs/imageproc"
+	"github.com/caisson-run/caisson/rootfs/imagework"
 )
 
 // layersAhead is how many layers are fetched or wait to be read.
 const layersAhead = 3
 
-// Session fetches one image. It implements imagework.Repository.
+// Session fetches one image, by a process of its own. It implements imagework.Repository.
 type Session struct {
 	Target ocispec.Descriptor // that the name leads to
 
-	ref      Reference
-	fetcher  remotes.Fetcher
-	resolver remotes.Resolver
-	spool    spool
-	pause    time.Duration
-	ctx      context.Context //nolint:containedctx // of the fetches, which outlive the calls that begin them
-	cancel   context.CancelCauseFunc
-	wg       sync.WaitGroup
-	ahead    chan struct{}
+	*dialer
+	ref    Reference
+	rule   rule
+	spool  spool
+	limits image.Limits
+	p      *imageproc.Process
+	ctx    context.Context //nolint:containedctx // of the fetches, which outlive the calls that begin them
+	cancel context.CancelCauseFunc
+	wg     sync.WaitGroup
+	ahead  chan struct{}
+	gone   chan struct{} // closed when the process has ended
+	why    error         // it did; read after gone
 
 	mu      sync.Mutex
 	fetches map[string]*fetch // by digest
+	wanted  map[int]*want     // by ID
+	last    int               // ID
+}
+
+// want is something that the process is to fetch.
+type want struct {
+	part *part
+	done chan error
 }
 
 // The states of a layer.
@@ -52,32 +68,122 @@ type Progress struct {
 
 // fetch is one layer on its way. An image may have a layer several times.
 type fetch struct {
-	desc     ocispec.Descriptor
-	received atomic.Int64
-	state    atomic.Value
-	done     chan struct{} // closed when part and err are set
+	desc  ocispec.Descriptor
+	state atomic.Value
+	done  chan struct{} // closed when err is set
 
-	part *part
+	part atomic.Pointer[part]
 	err  error
 	uses int  // readers that will come or are there
 	slot bool // it holds a place of ahead
 }
 
+// want has the process write something to p, and waits until it has.
+func (s *Session) want(ctx context.Context, f imagework.Fetch, p *part) error {
+	w := &want{part: p, done: make(chan error, 1)}
+	s.mu.Lock()
+	s.last++
+	f.ID = s.last
+	s.wanted[f.ID] = w
+	s.mu.Unlock()
+	if s.p.Send(imagework.MessageFetch, f) != nil {
+		<-s.gone
+		return s.why
+	}
+	select {
+	case err := <-w.done:
+		return err
+	case <-s.gone:
+		return s.why
+	case <-ctx.Done():
+		return s.explain(ctx, ctx.Err())
+	}
+}
+
+// receive reads what the process says until its end.
+func (s *Session) receive() {
+	defer close(s.gone)
+	for {
+		var f imagework.Fetched
+		if s.why = s.p.Expect(imagework.MessageFetched, maxFetched, &f); s.why != nil {
+			return
+		}
+		var err error
+		if f.Failure != nil {
+			err = f.Failure.Err()
+		}
+		s.mu.Lock()
+		w := s.wanted[f.ID]
+		delete(s.wanted, f.ID)
+		s.mu.Unlock()
+		if w != nil {
+			w.done <- err
+		}
+	}
+}
+
+// maxFetched bounds the message that something was fetched, or why not, in bytes.
+const maxFetched = 256 << 10
+
+// give gives the process what it asks for.
+func (s *Session) give(ctx context.Context, request json.RawMessage) (*os.File, error) {
+	var a imagework.Ask
+	if err := json.Unmarshal(request, &a); err != nil {
+		return nil, err
+	}
+	switch {
+	case a.Server != "":
+		return s.dial(ctx, a.Server)
+	case a.Authorities:
+		return authorityFile()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w := s.wanted[a.File]; w != nil {
+		return w.part.again()
+	}
+	return nil, fmt.Errorf("nothing is to be fetched to the file %d", a.File)
+}
+
 // Document implements imagework.Repository.
 func (s *Session) Document(ctx context.Context, d ocispec.Descriptor) ([]byte, error) {
-	r, err := s.fetcher.Fetch(ctx, d)
+	p, err := s.fetched(ctx, imagework.Fetch{Document: d}, d.Size)
 	if err != nil {
-		return nil, explain(ctx, s.ref, err)
+		return nil, err
 	}
-	defer r.Close() // it was only read
-	data, err := io.ReadAll(io.LimitReader(r, d.Size+1))
+	defer p.file.Close() // it has no name
+	data, err := io.ReadAll(io.NewSectionReader(p.file, 0, d.Size+1))
+	if err == nil && int64(len(data)) != d.Size {
+		err = sbxerr.New(sbxerr.ImageFormat, "registry.document", "%s has %d bytes, stated are %d", d.Digest, len(data), d.Size)
+	}
+	return data, err
+}
+
+// Signatures implements imagework.Repository.
+func (s *Session) Signatures(ctx context.Context, of []digest.Digest) (io.ReadCloser, error) {
+	p, err := s.fetched(ctx, imagework.Fetch{Signatures: of}, 2*imagework.MaxSignatures*imagework.MaxSigned) // as JSON
 	if err != nil {
-		return nil, explain(ctx, s.ref, err)
+		return nil, err
 	}
-	if int64(len(data)) != d.Size {
-		return nil, sbxerr.New(sbxerr.ImageFormat, "registry.document", "%s has %d bytes, stated are %d", d.Digest, len(data), d.Size)
+	_, err = p.file.Seek(0, io.SeekStart)
+	return p.file, sbxerr.Wrap(sbxerr.StateDir, opSpool, err)
+}
+
+// fetched fetches to a file without a name.
+func (s *Session) fetched(ctx context.Context, f imagework.Fetch, most int64) (*part, error) {
+	file, err := image.Spool(s.spool.dir)
+	if err != nil {
+		return nil, err
 	}
-	return data, nil
+	p := &part{file: file, size: most}
+	if err = s.want(ctx, f, p); err == nil {
+		err = p.check()
+	}
+	if err != nil {
+		file.Close() // the first error says it
+		return nil, err
+	}
+	return p, nil
 }
 
 // Layers implements imagework.Repository.
@@ -96,7 +202,7 @@ func (s *Session) Layers(_ context.Context, layers []ocispec.Descriptor) {
 		kept := s.spool.keepOnly(layers)
 		for _, f := range queue {
 			if kept != nil {
-				f.finish(nil, kept)
+				f.finish(kept)
 				continue
 			}
 			select {
@@ -104,7 +210,7 @@ func (s *Session) Layers(_ context.Context, layers []ocispec.Descriptor) {
 				f.slot = true
 				s.wg.Go(func() { s.run(f) })
 			case <-s.ctx.Done():
-				f.finish(nil, explain(s.ctx, s.ref, s.ctx.Err()))
+				f.finish(s.explain(s.ctx, s.ctx.Err()))
 			}
 		}
 	})
@@ -120,15 +226,22 @@ func (s *Session) add(d ocispec.Descriptor) *fetch {
 
 func (s *Session) run(f *fetch) {
 	f.state.Store(Fetching)
-	part, err := s.fetch(s.ctx, f)
+	p, err := s.spool.open(f.desc)
+	if err == nil {
+		f.part.Store(p)
+		err = s.want(s.ctx, imagework.Fetch{Layer: f.desc}, p)
+	}
+	if err == nil {
+		err = p.check()
+	}
 	if err == nil {
 		f.state.Store(Fetched)
 	}
-	f.finish(part, err)
+	f.finish(err)
 }
 
-func (f *fetch) finish(p *part, err error) {
-	f.part, f.err = p, err
+func (f *fetch) finish(err error) {
+	f.err = err
 	close(f.done)
 }
 
@@ -138,6 +251,9 @@ func (s *Session) Layer(ctx context.Context, d ocispec.Descriptor) (io.ReadClose
 	s.mu.Lock()
 	f := s.fetches[d.Digest.String()]
 	if f == nil || f.uses == 0 {
+		if f != nil {
+			f.part.Load().file.Close() // it was removed
+		}
 		f = s.add(d)
 		s.wg.Go(func() { s.run(f) })
 	}
@@ -145,12 +261,12 @@ func (s *Session) Layer(ctx context.Context, d ocispec.Descriptor) (io.ReadClose
 	select {
 	case <-f.done:
 	case <-ctx.Done():
-		return nil, explain(ctx, s.ref, ctx.Err())
+		return nil, s.explain(ctx, ctx.Err())
 	}
 	if f.err != nil {
 		return nil, f.err
 	}
-	return &layerReader{Reader: io.NewSectionReader(f.part.file, 0, f.desc.Size), session: s, fetch: f}, nil
+	return &layerReader{Reader: io.NewSectionReader(f.part.Load().file, 0, f.desc.Size), session: s, fetch: f}, nil
 }
 
 // layerReader reads a layer out of the spool, which it then leaves.
@@ -163,18 +279,17 @@ type layerReader struct {
 // Close implements io.Closer.
 func (l *layerReader) Close() error {
 	l.session.mu.Lock()
+	defer l.session.mu.Unlock()
 	l.fetch.uses--
-	last, slot := l.fetch.uses == 0, l.fetch.slot
-	l.fetch.slot = false
-	l.session.mu.Unlock()
-	if slot { // also of a layer that is read again later, or its place could hold up all others
+	if l.fetch.slot { // also of a layer that is read again later, or its place could hold up all others
+		l.fetch.slot = false
 		<-l.session.ahead
 	}
-	if !last {
+	if l.fetch.uses > 0 {
 		return nil
 	}
 	l.fetch.state.Store(Stored)
-	return l.fetch.part.drop()
+	return l.fetch.part.Load().drop()
 }
 
 // Progress returns how far the layer of that digest is, and false for one that is not
@@ -186,27 +301,66 @@ func (s *Session) Progress(digest string) (Progress, bool) {
 	if f == nil {
 		return Progress{}, false
 	}
-	state, _ := f.state.Load().(string)
-	return Progress{Size: f.desc.Size, Received: f.received.Load(), State: state}, true
+	at := Progress{Size: f.desc.Size}
+	at.State, _ = f.state.Load().(string)
+	if p := f.part.Load(); at.State == Stored {
+		at.Received = at.Size
+	} else if p != nil {
+		at.Received = min(p.length(), at.Size)
+	}
+	return at, true
 }
 
-// Close ends the fetches, once err, the outcome of the whole, is known. What was fetched
-// stays in the spool where the same pull may succeed later.
-func (s *Session) Close(err error) error {
-	s.cancel(nil)
-	s.wg.Wait()
+// Check fails where a file is longer than what it is for, or than nothing once that is stored: the
+// process that has it is not what it was.
+func (s *Session) Check() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	keep := errors.Is(err, sbxerr.Registry) || errors.Is(err, sbxerr.Deadline) || errors.Is(err, sbxerr.Canceled) || errors.Is(err, sbxerr.Busy)
-	var errs []error
 	for _, f := range s.fetches {
-		switch {
-		case f.part == nil || f.uses == 0:
-		case keep:
-			errs = append(errs, f.part.file.Close())
-		default:
-			errs = append(errs, f.part.drop())
+		if p := f.part.Load(); p != nil {
+			if err := p.check(); err != nil {
+				return err
+			}
 		}
 	}
+	for _, w := range s.wanted {
+		if err := w.part.check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close ends the process and the fetches with err, the outcome of the whole, and returns what that
+// is to the caller. What was fetched stays in the spool where the same pull may succeed later.
+func (s *Session) Close(err error) error {
+	err = s.explain(s.ctx, err)
+	s.cancel(nil)
+	s.p.Close()
+	s.wg.Wait()
+	keep := errors.Is(err, sbxerr.Registry) || errors.Is(err, sbxerr.Deadline) || errors.Is(err, sbxerr.Canceled) || errors.Is(err, sbxerr.Busy)
+	errs := []error{err}
+	for _, f := range s.fetches {
+		p := f.part.Load()
+		if p == nil {
+			continue
+		}
+		if f.uses > 0 && !keep {
+			errs = append(errs, p.drop())
+		}
+		errs = append(errs, p.file.Close())
+	}
 	return errors.Join(errs...)
+}
+
+// explain says why a pull was ended.
+func (s *Session) explain(ctx context.Context, err error) error {
+	switch {
+	case err == nil || ctx.Err() == nil:
+		return err
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return sbxerr.WithRemedy(sbxerr.Deadline, opPull, fmt.Errorf("pull %s: it takes longer than registries.timeout", s.ref.full),
+			"pull again: it goes on where it was; or raise registries.timeout in the daemon's configuration")
+	}
+	return sbxerr.New(sbxerr.Canceled, opPull, "pull %s: %w", s.ref.full, context.Cause(ctx))
 }

@@ -1,9 +1,9 @@
 package registry
 
 import (
-	"bytes"
-	"context"
-	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/hex"
@@ -16,7 +16,6 @@ import (
 
 	"github.com/opencontainers/go-digest"
 	"github.com/sigstore/sigstore/pkg/cryptoutils"
-	"github.com/sigstore/sigstore/pkg/signature"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/owndir"
@@ -41,8 +40,8 @@ type Rule struct {
 // rule is a Rule that is ready to judge.
 type rule struct {
 	Rule
-	verifier signature.Verifier
-	name     string // that is recorded with the image; it changes with what the rule requires
+	key  []byte // PEM
+	name string // that is recorded with the image; it changes with what the rule requires
 }
 
 // matches reports whether the rule is for a repository.
@@ -63,7 +62,7 @@ func compile(rules []Rule) ([]rule, error) {
 		}
 		if r.Require == RequireSignature {
 			var err error
-			if c.verifier, c.name, err = loadKey(r.Key); err != nil {
+			if c.key, c.name, err = loadKey(r.Key); err != nil {
 				errs = append(errs, fmt.Errorf("registries.verify[%d].key: %w", i, err))
 			}
 		}
@@ -75,7 +74,8 @@ func compile(rules []Rule) ([]rule, error) {
 // maxKey bounds the file of a public key, in bytes.
 const maxKey = 64 << 10
 
-func loadKey(path string) (signature.Verifier, string, error) {
+// loadKey reads the PEM of a key, and what its rule is called.
+func loadKey(path string) ([]byte, string, error) {
 	info, err := os.Lstat(path)
 	if err == nil && info.Mode().Perm()&0o022 != 0 {
 		err = fmt.Errorf("file %q has the mode %04o, by which others than its owner may change it: %w", path, info.Mode().Perm(), fs.ErrPermission)
@@ -88,6 +88,11 @@ func loadKey(path string) (signature.Verifier, string, error) {
 		return nil, "", err
 	}
 	key, err := cryptoutils.UnmarshalPEMToPublicKey(data)
+	switch key.(type) {
+	case *ecdsa.PublicKey, *rsa.PublicKey, ed25519.PublicKey, nil:
+	default:
+		err = errors.New("unsupported public key type")
+	}
 	if err != nil {
 		return nil, "", fmt.Errorf("file %q: %w", path, err)
 	}
@@ -95,12 +100,8 @@ func loadKey(path string) (signature.Verifier, string, error) {
 	if err != nil {
 		return nil, "", fmt.Errorf("file %q: %w", path, err)
 	}
-	verifier, err := signature.LoadVerifier(key, crypto.SHA256)
-	if err != nil {
-		return nil, "", fmt.Errorf("file %q: %w", path, err)
-	}
 	sum := sha256.Sum256(der)
-	return verifier, fmt.Sprintf("%s by the key %s (sha256:%s)", RequireSignature, path, hex.EncodeToString(sum[:8])), nil
+	return data, fmt.Sprintf("%s by the key %s (sha256:%s)", RequireSignature, path, hex.EncodeToString(sum[:8])), nil
 }
 
 // ruleFor returns the first rule for a repository. Without any rule nothing is required.
@@ -117,20 +118,14 @@ func (c *Client) ruleFor(repository string) (rule, error) {
 	return c.rules[i], nil
 }
 
-// Verify applies the rule for the session's repository to an image that was found there.
-// It returns the name of the rule that it satisfies, empty if nothing is configured.
-func (c *Client) Verify(ctx context.Context, s *Session, found image.Remote) (string, error) {
-	r, err := c.ruleFor(s.ref.repo)
-	if err != nil {
-		return "", err
+// Verify applies the rule for the repository to an image that was found there: where that demands
+// a signature, none is found without one. It returns the name of the rule that the image
+// satisfies, empty if nothing is configured.
+func (s *Session) Verify(found image.Remote) (string, error) {
+	if s.rule.Require == RequireDigest {
+		return s.rule.name, s.rule.pinned(s.ref, found)
 	}
-	switch r.Require {
-	case RequireDigest:
-		err = r.pinned(s.ref, found)
-	case RequireSignature:
-		err = r.signed(ctx, s, found)
-	}
-	return r.name, err
+	return s.rule.name, nil
 }
 
 // pinned takes an image by its own digest or that of its index.
@@ -146,40 +141,6 @@ func (r rule) pinned(ref Reference, found image.Remote) error {
 	return nil
 }
 
-// signed takes an image if the key signed its own digest or that of its index.
-func (r rule) signed(ctx context.Context, s *Session, found image.Remote) error {
-	seen := 0
-	var first error
-	var valid bool
-	look := search{s: s}
-	for _, d := range slices.Compact([]digest.Digest{found.Target.Digest, found.Source.Digest}) {
-		look.visit = func(sig cosignature) error {
-			err := sig.verify(r.verifier, d)
-			if valid = err == nil; valid {
-				return errEnough
-			}
-			if seen++; seen == 1 {
-				first = err
-			}
-			return nil
-		}
-		err := look.of(ctx, d)
-		switch {
-		case valid:
-			return nil
-		case errors.Is(err, errEnough):
-			return sbxerr.WithRemedy(sbxerr.ImageUnverified, "registry.verify", fmt.Errorf("%s has more than %d documents of signatures, and none of the first is valid; required: %s", s.ref.Name, maxSignatures, r.name),
-				"remove signatures that are not yours from the registry")
-		case err != nil:
-			return err
-		}
-	}
-	if seen == 0 {
-		return sbxerr.New(sbxerr.ImageUnverified, "registry.verify", "%s has no signature; required: %s", s.ref.Name, r.name)
-	}
-	return sbxerr.New(sbxerr.ImageUnverified, "registry.verify", "none of %d signatures of %s is valid; required: %s: %w", seen, s.ref.Name, r.name, first)
-}
-
 // CheckVerified refuses an image that was pulled from a repository under another rule than
 // the present one.
 func (c *Client) CheckVerified(repository, verified string) error {
@@ -192,15 +153,4 @@ func (c *Client) CheckVerified(repository, verified string) error {
 			"pull it again: caisson image pull")
 	}
 	return err
-}
-
-// verify reports why the signature is not of d by the key.
-func (s cosignature) verify(v signature.Verifier, d digest.Digest) error {
-	if s.envelope != nil {
-		return verifyEnvelope(v, s.envelope, d)
-	}
-	if err := v.VerifySignature(bytes.NewReader(s.value), bytes.NewReader(s.payload)); err != nil {
-		return fmt.Errorf("verify the signature: %w", err)
-	}
-	return checkPayload(s.payload, d)
 }

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -101,29 +102,38 @@ func (h *holding) push(t *testing.T, repo string) (name string) {
 	return h.host + "/" + repo + ":1"
 }
 
-// A process that is killed at its work ends one request, which is told, and no other.
+// A process that is killed at its work ends one request, which is told, and no other: the one that
+// asks the registry, and the one that reads what comes.
 func TestKilledImagePull(t *testing.T) {
 	h := newHolding(t)
 	d := harness.StartWith(t, fmt.Sprintf("registries: {allowed: [%q]}\n", h.host))
 	d.Run(t, "run", "--", "true")
 	before := stored(t, d)
-	lost, kept := h.push(t, "lost"), h.push(t, "kept")
-	first := begin(t, d, "image", "pull", "--json", lost)
-	<-h.reached
-	of := programs(t, d, worker)
+	kept := h.push(t, "kept")
 	second := begin(t, d, "image", "pull", "--json", kept)
 	<-h.reached
-	if now := programs(t, d, worker); len(of) != 1 || len(now) != 2 {
-		t.Fatalf("%d processes of the first pull, %d of both", len(of), len(now))
+	others := programs(t, d, worker)
+	for n := range 2 {
+		lost := h.push(t, fmt.Sprint("lost", n))
+		first := begin(t, d, "image", "pull", "--json", lost)
+		<-h.reached
+		of := slices.DeleteFunc(programs(t, d, worker), func(pid int) bool { return slices.Contains(others, pid) })
+		if len(of) != 2 || len(others) != 2 {
+			t.Fatalf("%d processes of the first pull, %d of the other", len(of), len(others))
+		}
+		kill9(t, of[n])
+		wasKilled(t, first.end(t), "pull "+lost) // while the registry holds its layer
 	}
-	kill9(t, of[0])
-	wasKilled(t, first.end(t), "pull "+lost) // while the registry holds its layer
 	close(h.letGo)
 	if r := second.end(t); r.Code != 0 {
 		t.Errorf("the other pull: %+v", r)
 	}
-	d.Run(t, "image", "pull", lost) // it goes on with what was fetched
-	d.Run(t, "image", "rm", lost, kept)
+	for n := range 2 {
+		lost := fmt.Sprintf("%s/lost%d:1", h.host, n)
+		d.Run(t, "image", "pull", lost) // nothing is in the way
+		d.Run(t, "image", "rm", lost)
+	}
+	d.Run(t, "image", "rm", kept)
 	await(t, "the removal of what the pulls left", func() bool { return stored(t, d) == before })
 }
 

@@ -59,7 +59,7 @@ var rules = []struct {
 	{"runtime/output", []string{"api/sbxerr", "owndir"}},
 	{"runtime/peer", []string{"api/sbxerr", "api/settings"}},
 	{"runtime/queue", []string{"api/sbxerr", "runtime/peer"}},
-	{"runtime/registry", []string{"api/sbxerr", "gateway/policy", "owndir", "rootfs/image"}},
+	{"runtime/registry", []string{"api/sbxerr", "gateway/policy", "owndir", "rootfs/image", "rootfs/imageproc", "rootfs/imagework"}},
 	{"runtime/pid1", []string{"api/sbxerr", "initproto"}},
 	{"runtime/plan", append([]string{"api/caisson/v1", "api/sbxerr", "api/settings", "finding", "runtime/idblock", "runtime/images", "runtime/peer", "runtime/pid1", "runtime/ports", "runtime/volumes", "runtime/owned"}, leaves...)},
 	{"runtime/pool", []string{"api/caisson/v1", "api/sbxerr", "api/settings", "cgroups", "netns", "runtime/events", "runtime/failpoint", "runtime/peer", "runtime/plan"}},
@@ -106,7 +106,7 @@ var only = []struct {
 	by   []string
 }{
 	{"github.com/containerd/containerd/v2/client", []string{"runtime/ctrd"}},
-	{"github.com/containerd/containerd/v2/core/remotes", []string{"runtime/registry"}},
+	{"github.com/containerd/containerd/v2/core/remotes", []string{"rootfs/registry", "runtime/registry"}},
 	{"github.com/coreos/go-iptables", []string{"netns"}},
 	{"github.com/vishvananda/netlink", []string{"netns"}},
 	{"github.com/seccomp/libseccomp-golang", []string{"seccomp"}},
@@ -125,7 +125,7 @@ var heavy = map[string][]string{
 	"cmd/caisson":         {"github.com/containerd", module + "runtime", module + "server", "google.golang.org/grpc", "go.yaml.in/yaml", "encoding/gob", "github.com/google/jsonschema-go", module + "mcp", module + "plug/codex"},
 	"cmd/caisson-gateway": {"github.com/containerd", module + "runtime", "google.golang.org/", "github.com/spf13"},
 	// What parses hostile bytes does not run as root: caisson-images does that.
-	"cmd/caissond":     {module + "rootfs/imagejobs", module + "rootfs/dockerfile", module + "rootfs/fromhost", module + "rootfs/image/filter", "github.com/moby/buildkit"},
+	"cmd/caissond":     {module + "rootfs/imagejobs", module + "rootfs/dockerfile", module + "rootfs/fromhost", module + "rootfs/image/filter", module + "rootfs/image/signed", module + "rootfs/registry", "github.com/moby/buildkit", "github.com/sigstore/sigstore/pkg/signature"},
 	"cmd/caisson-shim": {"net/http", "github.com/containerd", "google.golang.org/grpc", "google.golang.org/protobuf/proto"},
 	"cmd/caisson-init": {"net/http", "github.com/", "google.golang.org/", "encoding/json"},
 }

@@ -7,10 +7,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
+	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/rootfs/image"
+	"github.com/caisson-run/caisson/rootfs/image/signed"
 	"github.com/caisson-run/caisson/rootfs/imageproc"
 	"github.com/caisson-run/caisson/rootfs/imagework"
 )
@@ -72,6 +76,11 @@ func serveRemote(c *imageproc.Conn, request json.RawMessage, _ []*os.File) error
 	if err != nil {
 		return err
 	}
+	if r.Signed != nil {
+		if err := checkSigned(c, *r.Signed, found.Remote); err != nil {
+			return err
+		}
+	}
 	var layers imagework.Go
 	if err := c.Send(imagework.MessageFound, imagework.Found{Head: found.Open(nil, nil).Head(), Remote: found.Remote}); err != nil {
 		return err
@@ -102,6 +111,23 @@ func document(c *imageproc.Conn, d ocispec.Descriptor) ([]byte, error) {
 		err = sbxerr.New(sbxerr.ImageFormat, opPull, "%s has %d bytes, stated are %d", d.Digest, len(data), d.Size)
 	}
 	return data, err
+}
+
+// checkSigned takes an image if the key signed its own digest or that of its index.
+func checkSigned(c *imageproc.Conn, r imagework.Signed, found image.Remote) error {
+	of := slices.Compact([]digest.Digest{found.Target.Digest, found.Source.Digest})
+	if err := c.Send(imagework.MessageSignatures, of); err != nil {
+		return err
+	}
+	if err := expect(c, imagework.MessageSignatures, nil); err != nil {
+		return err
+	}
+	list := c.Stream()
+	err := signed.Check(r, of, list)
+	if _, rest := io.Copy(io.Discard, list); err == nil {
+		err = rest
+	}
+	return err
 }
 
 func expect(c *imageproc.Conn, kind string, v any) error {

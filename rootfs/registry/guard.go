@@ -13,6 +13,7 @@ import (
 	"github.com/containerd/containerd/v2/core/remotes/docker/auth"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/rootfs/imagework"
 )
 
 const opGuard = "registry.request"
@@ -20,31 +21,20 @@ const opGuard = "registry.request"
 // maxRedirects bounds how often one request is sent elsewhere.
 const maxRedirects = 5
 
-// guard decides where the requests for one image go, and what they carry.
+// guard decides what the requests for one image carry. Where they may go, the daemon decides.
 type guard struct {
 	servers []string // the registry's origins, with its mirrors
 	realms  []string // hosts beside them that may give tokens
 	stall   time.Duration
 	pause   time.Duration
-	local   bool // one of servers is this host itself
 
 	mu     sync.Mutex
 	tokens []string // origins of token servers that were accepted
-	onSite bool     // one that is named has an address that is not public
 }
 
 // plainHeaders are sent to hosts that are not the registry. Others may be secrets of
 // the registry, out of hosts.toml.
 var plainHeaders = []string{"Accept", "Accept-Encoding", "Authorization", "Content-Type", "Range", "User-Agent"}
-
-// origin is what credentials are for: a host with its port, and the scheme.
-func origin(u *url.URL) string {
-	port := u.Port()
-	if port == "" {
-		port = map[string]string{"https": "443", "http": "80"}[u.Scheme]
-	}
-	return strings.ToLower(u.Scheme + "://" + u.Hostname() + ":" + port)
-}
 
 // checkRedirect keeps credentials with the server that they are for.
 func checkRedirect(req *http.Request, via []*http.Request) error {
@@ -52,7 +42,7 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 	if len(via) > maxRedirects {
 		return sbxerr.New(sbxerr.Registry, opGuard, "%s redirects more than %d times", first.URL.Host, maxRedirects)
 	}
-	if origin(req.URL) == origin(first.URL) {
+	if imagework.Origin(req.URL) == imagework.Origin(first.URL) {
 		return nil
 	}
 	if first.Method != http.MethodGet && first.Method != http.MethodHead { // its body holds the credentials
@@ -64,24 +54,18 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 }
 
 // request prepares req for where it goes.
-func (g *guard) request(req *http.Request) (*http.Request, error) {
-	switch {
-	case req.URL.Scheme == "https":
-	case req.URL.Scheme == "http" && loopback(req.URL.Host) && (g.local || slices.Contains(g.servers, origin(req.URL))):
-	default:
-		return nil, sbxerr.New(sbxerr.PullRefused, opGuard, "%s://%s is not HTTPS: only a registry of this host is asked without", req.URL.Scheme, req.URL.Host)
-	}
+func (g *guard) request(req *http.Request) *http.Request {
 	req = req.Clone(req.Context())
 	req.Header.Set("User-Agent", "caisson")
 	req.Header.Set("Accept-Encoding", "identity")
-	if !slices.Contains(g.servers, origin(req.URL)) {
+	if !slices.Contains(g.servers, imagework.Origin(req.URL)) {
 		for name := range req.Header {
 			if !slices.Contains(plainHeaders, name) {
 				req.Header.Del(name)
 			}
 		}
 	}
-	return req, nil
+	return req
 }
 
 // response refuses a demand for credentials by somebody to whom they are not to go.
@@ -92,7 +76,7 @@ func (g *guard) response(resp *http.Response) error {
 	if resp.StatusCode != http.StatusUnauthorized || g.isToken(resp.Request.URL) {
 		return nil
 	}
-	if !slices.Contains(g.servers, origin(resp.Request.URL)) {
+	if !slices.Contains(g.servers, imagework.Origin(resp.Request.URL)) {
 		return sbxerr.New(sbxerr.PullRefused, opGuard, "%s, to which the registry redirects, asks for credentials: they are the registry's alone", resp.Request.URL.Host)
 	}
 	var errs []error
@@ -111,14 +95,14 @@ func (g *guard) acceptRealm(server *url.URL, realm string) error {
 	if err != nil || u.Host == "" {
 		return sbxerr.New(sbxerr.Registry, opGuard, "%s sends clients to the token server %q, which is no address", server.Host, sbxerr.Clip(realm))
 	}
-	if origin(u) != origin(server) && !slices.Contains(g.realms, u.Host) {
+	if imagework.Origin(u) != imagework.Origin(server) && !slices.Contains(g.realms, u.Host) {
 		return sbxerr.WithRemedy(sbxerr.PullRefused, opGuard,
 			fmt.Errorf("%s sends clients with their credentials to %q, which is another server", server.Host, sbxerr.Clip(u.Host)),
 			fmt.Sprintf("if that is its token server, add %q to registries.realms in the daemon's configuration", u.Host))
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if o := origin(u) + u.Path; !slices.Contains(g.tokens, o) {
+	if o := imagework.Origin(u) + u.Path; !slices.Contains(g.tokens, o) {
 		g.tokens = append(g.tokens, o)
 	}
 	return nil
@@ -128,5 +112,5 @@ func (g *guard) acceptRealm(server *url.URL, realm string) error {
 func (g *guard) isToken(u *url.URL) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return slices.Contains(g.tokens, origin(u)+u.Path)
+	return slices.Contains(g.tokens, imagework.Origin(u)+u.Path)
 }

@@ -27,8 +27,11 @@ const (
 	maxBody      = 8 << 20
 )
 
-// layerKey marks the context of requests for layers.
-type layerKey struct{}
+// layerKey marks the context of requests for layers, targetKey that of each with its address.
+type (
+	layerKey  struct{}
+	targetKey struct{}
+)
 
 // transport sends requests where guard allows it, and again where that may help.
 type transport struct {
@@ -38,10 +41,7 @@ type transport struct {
 
 // RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	req, err := t.guard.request(req)
-	if err != nil {
-		return nil, err
-	}
+	req = t.guard.request(req)
 	for try := 1; ; try++ {
 		resp, err := t.once(req)
 		wait, again := t.again(resp, err, try)
@@ -83,7 +83,7 @@ func (t *transport) check(req *http.Request, resp *http.Response) error {
 func (t *transport) once(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(req.Context())
 	timer := time.AfterFunc(t.guard.stall, func() { cancel(errStalled) })
-	resp, err := t.base.RoundTrip(req.WithContext(context.WithValue(ctx, targetKey{}, t.guard.targetOf(t.base, req))))
+	resp, err := t.base.RoundTrip(req.WithContext(context.WithValue(ctx, targetKey{}, req.URL)))
 	timer.Stop()
 	if err != nil {
 		if errors.Is(context.Cause(ctx), errStalled) {
