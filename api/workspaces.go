@@ -16,3 +16,13 @@ func (c *Client) Diff(ctx context.Context, req *caissonv1.DiffRequest) (*caisson
 func (c *Client) Apply(ctx context.Context, req *caissonv1.ApplyRequest) (*caissonv1.ApplyResponse, error) {
 	return call(ctx, c.workspaces().Apply, req)
 }
+
+// ListChangesets returns the caller's changesets, and to root those of all users.
+func (c *Client) ListChangesets(ctx context.Context, req *caissonv1.ListChangesetsRequest) (*caissonv1.ListChangesetsResponse, error) {
+	return whole(ctx, c.workspaces().ListChangesets, req)
+}
+
+// DiscardChangeset removes a changeset.
+func (c *Client) DiscardChangeset(ctx context.Context, req *caissonv1.DiscardChangesetRequest) (*caissonv1.DiscardChangesetResponse, error) {
+	return call(ctx, c.workspaces().DiscardChangeset, req)
+}

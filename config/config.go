@@ -94,6 +94,9 @@ type Cgroup struct {
 type Workspaces struct {
 	AllowedRoots []string `yaml:"allowed_roots" json:"allowed_roots" jsonschema:"description=Workspaces and mounts must lie in one of these; empty means /home\\, /media\\, /mnt\\, /opt\\, /root\\, /srv\\, /tmp and /var/tmp"`
 	ControlFiles []string `yaml:"control_files" json:"control_files" jsonschema:"description=Files that apply leaves out of what it takes from a copy-on-write workspace\\, unless --include-control is given: paths in any directory; * and ? stand for characters of a name\\, ** for any names"`
+	Kept         int64    `yaml:"kept" json:"kept" jsonschema:"description=Changesets of each user: what ended sandboxes changed in copy-on-write workspaces; the oldest go first; 0 keeps none"`
+	KeptBytes    Size     `yaml:"kept_bytes" json:"kept_bytes" jsonschema:"description=Room of root that the changesets of each user may take"`
+	KeptFor      Duration `yaml:"kept_for" json:"kept_for" jsonschema:"description=How long a changeset is kept that is neither applied nor discarded"`
 }
 
 // Images bounds what may be imported.
@@ -203,7 +206,7 @@ func Default() Config {
 		Containerd: Containerd{CallTimeout: Duration(time.Minute), Attempts: 4, Backoff: Duration(50 * time.Millisecond)},
 		IDs:        IDs{Blocks: 512},
 		Images:     Images{MaxBytes: 8 << 30, MaxEntries: 400_000, MaxRatio: 200, Prune: Prune{UnusedFor: Duration(7 * 24 * time.Hour)}},
-		Workspaces: Workspaces{ControlFiles: defaultControlFiles},
+		Workspaces: Workspaces{ControlFiles: defaultControlFiles, Kept: 16, KeptBytes: 8 << 30, KeptFor: Duration(7 * 24 * time.Hour)},
 		Registries: defaultRegistries(),
 		Sandboxes:  defaultSandboxes(),
 		Warm:       defaultWarm,

@@ -5,6 +5,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 )
 
 // defaultControlFiles decide what git, editors, agents and services that build do on the host.
@@ -23,6 +24,15 @@ func (w Workspaces) validate() (errs []error) {
 		if slices.ContainsFunc(strings.Split(pattern, "/"), matchesNothing) {
 			errs = append(errs, fmt.Errorf("workspaces.control_files: %q is no path below a directory, give one such as .git/hooks/**", pattern))
 		}
+	}
+	if w.Kept < 0 || w.Kept > 1<<12 {
+		errs = append(errs, fmt.Errorf("workspaces.kept: %d is not in 0 to %d", w.Kept, 1<<12))
+	}
+	if w.KeptBytes < 0 {
+		errs = append(errs, fmt.Errorf("workspaces.kept_bytes: %d is negative", w.KeptBytes))
+	}
+	if v := time.Duration(w.KeptFor); v < time.Minute || v > 366*24*time.Hour {
+		errs = append(errs, fmt.Errorf("workspaces.kept_for: %s is not in %s to %s", v, time.Minute, 366*24*time.Hour))
 	}
 	return errs
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/caisson-run/caisson/rootfs/mount"
-	"github.com/caisson-run/caisson/runtime/apply"
 	"github.com/caisson-run/caisson/runtime/events"
 	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/runtime/workspaces"
@@ -16,30 +15,33 @@ func Workspaces(m *Manager) *workspaces.Service { return m.workspaces }
 // workspaceFleet shows the fleet to the service of copy-on-write workspaces.
 type workspaceFleet struct{ snapshotFleet }
 
-// Rules implements workspaces.Fleet.
-func (f workspaceFleet) Rules() (mount.Allowed, apply.Control) {
-	return f.settings().Workspaces, f.settings().Control
-}
-
 // Workspace implements workspaces.Fleet.
 func (f workspaceFleet) Workspace(ctx context.Context, ref string) (workspaces.Workspace, error) {
 	s, err := f.findToEnter(ctx, ref)
+	if err == nil {
+		err = s.kept().Workspace.CheckCow(ref)
+	}
 	if err != nil {
 		return workspaces.Workspace{}, err
 	}
 	r, state := s.kept(), s.info().State
-	if err := r.Workspace.CheckCow(ref); err != nil {
-		return workspaces.Workspace{}, err
-	}
 	if state != StateRunning && state != StatePaused {
 		return workspaces.Workspace{}, notNow("runtime.workspace", ref, state)
 	}
 	return workspaces.Workspace{
-		ID: s.id, Name: r.Name, Dir: r.Workspace.Dir, Child: r.Parent != "", Since: r.CowSince,
+		ID: s.id, Name: r.Name, Dir: r.Workspace.Dir, Child: r.Parent != "", Base: r.CowBase,
 		Upper: mount.UpperDir(f.paths.point(s.id, plan.CowChanges)), Lower: f.paths.point(s.id, plan.CowLower), Applied: f.paths.applied(s.id),
 		Event: func(d events.Data) events.Event { return r.event(events.WorkspaceApplied, d) },
 		Still: func(ctx context.Context, work func(context.Context) error) error { return f.still(ctx, s, work) },
 	}, nil
+}
+
+// changeset is what a sandbox that has ended leaves of its workspace.
+func (h *host) changeset(r record) workspaces.Ending {
+	return workspaces.Ending{
+		Changeset: workspaces.Changeset{ID: r.ID, Name: r.Name, Owner: r.OwnerUID, Dir: r.Workspace.Dir, Base: r.CowBase, Session: r.Session, Labels: r.Labels},
+		Image:     h.paths.diskImage(r.ID), Point: h.paths.disk(r.ID), Upper: mount.UpperDir(h.paths.point(r.ID, plan.CowChanges)), Applied: h.paths.applied(r.ID),
+	}
 }
 
 // still calls work while no process of s runs. work ends with s.
@@ -48,12 +50,11 @@ func (h *host) still(ctx context.Context, s *sandbox, work func(context.Context)
 	defer s.changing.Unlock()
 	ctx, stop := s.untilEnding(ctx)
 	defer stop()
-	do := func() error { return work(ctx) }
 	switch state := s.info().State; state {
 	case StateRunning:
-		return s.orEnded(h.whileFrozen(ctx, s, do))
+		return s.orEnded(h.whileFrozen(ctx, s, func() error { return work(ctx) }))
 	case StatePaused:
-		return s.orEnded(do())
+		return s.orEnded(work(ctx))
 	default:
 		return notNow("runtime.still", s.kept().Name, state)
 	}

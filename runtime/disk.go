@@ -93,9 +93,7 @@ func (h *host) attachDisk(ctx context.Context, s *sandbox, size disk.Size) error
 }
 
 func (h *host) removeDisk(ctx context.Context, id string) error {
-	if err := h.workspaces.Settle(id, h.paths.applied(id)); err != nil {
-		h.log.Error("end an apply of a sandbox that is removed", "sandbox", id, "err", err)
-	}
+	h.workspaces.Settle(id, h.paths.applied(id))
 	if err := h.keepDisk(ctx, id); err != nil {
 		h.log.Error("keep the disk of a sandbox that ended", "sandbox", id, "err", err)
 	}

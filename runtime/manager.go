@@ -127,7 +127,7 @@ type Manager struct {
 func New(engine Engine, store images.Store, log *slog.Logger, o Options) (*Manager, error) {
 	const op = "runtime.new"
 	p := paths{root: o.Root, state: o.State}
-	for dir, mode := range map[string]os.FileMode{p.state: 0o711, p.root: 0o711, p.outputs(): 0o700, p.spool(): 0o700, p.uses(): 0o700, p.usages(): 0o700, p.volumes(): 0o700, p.disks(): 0o700, p.snapshots(): 0o700, p.applies(): 0o700} {
+	for dir, mode := range map[string]os.FileMode{p.state: 0o711, p.root: 0o711, p.outputs(): 0o700, p.spool(): 0o700, p.uses(): 0o700, p.usages(): 0o700, p.volumes(): 0o700, p.disks(): 0o700, p.snapshots(): 0o700, p.applies(): 0o700, p.changesets(): 0o700} {
 		if err := os.MkdirAll(dir, mode); err != nil {
 			return nil, sbxerr.Wrap(sbxerr.StateDir, op, err)
 		}
@@ -198,7 +198,9 @@ func assemble(engine Engine, store images.Store, log *slog.Logger, o Options) *M
 	m.images = imageservice.NewService(store, imageFleet{m}, imageservice.Options{
 		Root: p.root, Spool: p.spool(), Uses: p.uses(), View: p.view(), Gateway: o.GatewayPath, Program: imageproc.Program{Path: o.ImagesPath}, AirGapped: o.Network.AirGapped, Events: o.Events, Log: log,
 	})
-	m.workspaces = workspaces.NewService(workspaceFleet{snapshotFleet{m}}, p.applies(), o.Events, log)
+	m.workspaces = workspaces.NewService(workspaceFleet{snapshotFleet{m}}, workspaces.Options{Journals: p.applies(), Changesets: p.changesets(), Events: o.Events, Log: log, Rules: func() workspaces.Rules {
+		return workspaces.Rules{Allowed: m.settings().Workspaces, Control: m.settings().Control, Retention: m.settings().Changesets}
+	}})
 	m.snapshots = snapshots.NewService(snapshots.NewStore(p.snapshots()), snapshotFleet{m}, o.Events)
 	m.volumes = volumes.NewService(volumes.New(p.volumes()), volumeFleet{m}, o.Events)
 	m.leaving, m.handOver = context.WithCancel(context.Background())

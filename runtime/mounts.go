@@ -33,7 +33,7 @@ func (h *host) updateMounts(ctx context.Context, s *sandbox, c *change) (undo fu
 	if err != nil {
 		return nil, err
 	}
-	c.to.Held, c.to.CowSince = s.kept().Held, s.kept().CowSince
+	c.to.Held, c.to.CowBase = s.kept().Held, s.kept().CowBase
 	return nil, h.attachLate(ctx, s, p, func(b plan.Mount) bool { return b.Nested || b.Source == "" })
 }
 
@@ -45,8 +45,9 @@ func (h *host) attachPoint(s *sandbox) func(plan.Mount, *mount.Workspace, *mount
 			return err
 		}
 		if b.Cow {
-			s.update(func() { s.record.CowSince = mount.Now() })
-			return ws.AttachCow(mount.Cow{Dir: h.paths.sandbox(s.id), Lower: plan.CowLower, Changes: plan.CowChanges, Target: point, Base: s.block.Base}, ids)
+			base, err := ws.AttachCow(mount.Cow{Dir: h.paths.sandbox(s.id), Lower: plan.CowLower, Changes: plan.CowChanges, Target: point, Base: s.block.Base}, ids)
+			s.update(func() { s.record.CowBase = base })
+			return err
 		}
 		return ws.Attach(point, b.ReadOnly, ids)
 	}

@@ -35,17 +35,18 @@ func TrafficFiles(root, state string) traffic.Files {
 // SpendingFile is where a daemon with this directory keeps what requests by routes took.
 func SpendingFile(root string) string { return filepath.Join(root, "spending.json") }
 
-func (p paths) sandboxes() string { return filepath.Join(p.state, "sandboxes") }
-func (p paths) bpf() string       { return filepath.Join(p.state, "bpf") }
-func (p paths) ids() string       { return filepath.Join(p.state, "ids") }
-func (p paths) outputs() string   { return filepath.Join(p.root, "output") }
-func (p paths) spool() string     { return filepath.Join(p.root, "spool") }
-func (p paths) uses() string      { return filepath.Join(p.root, "uses") }
-func (p paths) usages() string    { return filepath.Join(p.root, "usage") }
-func (p paths) volumes() string   { return filepath.Join(p.root, "volumes") }
-func (p paths) disks() string     { return filepath.Join(p.root, "disks") }
-func (p paths) applies() string   { return filepath.Join(p.root, "applies") }
-func (p paths) snapshots() string { return filepath.Join(p.root, "snapshots") }
+func (p paths) sandboxes() string  { return filepath.Join(p.state, "sandboxes") }
+func (p paths) bpf() string        { return filepath.Join(p.state, "bpf") }
+func (p paths) ids() string        { return filepath.Join(p.state, "ids") }
+func (p paths) outputs() string    { return filepath.Join(p.root, "output") }
+func (p paths) spool() string      { return filepath.Join(p.root, "spool") }
+func (p paths) uses() string       { return filepath.Join(p.root, "uses") }
+func (p paths) usages() string     { return filepath.Join(p.root, "usage") }
+func (p paths) volumes() string    { return filepath.Join(p.root, "volumes") }
+func (p paths) disks() string      { return filepath.Join(p.root, "disks") }
+func (p paths) applies() string    { return filepath.Join(p.root, "applies") }
+func (p paths) changesets() string { return filepath.Join(p.root, "changesets") }
+func (p paths) snapshots() string  { return filepath.Join(p.root, "snapshots") }
 
 // view is for the time in which the daemon opens an image for itself.
 func (p paths) view() string { return filepath.Join(p.state, "view") }

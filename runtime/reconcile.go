@@ -45,6 +45,7 @@ func (m *Manager) StartCleaning(ctx context.Context) {
 				return
 			case <-tick.C:
 				cleaner{m}.again(ctx)
+				m.workspaces.Prune(ctx)
 			}
 		}
 	}()

@@ -57,8 +57,8 @@ type record struct {
 	Session      string                 `json:"session"`
 	Task         string                 `json:"task"`
 	Workspace    *plan.WorkspaceRequest `json:"workspace"`
-	CowSince     int64                  `json:"cow_since,omitempty"` // when its copy-on-write layers were mounted
-	Mounts       []plan.MountRequest    `json:"mounts,omitempty"`    // beside the workspace
+	CowBase      mount.Base             `json:"cow_base,omitzero"` // what its copy-on-write workspace began with
+	Mounts       []plan.MountRequest    `json:"mounts,omitempty"`  // beside the workspace
 	Limits       plan.Limits            `json:"limits"`
 	Changing     *plan.Limits           `json:"changing"` // what they are being changed to
 	HostIDBase   uint32                 `json:"host_id_base"`

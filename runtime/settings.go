@@ -8,6 +8,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/imageservice"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/plan"
+	"github.com/caisson-run/caisson/runtime/workspaces"
 )
 
 // Settings is the part of Options that can change while a Manager runs.
@@ -15,6 +16,7 @@ type Settings struct {
 	Profiles   map[string]plan.Profile
 	Workspaces mount.Allowed
 	Control    apply.Control // files of copy-on-write workspaces that are applied on demand
+	Changesets workspaces.Retention
 	Images     imageservice.Settings
 	Languages  map[string]string // images of root's by language
 	Peers      peer.Policy

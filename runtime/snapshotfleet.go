@@ -24,37 +24,27 @@ type snapshotFleet struct{ *Manager }
 func (f snapshotFleet) Grant(ctx context.Context) (peer.Grant, error) { return f.grant(ctx) }
 
 // Save implements snapshots.Fleet.
-func (f snapshotFleet) Save(ctx context.Context, ref, file string) (plan.Snapshot, error) {
+func (f snapshotFleet) Save(ctx context.Context, ref, file string) (snapshot plan.Snapshot, err error) {
 	s, err := f.findToEnter(ctx, ref)
 	if err != nil {
 		return plan.Snapshot{}, err
 	}
-	s.changing.Lock()
-	defer s.changing.Unlock()
-	r, state := s.kept(), s.info().State
-	if state != StateRunning && state != StatePaused {
-		return plan.Snapshot{}, notNow("runtime.snapshot", r.Name, state)
-	}
-	if r.Limits.DiskBytes == 0 {
-		return plan.Snapshot{}, sbxerr.New(sbxerr.SnapshotDisk, "runtime.snapshot", "sandbox %q has no disk", r.Name)
-	}
-	if r.Workspace.Cow() {
-		return plan.Snapshot{}, sbxerr.New(sbxerr.SnapshotWorkspace, "runtime.snapshot", "sandbox %q has a copy-on-write workspace, whose changes belong to %q as it is now", r.Name, r.Workspace.Dir)
-	}
-	use, err := f.roomFor(s)
-	if err != nil {
-		return plan.Snapshot{}, s.orEnded(err)
-	}
-	snapshot := snapshotOf(r, time.Now().Round(0), use)
-	ctx, stop := s.untilEnding(ctx)
-	defer stop()
-	save := func() error { return disk.Save(ctx, f.paths.diskImage(s.id), f.paths.disk(s.id), file) }
-	if state == StateRunning {
-		err = f.whileFrozen(ctx, s, save)
-	} else {
-		err = save()
-	}
-	return snapshot, s.orEnded(err)
+	err = f.still(ctx, s, func(ctx context.Context) error {
+		r := s.kept()
+		if r.Limits.DiskBytes == 0 {
+			return sbxerr.New(sbxerr.SnapshotDisk, "runtime.snapshot", "sandbox %q has no disk", r.Name)
+		}
+		if r.Workspace.Cow() {
+			return sbxerr.New(sbxerr.SnapshotWorkspace, "runtime.snapshot", "sandbox %q has a copy-on-write workspace, whose changes belong to %q as it is now", r.Name, r.Workspace.Dir)
+		}
+		use, err := f.roomFor(s)
+		if err != nil {
+			return err
+		}
+		snapshot = snapshotOf(r, time.Now().Round(0), use)
+		return disk.Save(ctx, f.paths.diskImage(s.id), f.paths.disk(s.id), file)
+	})
+	return snapshot, err
 }
 
 // keepDisk makes a snapshot of the disk of a sandbox that has ended, if that was asked for.
@@ -63,6 +53,9 @@ func (h *host) keepDisk(ctx context.Context, id string) error {
 		return err
 	}
 	r, err := readRecord(h.paths.record(id), h.boot)
+	if err == nil && r.Ready && r.Workspace.Cow() && r.Parent == "" {
+		return h.workspaces.Keep(ctx, h.changeset(r))
+	}
 	if err != nil || !r.Ready || r.Settings.SnapshotOnEnd == "" { // one that was never what was asked for has nothing to keep
 		return nil
 	}

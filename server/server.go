@@ -111,6 +111,8 @@ type Volumes interface {
 type Workspaces interface {
 	Diff(ctx context.Context, ref string) (list []changes.Change, more bool, err error)
 	Apply(ctx context.Context, ref string, r workspaces.Request) (workspaces.Result, error)
+	List(ctx context.Context) ([]workspaces.Changeset, error)
+	Discard(ctx context.Context, ref string) error
 }
 
 // Snapshots manages disks of sandboxes as they were once.

@@ -35,6 +35,28 @@ func (s workspaceService) Apply(ctx context.Context, r *connect.Request[caissonv
 	}, err)
 }
 
+func (s workspaceService) ListChangesets(ctx context.Context, r *connect.Request[caissonv1.ListChangesetsRequest]) (*connect.Response[caissonv1.ListChangesetsResponse], error) {
+	list, err := s.workspaces.List(ctx)
+	if err != nil {
+		return nil, fail(err)
+	}
+	list, next, err := page("changesets", list, func(c workspaces.Changeset) string { return newestKey(c.KeptAt) + c.ID }, r.Msg)
+	return reply(&caissonv1.ListChangesetsResponse{Changesets: each(list, changesetPB), Next: next}, err)
+}
+
+func (s workspaceService) DiscardChangeset(ctx context.Context, r *connect.Request[caissonv1.DiscardChangesetRequest]) (*connect.Response[caissonv1.DiscardChangesetResponse], error) {
+	if err := checkRef("ref", r.Msg.Ref); err != nil {
+		return nil, fail(err)
+	}
+	return reply(&caissonv1.DiscardChangesetResponse{}, s.workspaces.Discard(ctx, r.Msg.Ref))
+}
+
+func changesetPB(c workspaces.Changeset) *caissonv1.Changeset {
+	return &caissonv1.Changeset{
+		Id: c.ID, Name: c.Name, Owner: c.Owner, Workspace: text(c.Dir), KeptAt: timestamp(c.KeptAt), Session: c.Session, Labels: c.Labels, SizeBytes: c.Bytes,
+	}
+}
+
 func notePB(n apply.Note) *caissonv1.ChangeNote {
 	return &caissonv1.ChangeNote{Path: text(n.Path), PathBytes: unlessText(n.Path), Reason: n.Reason}
 }

@@ -74,6 +74,8 @@ const (
 	ApplyRenamed  Code = "SBX-240" // a live sandbox needs a directory under its old name
 	ApplyFailed   Code = "SBX-241" // the directory of the host does not take the changes
 
+	ChangesetNotFound Code = "SBX-242" // no such changeset
+
 	Seccomp        Code = "SBX-301" // the filter is invalid or cannot be enforced here
 	SeccompProfile Code = "SBX-302" // no such seccomp profile
 	SeccompMemory  Code = "SBX-303" // the host has no memory left for compiled filters

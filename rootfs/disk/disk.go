@@ -111,6 +111,39 @@ func configure(fs int, device string) error {
 	return nil
 }
 
+// OpenSaved opens the root of the disk in a file that Release moved, to read it. It is mounted
+// nowhere, and goes with the last file that is open on it.
+func OpenSaved(file string) (root *os.File, err error) {
+	root, err = openSaved(file)
+	return root, sbxerr.Wrap(sbxerr.Disk, "disk.open", err)
+}
+
+func openSaved(file string) (_ *os.File, err error) {
+	image, err := os.OpenFile(file, os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, image.Close()) }()
+	device, err := attachLoop(image)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, device.Close()) }()
+	fs, err := unix.Fsopen("ext4", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("open ext4: %w", err)
+	}
+	defer func() { err = errors.Join(err, unix.Close(fs)) }()
+	if err := errors.Join(unix.FsconfigSetFlag(fs, "ro"), configure(fs, device.Name())); err != nil {
+		return nil, err
+	}
+	tree, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(tree), file), nil
+}
+
 func attach(fs int, point string, ids *mount.UserNS) error {
 	tree, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
 	if err != nil {

@@ -28,8 +28,16 @@ const cowOptions = "redirect_dir=on,metacopy=off,index=off,xino=auto,volatile"
 
 // AttachCow mounts the workspace at c.Target, so that it can be written to and the host's
 // directory never changes. ids maps its owner as for Attach. On an error the layers may be
-// attached: RemovePoint takes them off.
-func (w *Workspace) AttachCow(c Cow, ids *UserNS) error {
+// attached: RemovePoint takes them off. The Base is that of the host's directory before.
+func (w *Workspace) AttachCow(c Cow, ids *UserNS) (Base, error) {
+	base, err := BaseOf(w.dir)
+	if err != nil {
+		return base, sbxerr.Wrap(sbxerr.Workspace, "mount.cow", err)
+	}
+	return base, w.attachCow(c, ids)
+}
+
+func (w *Workspace) attachCow(c Cow, ids *UserNS) error {
 	const op = "mount.cow"
 	lower := filepath.Join(c.Dir, c.Lower)
 	for _, dir := range []string{lower, filepath.Join(c.Dir, c.Changes)} {
@@ -51,13 +59,6 @@ func (w *Workspace) AttachCow(c Cow, ids *UserNS) error {
 		err = fmt.Errorf("host directory %q, copy-on-write: %w", w.dir.Name(), err)
 	}
 	return sbxerr.Wrap(sbxerr.Overlay, op, err)
-}
-
-// Now is the time that the kernel gives to files that change now, in nanoseconds since the epoch.
-func Now() int64 {
-	var now unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now) // it knows the clock
-	return now.Nano()
 }
 
 // prepare makes the upper layer. Its root decides who owns the root of the workspace.

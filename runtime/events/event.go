@@ -53,6 +53,9 @@ const (
 
 	WorkspaceApplied Type = "workspace.applied" // changes of a copy-on-write workspace were written to the host
 
+	ChangesetKept    Type = "changeset.kept"    // a sandbox ended with changes in its copy-on-write workspace
+	ChangesetRemoved Type = "changeset.removed" // it was applied, discarded, or past its retention
+
 	PoolFailed  Type = "pool.failed" // a ready sandbox could not be made
 	CallRefused Type = "call.refused"
 
@@ -67,7 +70,7 @@ func Types() []Type {
 		DaemonStarted, DaemonStopped, ConfigChanged, AuditRecovered, AuditBroken, EngineUp, EngineDown,
 		SandboxCreated, SandboxAdopted, SandboxUpdated, SandboxPaused, SandboxResumed, SandboxCleaned, SandboxEnded, SandboxRemoved,
 		ExecStarted, ExecFailed, ExecSignaled, ExecEnded,
-		LimitHit, LimitCleared, AlertRaised, AlertCleared, NetworkTried, FileRead, FileWritten, FileChanged, ImageImported, ImageRemoved, VolumeCreated, VolumeRemoved, SnapshotCreated, SnapshotRemoved, WorkspaceApplied, PoolFailed, CallRefused,
+		LimitHit, LimitCleared, AlertRaised, AlertCleared, NetworkTried, FileRead, FileWritten, FileChanged, ImageImported, ImageRemoved, VolumeCreated, VolumeRemoved, SnapshotCreated, SnapshotRemoved, WorkspaceApplied, ChangesetKept, ChangesetRemoved, PoolFailed, CallRefused,
 	}
 }
 

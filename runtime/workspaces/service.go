@@ -17,7 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
-	"github.com/caisson-run/caisson/owndir"
 	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/apply"
 	"github.com/caisson-run/caisson/runtime/changes"
@@ -33,18 +32,18 @@ type Fleet interface {
 	Workspace(ctx context.Context, ref string) (Workspace, error)
 	// Grant is what the caller in ctx may do.
 	Grant(ctx context.Context) (peer.Grant, error)
-	// Rules are those of the configuration in force.
-	Rules() (mount.Allowed, apply.Control)
 }
 
-// Workspace is one of a live sandbox.
+// Workspace is one of a live sandbox, or of a changeset.
 type Workspace struct {
 	ID, Name     string // of the sandbox
 	Dir          string // of the host
 	Child        bool   // Dir is in the workspace of another sandbox
+	Base         mount.Base
 	Upper, Lower string // layers
 	Applied      string // file with what was applied
-	Since        int64  // when the layers were mounted, in nanoseconds since the epoch
+
+	kept *Changeset // of an ended sandbox, which has no layers
 
 	Event func(events.Data) events.Event // that something was applied
 	// Still calls work while no process of the sandbox runs.
@@ -54,7 +53,9 @@ type Workspace struct {
 // Service works for callers.
 type Service struct {
 	fleet  Fleet
+	rules  func() Rules
 	dir    string // of the journals
+	store  store
 	events *events.Bus
 	log    *slog.Logger
 
@@ -62,10 +63,27 @@ type Service struct {
 	locks map[string]*sync.Mutex // by ID of a sandbox
 }
 
-// NewService returns the service of a fleet, with its journals in a directory of the daemon's
-// own on disk.
-func NewService(fleet Fleet, dir string, bus *events.Bus, log *slog.Logger) *Service {
-	return &Service{fleet: fleet, dir: dir, events: bus, log: log, locks: map[string]*sync.Mutex{}}
+// Options is what a Service is made of.
+type Options struct {
+	Journals, Changesets string // directories of the daemon's own on disk
+	Events               *events.Bus
+	Log                  *slog.Logger
+	Rules                func() Rules
+}
+
+// Rules are those of the configuration in force.
+type Rules struct {
+	Allowed   mount.Allowed
+	Control   apply.Control
+	Retention Retention
+}
+
+// NewService returns the service of a fleet.
+func NewService(fleet Fleet, o Options) *Service {
+	return &Service{
+		fleet: fleet, rules: o.Rules, dir: o.Journals, store: store{o.Changesets}, events: o.Events, log: o.Log,
+		locks: map[string]*sync.Mutex{},
+	}
 }
 
 // Diff returns how the workspace of a sandbox differs from the directory of the host, without
@@ -78,17 +96,63 @@ func (s *Service) Diff(ctx context.Context, ref string) (list []changes.Change, 
 		return nil, false, err
 	}
 	defer unlock()
-	applied, err := apply.ReadApplied(w.Applied)
-	if err == nil {
-		list, more, err = changes.At(ctx, w.Upper, w.Lower, changes.Options{Applied: applied})
-	}
+	list, more, err = s.diff(ctx, w, 0)
 	s.markControl(list)
 	return list, more, sbxerr.Wrap(sbxerr.Disk, op, err)
 }
 
+// diff returns at most a number of differences.
+func (s *Service) diff(ctx context.Context, w Workspace, most int) (list []changes.Change, more bool, err error) {
+	applied, err := apply.ReadApplied(w.Applied)
+	if err != nil {
+		return nil, false, err
+	}
+	layers, err := s.layers(ctx, w)
+	if err != nil {
+		return nil, false, err
+	}
+	defer func() { err = errors.Join(err, layers.Close()) }()
+	return changes.Of(ctx, layers, changes.Options{Most: most, Applied: applied})
+}
+
+// layers opens the layers of a workspace. Of a changeset, the caller must be able to read the
+// host's directory, which must be the one that the sandbox had.
+func (s *Service) layers(ctx context.Context, w Workspace) (l changes.Layers, err error) {
+	if w.kept == nil {
+		return changes.Open(w.Upper, w.Lower)
+	}
+	g, err := s.fleet.Grant(ctx)
+	if err != nil {
+		return l, err
+	}
+	dir, err := g.CheckWorkspace(ctx, w.Dir, false)
+	if err != nil {
+		return l, err
+	}
+	if err = w.kept.checkBase(dir.File); err == nil {
+		l.Lower, err = mount.CloneDir(dir.File)
+	}
+	if err = errors.Join(err, dir.Close()); err != nil {
+		return l, err
+	}
+	if l.Upper, err = s.store.upper(*w.kept); err != nil {
+		return l, errors.Join(err, l.Lower.Close())
+	}
+	return l, nil
+}
+
+// checkBase refuses a directory that is not the one that the sandbox had.
+func (c Changeset) checkBase(dir *os.File) error {
+	now, err := mount.BaseOf(dir)
+	if err == nil && !now.Is(c.Base) {
+		err = sbxerr.WithRemedy(sbxerr.Workspace, "workspaces.open", fmt.Errorf("host directory %q is not the one that the sandbox had: it was moved or replaced", c.Dir), "put the directory back in its place")
+	}
+	return err
+}
+
 // markControl notes which changes are of control files.
 func (s *Service) markControl(list []changes.Change) {
-	_, control := s.fleet.Rules()
+	control := s.rules().Control
 	for i := range list {
 		list[i].Control = control.Has(list[i])
 	}
@@ -97,7 +161,11 @@ func (s *Service) markControl(list []changes.Change) {
 // find finds a workspace and finishes what was begun with it. Nothing else is applied from it
 // until unlock.
 func (s *Service) find(ctx context.Context, ref string) (w Workspace, unlock func(), err error) {
-	if w, err = s.fleet.Workspace(ctx, ref); err != nil {
+	w, err = s.fleet.Workspace(ctx, ref)
+	if errors.Is(err, sbxerr.NotFound) || errors.Is(err, sbxerr.State) {
+		w, err = s.orKept(ctx, ref, err)
+	}
+	if err != nil {
 		return w, nil, err
 	}
 	l := s.lock(w.ID)
@@ -107,6 +175,19 @@ func (s *Service) find(ctx context.Context, ref string) (w Workspace, unlock fun
 		return w, nil, err
 	}
 	return w, l.Unlock, nil
+}
+
+// orKept finds the changeset of a sandbox that has ended, else it returns err.
+func (s *Service) orKept(ctx context.Context, ref string, err error) (Workspace, error) {
+	g, grantErr := s.fleet.Grant(ctx)
+	if grantErr != nil {
+		return Workspace{}, grantErr
+	}
+	c, findErr := s.changeset(g, ref)
+	if findErr != nil {
+		return Workspace{}, err
+	}
+	return s.sealed(c), nil
 }
 
 func (s *Service) lock(id string) *sync.Mutex {
@@ -134,22 +215,23 @@ func (s *Service) finish(id, applied string) error {
 }
 
 // Settle ends what was begun with a sandbox that goes, and forgets it.
-func (s *Service) Settle(id, applied string) error {
+func (s *Service) Settle(id, applied string) {
 	l := s.lock(id)
 	l.Lock()
 	defer l.Unlock()
-	err := s.finish(id, applied)
+	if err := s.finish(id, applied); err != nil {
+		s.log.Error("end an apply of a sandbox that goes", "sandbox", id, "err", err)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.locks, id)
-	return err
 }
 
 // Recover ends in the background what an earlier daemon was killed in: a file system may keep
 // it waiting. applied says where a sandbox has its file.
 func (s *Service) Recover(applied func(id string) string) {
 	entries, err := os.ReadDir(s.dir)
-	if err != nil {
+	if err = errors.Join(err, s.store.sweep()); err != nil {
 		s.log.Error("look for applies of an earlier daemon", "err", err)
 	}
 	for _, e := range entries {
@@ -161,7 +243,11 @@ func (s *Service) Recover(applied func(id string) string) {
 			l := s.lock(id)
 			l.Lock()
 			defer l.Unlock()
-			if err := s.finish(id, applied(id)); err != nil {
+			file := applied(id)
+			if _, err := os.Lstat(s.store.path(id, metaName)); err == nil {
+				file = s.store.path(id, appliedName)
+			}
+			if err := s.finish(id, file); err != nil {
 				s.log.Error("end an apply of an earlier daemon", "sandbox", id, "err", err)
 			}
 		}()
@@ -238,7 +324,19 @@ func (s *Service) Apply(ctx context.Context, ref string, r Request) (Result, err
 		return Result{}, err
 	}
 	result.Changes, result.Left = done.Changes, append(p.Left, done.Failed...)
-	return result, s.events.Confirm(ctx, w.Event(events.Data{Workspace: w.Dir, Changes: len(done.Changes)}))
+	return result, errors.Join(s.events.Confirm(ctx, w.Event(events.Data{Workspace: w.Dir, Changes: len(done.Changes)})), s.over(ctx, w))
+}
+
+// over removes a changeset of which the host has all.
+func (s *Service) over(ctx context.Context, w Workspace) error {
+	if w.kept == nil {
+		return nil
+	}
+	list, more, err := s.diff(ctx, w, 1)
+	if err != nil || more || len(list) > 0 {
+		return err
+	}
+	return s.dropLocked(ctx, *w.kept, "applied")
 }
 
 // stage plans and makes what is new, while the sandbox stands still. A dry run makes nothing.
@@ -247,11 +345,10 @@ func (s *Service) stage(ctx context.Context, w Workspace, host apply.Host, r Req
 	if err != nil {
 		return nil, nil, sbxerr.Wrap(sbxerr.StateDir, "workspaces.apply", err)
 	}
-	_, control := s.fleet.Rules()
-	ask := apply.Request{Paths: r.Paths, Side: r.Side, IncludeControl: r.IncludeControl, Patterns: control, Live: true, Since: w.Since, Applied: applied}
+	ask := apply.Request{Paths: r.Paths, Side: r.Side, IncludeControl: r.IncludeControl, Patterns: s.rules().Control, Live: w.kept == nil, Since: w.Base.Since, Applied: applied}
 	began := time.Now()
 	err = w.Still(ctx, func(ctx context.Context) (err error) {
-		layers, err := changes.Open(w.Upper, w.Lower)
+		layers, err := s.layers(ctx, w)
 		if err != nil {
 			return sbxerr.Wrap(sbxerr.Disk, "workspaces.apply", err)
 		}
@@ -279,10 +376,9 @@ func (s *Service) open(ctx context.Context, w Workspace) (apply.Host, error) {
 	if w.Child {
 		return apply.Host{}, sbxerr.WithRemedy(sbxerr.Workspace, op, fmt.Errorf("workspace %q is a directory of another sandbox's", w.Dir), "copy the files: caisson cp")
 	}
-	allowed, _ := s.fleet.Rules()
 	g, err := s.fleet.Grant(ctx)
 	if err == nil {
-		err = allowed.Check(w.Dir)
+		err = s.rules().Allowed.Check(w.Dir)
 	}
 	if err != nil {
 		return apply.Host{}, err
@@ -301,7 +397,7 @@ func (s *Service) open(ctx context.Context, w Workspace) (apply.Host, error) {
 	if dir, err = g.CheckWorkspace(ctx, w.Dir, true); err != nil {
 		return apply.Host{}, err
 	}
-	if err := w.checkSame(dir); err != nil {
+	if err := (Changeset{Dir: w.Dir, Base: w.Base}).checkBase(dir.File); err != nil {
 		return apply.Host{}, errors.Join(err, dir.Close())
 	}
 	return apply.Host{Dir: dir.File, As: peer.User(dir.UID, dir.GID, dir.Groups, 1)}, nil
@@ -311,20 +407,12 @@ func statOf(dir *peer.Directory) (st unix.Stat_t, err error) {
 	return st, unix.Fstat(int(dir.File.Fd()), &st)
 }
 
-// checkSame refuses a directory that is not the sandbox's lower layer.
-func (w Workspace) checkSame(dir *peer.Directory) error {
-	st, err := statOf(dir)
+// openAt opens a directory without a link on the way to it.
+func openAt(dir string) (*os.File, error) {
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS}
+	fd, err := unix.Openat2(unix.AT_FDCWD, dir, &how)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	lower, err := owndir.OpenDir(filepath.Dir(w.Lower))
-	if err != nil {
-		return err
-	}
-	var was unix.Stat_t
-	err = errors.Join(unix.Fstatat(int(lower.Fd()), filepath.Base(w.Lower), &was, unix.AT_SYMLINK_NOFOLLOW), lower.Close())
-	if err == nil && (st.Ino != was.Ino || st.Dev != was.Dev) {
-		err = sbxerr.WithRemedy(sbxerr.Workspace, "workspaces.apply", fmt.Errorf("host directory %q is not the one that the sandbox has: it was moved or replaced", w.Dir), "put the directory back in its place")
-	}
-	return err
+	return os.NewFile(uintptr(fd), dir), nil
 }

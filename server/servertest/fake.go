@@ -79,6 +79,7 @@ type Fake struct {
 	Volumes      []volumes.Info
 	Snapshots    []snapshots.Info
 	Changes      []changes.Change
+	Changesets   []workspaces.Changeset
 	ApplyResult  workspaces.Result
 	Applied      []workspaces.Request // what was asked for
 	Version      runtime.Versions
@@ -119,7 +120,7 @@ func Start(t testing.TB, f *Fake, socket string) (stop func()) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	deps := server.Deps{Sandboxes: f, Execs: f, Images: imageFake{f}, Volumes: volumeFake{f}, Snapshots: snapshotFake{f}, Workspaces: f, System: f, Network: f, Spending: spendingFake{f}, Events: f}
+	deps := server.Deps{Sandboxes: f, Execs: f, Images: imageFake{f}, Volumes: volumeFake{f}, Snapshots: snapshotFake{f}, Workspaces: workspaceFake{f}, System: f, Network: f, Spending: spendingFake{f}, Events: f}
 	go func() { ended <- server.Serve(ctx, l, server.New(deps), grace) }()
 	return sync.OnceFunc(func() {
 		cancel()

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -106,6 +107,41 @@ func TestKilledApply(t *testing.T) {
 		}
 		if entries, err := os.ReadDir(dir); err != nil || len(entries) != 2 {
 			t.Errorf("%s: the host has %v, %v", step, entries, err)
+		}
+		b.empty(t)
+	}
+}
+
+// TestKilledChangeset: a daemon that dies while a sandbox ends loses nothing of what that changed,
+// and one that dies while it applies the changeset has that finished, renamed directories too.
+func TestKilledChangeset(t *testing.T) {
+	need.Tools(t, "mkfs.ext4")
+	b := newBreakable(t, "")
+	for _, step := range []string{"changeset/made", "changeset/moved", "apply/journal", "apply/op-0", "apply/op-1", "apply/op-2"} {
+		dir := filepath.Join(t.TempDir(), "ws")
+		if err := os.MkdirAll(filepath.Join(dir, "old/in"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		b.Run(t, "create", "--name", "box", "--workspace", dir+":cow")
+		b.Run(t, "exec", "box", "--", "sh", "-c", "mv old moved; echo new >moved/new")
+		call := []string{"rm", "--force", "box"}
+		if !strings.HasPrefix(step, "changeset/") {
+			b.Run(t, call...)
+			call = []string{"apply", "box"}
+		}
+		b.arm(t, step+"=kill")
+		killed := begin(t, b.Daemon, call...)
+		b.died(t, step)
+		killed.end(t)
+		b.Run(t, "apply", "box")
+		if text, err := os.ReadFile(filepath.Join(dir, "moved/new")); err != nil || string(text) != "new\n" {
+			t.Errorf("%s: the host has %q, %v", step, text, err)
+		}
+		if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+			t.Errorf("%s: the host has %v, %v", step, entries, err)
+		}
+		if r := b.Run(t, "changes", "ls", "--json"); strings.TrimSpace(r.Stdout) != "[]" {
+			t.Errorf("%s: left %s", step, r.Stdout)
 		}
 		b.empty(t)
 	}

@@ -129,6 +129,11 @@ func scenario(layout, tree []byte, image, dir string) []exchange {
 		{method: "POST", path: "/v1/sandboxes", body: fmt.Sprintf(`{"name":"trial","workspace":{"dir":%q,"mode":"cow"}}`, dir)},
 		{method: "PUT", path: "/v1/sandboxes/trial/files/workspace/note.txt", raw: []byte("a note\n")},
 		{call: "WorkspaceDiff", path: "/v1/sandboxes/trial/diff"},
+		{method: "POST", path: "/v1/sandboxes", body: fmt.Sprintf(`{"name":"ended","workspace":{"dir":%q,"mode":"cow"}}`, dir)},
+		{method: "PUT", path: "/v1/sandboxes/ended/files/workspace/other.txt", raw: []byte("a note\n")},
+		{method: "DELETE", path: "/v1/sandboxes/ended?force=true"},
+		{call: "WorkspaceListChangesets", path: "/v1/changesets"},
+		{call: "WorkspaceDiscardChangeset", method: "DELETE", path: "/v1/changesets/ended"},
 		{call: "WorkspaceApply", method: "POST", path: "/v1/sandboxes/trial/apply", body: `{"paths":["note.txt"]}`},
 
 		{call: "EventWatch", path: "/v1/events?filter=type=sandbox.created"},

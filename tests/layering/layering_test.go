@@ -77,7 +77,7 @@ var rules = []struct {
 	{"runtime/apply", []string{"api/sbxerr", "api/units", "owndir", "runtime/changes", "runtime/failpoint", "runtime/peer"}},
 	{"runtime/changes", []string{}},
 	{"runtime/snapshots", []string{"api/sbxerr", "owndir", "runtime/events", "runtime/owned", "runtime/peer", "runtime/plan"}},
-	{"runtime/workspaces", []string{"api/sbxerr", "owndir", "rootfs/mount", "runtime/apply", "runtime/changes", "runtime/events", "runtime/peer"}},
+	{"runtime/workspaces", []string{"api/sbxerr", "owndir", "rootfs/disk", "rootfs/mount", "runtime/apply", "runtime/changes", "runtime/events", "runtime/failpoint", "runtime/peer"}},
 	{"runtime/volumes", []string{"api/sbxerr", "owndir", "rootfs/mount", "runtime/events", "runtime/failpoint", "runtime/owned", "runtime/peer"}},
 	{"runtime/doctor", append([]string{"api/sbxerr", "api/settings", "finding", "runtime"}, leaves...)}, // the host as a whole
 	{"runtime", append([]string{"api/caisson/v1", "api/sbxerr", "api/settings", "api/units", "finding", "owndir"}, leaves...)},

@@ -9,6 +9,7 @@ package caissonv1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -498,12 +499,297 @@ func (x *ChangeNote) GetReason() string {
 	return ""
 }
 
+// Changeset is what an ended sandbox changed in its copy-on-write workspace.
+type Changeset struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`               // of the sandbox
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`           // of the sandbox
+	Owner         uint32                 `protobuf:"varint,3,opt,name=owner,proto3" json:"owner,omitempty"`        // uid of the user to whom it belongs
+	Workspace     string                 `protobuf:"bytes,4,opt,name=workspace,proto3" json:"workspace,omitempty"` // directory of the host
+	KeptAt        *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=kept_at,json=keptAt,proto3" json:"kept_at,omitempty"`
+	Session       string                 `protobuf:"bytes,6,opt,name=session,proto3" json:"session,omitempty"`
+	Labels        map[string]string      `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	SizeBytes     int64                  `protobuf:"varint,8,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"` // that it takes of the disk of root
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Changeset) Reset() {
+	*x = Changeset{}
+	mi := &file_caisson_v1_workspace_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Changeset) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Changeset) ProtoMessage() {}
+
+func (x *Changeset) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_workspace_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Changeset.ProtoReflect.Descriptor instead.
+func (*Changeset) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_workspace_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Changeset) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Changeset) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Changeset) GetOwner() uint32 {
+	if x != nil {
+		return x.Owner
+	}
+	return 0
+}
+
+func (x *Changeset) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *Changeset) GetKeptAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.KeptAt
+	}
+	return nil
+}
+
+func (x *Changeset) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+func (x *Changeset) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *Changeset) GetSizeBytes() int64 {
+	if x != nil {
+		return x.SizeBytes
+	}
+	return 0
+}
+
+type ListChangesetsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Limit         int32                  `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"` // 1 to 1000 entries; absent is 1000
+	Next          string                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`    // of the answer before; empty: from the beginning
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListChangesetsRequest) Reset() {
+	*x = ListChangesetsRequest{}
+	mi := &file_caisson_v1_workspace_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListChangesetsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListChangesetsRequest) ProtoMessage() {}
+
+func (x *ListChangesetsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_workspace_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListChangesetsRequest.ProtoReflect.Descriptor instead.
+func (*ListChangesetsRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_workspace_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ListChangesetsRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ListChangesetsRequest) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
+type ListChangesetsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Changesets    []*Changeset           `protobuf:"bytes,1,rep,name=changesets,proto3" json:"changesets,omitempty"`
+	Next          string                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"` // for the entries after these; empty: there are none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListChangesetsResponse) Reset() {
+	*x = ListChangesetsResponse{}
+	mi := &file_caisson_v1_workspace_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListChangesetsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListChangesetsResponse) ProtoMessage() {}
+
+func (x *ListChangesetsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_workspace_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListChangesetsResponse.ProtoReflect.Descriptor instead.
+func (*ListChangesetsResponse) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_workspace_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ListChangesetsResponse) GetChangesets() []*Changeset {
+	if x != nil {
+		return x.Changesets
+	}
+	return nil
+}
+
+func (x *ListChangesetsResponse) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
+type DiscardChangesetRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiscardChangesetRequest) Reset() {
+	*x = DiscardChangesetRequest{}
+	mi := &file_caisson_v1_workspace_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiscardChangesetRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiscardChangesetRequest) ProtoMessage() {}
+
+func (x *DiscardChangesetRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_workspace_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiscardChangesetRequest.ProtoReflect.Descriptor instead.
+func (*DiscardChangesetRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_workspace_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *DiscardChangesetRequest) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+type DiscardChangesetResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiscardChangesetResponse) Reset() {
+	*x = DiscardChangesetResponse{}
+	mi := &file_caisson_v1_workspace_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiscardChangesetResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiscardChangesetResponse) ProtoMessage() {}
+
+func (x *DiscardChangesetResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_workspace_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiscardChangesetResponse.ProtoReflect.Descriptor instead.
+func (*DiscardChangesetResponse) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_workspace_proto_rawDescGZIP(), []int{11}
+}
+
 var File_caisson_v1_workspace_proto protoreflect.FileDescriptor
 
 const file_caisson_v1_workspace_proto_rawDesc = "" +
 	"\n" +
 	"\x1acaisson/v1/workspace.proto\x12\n" +
-	"caisson.v1\x1a\x16caisson/v1/route.proto\"\x1f\n" +
+	"caisson.v1\x1a\x16caisson/v1/route.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x1f\n" +
 	"\vDiffRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\"Z\n" +
 	"\fDiffResponse\x12,\n" +
@@ -542,12 +828,40 @@ const file_caisson_v1_workspace_proto_rawDesc = "" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1d\n" +
 	"\n" +
 	"path_bytes\x18\x02 \x01(\fR\tpathBytes\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason2\xd7\x01\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\xc7\x02\n" +
+	"\tChangeset\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
+	"\x05owner\x18\x03 \x01(\rR\x05owner\x12\x1c\n" +
+	"\tworkspace\x18\x04 \x01(\tR\tworkspace\x123\n" +
+	"\akept_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x06keptAt\x12\x18\n" +
+	"\asession\x18\x06 \x01(\tR\asession\x129\n" +
+	"\x06labels\x18\a \x03(\v2!.caisson.v1.Changeset.LabelsEntryR\x06labels\x12\x1d\n" +
+	"\n" +
+	"size_bytes\x18\b \x01(\x03R\tsizeBytes\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"A\n" +
+	"\x15ListChangesetsRequest\x12\x14\n" +
+	"\x05limit\x18\x01 \x01(\x05R\x05limit\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\"c\n" +
+	"\x16ListChangesetsResponse\x125\n" +
+	"\n" +
+	"changesets\x18\x01 \x03(\v2\x15.caisson.v1.ChangesetR\n" +
+	"changesets\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\"+\n" +
+	"\x17DiscardChangesetRequest\x12\x10\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\"\x1a\n" +
+	"\x18DiscardChangesetResponse2\xcf\x03\n" +
 	"\x10WorkspaceService\x12^\n" +
 	"\x04Diff\x12\x17.caisson.v1.DiffRequest\x1a\x18.caisson.v1.DiffResponse\"#\x82\xb5\x18\x1f\n" +
 	"\x03GET\x12\x18/v1/sandboxes/{ref}/diff\x12c\n" +
 	"\x05Apply\x12\x18.caisson.v1.ApplyRequest\x1a\x19.caisson.v1.ApplyResponse\"%\x82\xb5\x18!\n" +
-	"\x04POST\x12\x19/v1/sandboxes/{ref}/applyB9Z7github.com/caisson-run/caisson/api/caisson/v1;caissonv1b\x06proto3"
+	"\x04POST\x12\x19/v1/sandboxes/{ref}/apply\x12r\n" +
+	"\x0eListChangesets\x12!.caisson.v1.ListChangesetsRequest\x1a\".caisson.v1.ListChangesetsResponse\"\x19\x82\xb5\x18\x15\n" +
+	"\x03GET\x12\x0e/v1/changesets\x12\x81\x01\n" +
+	"\x10DiscardChangeset\x12#.caisson.v1.DiscardChangesetRequest\x1a$.caisson.v1.DiscardChangesetResponse\"\"\x82\xb5\x18\x1e\n" +
+	"\x06DELETE\x12\x14/v1/changesets/{ref}B9Z7github.com/caisson-run/caisson/api/caisson/v1;caissonv1b\x06proto3"
 
 var (
 	file_caisson_v1_workspace_proto_rawDescOnce sync.Once
@@ -561,15 +875,22 @@ func file_caisson_v1_workspace_proto_rawDescGZIP() []byte {
 	return file_caisson_v1_workspace_proto_rawDescData
 }
 
-var file_caisson_v1_workspace_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_caisson_v1_workspace_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_caisson_v1_workspace_proto_goTypes = []any{
-	(*DiffRequest)(nil),   // 0: caisson.v1.DiffRequest
-	(*DiffResponse)(nil),  // 1: caisson.v1.DiffResponse
-	(*Change)(nil),        // 2: caisson.v1.Change
-	(*ChangeState)(nil),   // 3: caisson.v1.ChangeState
-	(*ApplyRequest)(nil),  // 4: caisson.v1.ApplyRequest
-	(*ApplyResponse)(nil), // 5: caisson.v1.ApplyResponse
-	(*ChangeNote)(nil),    // 6: caisson.v1.ChangeNote
+	(*DiffRequest)(nil),              // 0: caisson.v1.DiffRequest
+	(*DiffResponse)(nil),             // 1: caisson.v1.DiffResponse
+	(*Change)(nil),                   // 2: caisson.v1.Change
+	(*ChangeState)(nil),              // 3: caisson.v1.ChangeState
+	(*ApplyRequest)(nil),             // 4: caisson.v1.ApplyRequest
+	(*ApplyResponse)(nil),            // 5: caisson.v1.ApplyResponse
+	(*ChangeNote)(nil),               // 6: caisson.v1.ChangeNote
+	(*Changeset)(nil),                // 7: caisson.v1.Changeset
+	(*ListChangesetsRequest)(nil),    // 8: caisson.v1.ListChangesetsRequest
+	(*ListChangesetsResponse)(nil),   // 9: caisson.v1.ListChangesetsResponse
+	(*DiscardChangesetRequest)(nil),  // 10: caisson.v1.DiscardChangesetRequest
+	(*DiscardChangesetResponse)(nil), // 11: caisson.v1.DiscardChangesetResponse
+	nil,                              // 12: caisson.v1.Changeset.LabelsEntry
+	(*timestamppb.Timestamp)(nil),    // 13: google.protobuf.Timestamp
 }
 var file_caisson_v1_workspace_proto_depIdxs = []int32{
 	2,  // 0: caisson.v1.DiffResponse.changes:type_name -> caisson.v1.Change
@@ -580,15 +901,22 @@ var file_caisson_v1_workspace_proto_depIdxs = []int32{
 	6,  // 5: caisson.v1.ApplyResponse.conflicts:type_name -> caisson.v1.ChangeNote
 	6,  // 6: caisson.v1.ApplyResponse.left:type_name -> caisson.v1.ChangeNote
 	6,  // 7: caisson.v1.ApplyResponse.notes:type_name -> caisson.v1.ChangeNote
-	0,  // 8: caisson.v1.WorkspaceService.Diff:input_type -> caisson.v1.DiffRequest
-	4,  // 9: caisson.v1.WorkspaceService.Apply:input_type -> caisson.v1.ApplyRequest
-	1,  // 10: caisson.v1.WorkspaceService.Diff:output_type -> caisson.v1.DiffResponse
-	5,  // 11: caisson.v1.WorkspaceService.Apply:output_type -> caisson.v1.ApplyResponse
-	10, // [10:12] is the sub-list for method output_type
-	8,  // [8:10] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	13, // 8: caisson.v1.Changeset.kept_at:type_name -> google.protobuf.Timestamp
+	12, // 9: caisson.v1.Changeset.labels:type_name -> caisson.v1.Changeset.LabelsEntry
+	7,  // 10: caisson.v1.ListChangesetsResponse.changesets:type_name -> caisson.v1.Changeset
+	0,  // 11: caisson.v1.WorkspaceService.Diff:input_type -> caisson.v1.DiffRequest
+	4,  // 12: caisson.v1.WorkspaceService.Apply:input_type -> caisson.v1.ApplyRequest
+	8,  // 13: caisson.v1.WorkspaceService.ListChangesets:input_type -> caisson.v1.ListChangesetsRequest
+	10, // 14: caisson.v1.WorkspaceService.DiscardChangeset:input_type -> caisson.v1.DiscardChangesetRequest
+	1,  // 15: caisson.v1.WorkspaceService.Diff:output_type -> caisson.v1.DiffResponse
+	5,  // 16: caisson.v1.WorkspaceService.Apply:output_type -> caisson.v1.ApplyResponse
+	9,  // 17: caisson.v1.WorkspaceService.ListChangesets:output_type -> caisson.v1.ListChangesetsResponse
+	11, // 18: caisson.v1.WorkspaceService.DiscardChangeset:output_type -> caisson.v1.DiscardChangesetResponse
+	15, // [15:19] is the sub-list for method output_type
+	11, // [11:15] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_caisson_v1_workspace_proto_init() }
@@ -603,7 +931,7 @@ func file_caisson_v1_workspace_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_caisson_v1_workspace_proto_rawDesc), len(file_caisson_v1_workspace_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -38,6 +38,7 @@ var calls = [][2]string{
 	{`caisson volume ls`, "Client.volumes.list()"},
 	{`caisson snapshot ls`, "Client.snapshots.list()"},
 	{`caisson snapshot rm(?: [^\s,;:()]+)?`, "Client.snapshots.remove()"},
+	{`caisson changes ls`, "Client.changesets.list()"},
 	{`caisson apply SANDBOX PATH`, "Sandbox.apply() with paths"},
 	{`caisson apply [^\s,;:()]+`, "Sandbox.apply()"},
 	{`caisson diff`, "Sandbox.diff()"},

@@ -536,6 +536,7 @@ CALLS = [
     (r"caisson volume ls", "Client.volumes.list()"),
     (r"caisson snapshot ls", "Client.snapshots.list()"),
     (r"caisson snapshot rm(?: [^\s,;:()]+)?", "Client.snapshots.remove()"),
+    (r"caisson changes ls", "Client.changesets.list()"),
     (r"caisson apply SANDBOX PATH", "Sandbox.apply() with paths"),
     (r"caisson apply [^\s,;:()]+", "Sandbox.apply()"),
     (r"caisson diff", "Sandbox.diff()"),

@@ -383,6 +383,12 @@ class ApplyFailed(CaissonError):
     code = "SBX-241"
 
 
+class ChangesetNotFound(CaissonError):
+    """SBX-242: no such changeset."""
+
+    code = "SBX-242"
+
+
 class Disk(CaissonError):
     """SBX-234: a disk for a sandbox could not be made."""
 

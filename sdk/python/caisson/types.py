@@ -572,6 +572,20 @@ class Change:
 
 
 @dataclass(frozen=True)
+class Changeset:
+    """What an ended sandbox changed in its copy-on-write workspace. It has the ID of the sandbox."""
+
+    id: str = ""
+    name: str = ""
+    owner: int = 0
+    workspace: str = ""
+    kept_at: Optional[datetime] = None
+    session: str = ""
+    labels: Dict[str, str] = field(default_factory=dict)
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True)
 class ChangeNote:
     """Something about a path of a workspace."""
 

@@ -6,6 +6,7 @@ import { Transport } from './http.js'
 import { Images } from './images.js'
 import { hostEvents, resumed, type EventOptions } from './resume.js'
 import { reconnect, Sandbox } from './sandbox.js'
+import { Changesets } from './changesets.js'
 import { Snapshots } from './snapshots.js'
 import * as spec from './spec.js'
 import type { Capability, Doctor, HostEvent, HostInfo, Leftover, Ping, Reloaded, Result, RouteUsage, Spec, Stats, Version } from './types.js'
@@ -26,6 +27,7 @@ export class Client {
   readonly transport: Transport
   readonly images: Images
   readonly snapshots: Snapshots
+  readonly changesets: Changesets
   readonly volumes: Volumes
 
   constructor(options: ClientOptions = {}) {
@@ -33,6 +35,7 @@ export class Client {
     this.transport = new Transport(spec.socketPath(options.socket), window)
     this.images = new Images(this.transport)
     this.snapshots = new Snapshots(this.transport)
+    this.changesets = new Changesets(this.transport)
     this.volumes = new Volumes(this.transport)
   }
 

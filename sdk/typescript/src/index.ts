@@ -3,6 +3,7 @@
  *
  * @packageDocumentation
  */
+export { Changesets } from './changesets.js'
 export { Client, type ClientOptions } from './client.js'
 export { CaissonError, CommandFailed } from './errors.js'
 export { Files, Watch } from './files.js'

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import { Changesets } from './changesets.js'
 import type { CaissonError } from './errors.js'
 import { follow, Place } from './events.js'
 import { Files } from './files.js'
@@ -157,9 +158,7 @@ export class Sandbox {
    * the host's, 'theirs' the sandbox's. Otherwise that is refused.
    */
   async apply(options: ApplyOptions = {}): Promise<Applied> {
-    const { paths, dryRun, conflicts, includeControl } = options
-    const json = present({ paths, dry_run: dryRun, conflicts, include_control: includeControl })
-    return decode('ApplyResponse', await this.transport.call({ method: 'POST', path: sandboxPath(this.id, 'apply'), json }))
+    return new Changesets(this.transport).apply(this.id, options)
   }
 
   /**

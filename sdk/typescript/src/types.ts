@@ -121,6 +121,8 @@ export interface Volume extends Decoded<Schemas['Volume']> {}
 
 /** A name under which a copy-on-write workspace differs from the directory of the host. */
 export interface Change extends Decoded<Schemas['Change']> {}
+/** What an ended sandbox changed in its copy-on-write workspace. It has the ID of the sandbox. */
+export interface Changeset extends Decoded<Schemas['Changeset']> {}
 /** Settings of `apply`. */
 export interface ApplyOptions {
   /** Below the workspace; none is all. */

@@ -36,6 +36,7 @@ function calls(client, dir) {
     () => next(images.save('a')), () => images.prune({ unused: true }), () => images.du(), () => images.remove('a'),
     () => volumes.list(), () => volumes.create('v'), () => volumes.get('v'), () => volumes.remove('v'), () => volumes.prune(),
     () => snapshots.list(), () => snapshots.get('s'), () => snapshots.remove('s'), () => box.snapshot(), () => box.fork(), () => box.diff(), () => box.apply(),
+    () => client.changesets.list(), () => client.changesets.diff('c'), () => client.changesets.apply('c'), () => client.changesets.discard('c'),
     () => box.run('x'), () => box.start('x'), () => box.processes(), () => next(box.logs()), () => box.update({}),
     () => box.pause(), () => box.resume(), () => box.stop(), () => box.clean(), () => box.restart(), () => box.wait(),
     () => box.inspect(), () => box.stats(), () => box.history(), () => box.remove(),

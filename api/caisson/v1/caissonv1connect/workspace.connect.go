@@ -37,6 +37,12 @@ const (
 	WorkspaceServiceDiffProcedure = "/caisson.v1.WorkspaceService/Diff"
 	// WorkspaceServiceApplyProcedure is the fully-qualified name of the WorkspaceService's Apply RPC.
 	WorkspaceServiceApplyProcedure = "/caisson.v1.WorkspaceService/Apply"
+	// WorkspaceServiceListChangesetsProcedure is the fully-qualified name of the WorkspaceService's
+	// ListChangesets RPC.
+	WorkspaceServiceListChangesetsProcedure = "/caisson.v1.WorkspaceService/ListChangesets"
+	// WorkspaceServiceDiscardChangesetProcedure is the fully-qualified name of the WorkspaceService's
+	// DiscardChangeset RPC.
+	WorkspaceServiceDiscardChangesetProcedure = "/caisson.v1.WorkspaceService/DiscardChangeset"
 )
 
 // WorkspaceServiceClient is a client for the caisson.v1.WorkspaceService service.
@@ -49,6 +55,10 @@ type WorkspaceServiceClient interface {
 	// one step. If the host changed the same paths, nothing is applied, unless the request says
 	// which side counts. Only root and the owner of the directory may apply.
 	Apply(context.Context, *connect.Request[v1.ApplyRequest]) (*connect.Response[v1.ApplyResponse], error)
+	// ListChangesets returns the caller's changesets, the newest first. Root gets those of all users.
+	ListChangesets(context.Context, *connect.Request[v1.ListChangesetsRequest]) (*connect.Response[v1.ListChangesetsResponse], error)
+	// DiscardChangeset removes a changeset.
+	DiscardChangeset(context.Context, *connect.Request[v1.DiscardChangesetRequest]) (*connect.Response[v1.DiscardChangesetResponse], error)
 }
 
 // NewWorkspaceServiceClient constructs a client for the caisson.v1.WorkspaceService service. By
@@ -74,13 +84,27 @@ func NewWorkspaceServiceClient(httpClient connect.HTTPClient, baseURL string, op
 			connect.WithSchema(workspaceServiceMethods.ByName("Apply")),
 			connect.WithClientOptions(opts...),
 		),
+		listChangesets: connect.NewClient[v1.ListChangesetsRequest, v1.ListChangesetsResponse](
+			httpClient,
+			baseURL+WorkspaceServiceListChangesetsProcedure,
+			connect.WithSchema(workspaceServiceMethods.ByName("ListChangesets")),
+			connect.WithClientOptions(opts...),
+		),
+		discardChangeset: connect.NewClient[v1.DiscardChangesetRequest, v1.DiscardChangesetResponse](
+			httpClient,
+			baseURL+WorkspaceServiceDiscardChangesetProcedure,
+			connect.WithSchema(workspaceServiceMethods.ByName("DiscardChangeset")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // workspaceServiceClient implements WorkspaceServiceClient.
 type workspaceServiceClient struct {
-	diff  *connect.Client[v1.DiffRequest, v1.DiffResponse]
-	apply *connect.Client[v1.ApplyRequest, v1.ApplyResponse]
+	diff             *connect.Client[v1.DiffRequest, v1.DiffResponse]
+	apply            *connect.Client[v1.ApplyRequest, v1.ApplyResponse]
+	listChangesets   *connect.Client[v1.ListChangesetsRequest, v1.ListChangesetsResponse]
+	discardChangeset *connect.Client[v1.DiscardChangesetRequest, v1.DiscardChangesetResponse]
 }
 
 // Diff calls caisson.v1.WorkspaceService.Diff.
@@ -93,6 +117,16 @@ func (c *workspaceServiceClient) Apply(ctx context.Context, req *connect.Request
 	return c.apply.CallUnary(ctx, req)
 }
 
+// ListChangesets calls caisson.v1.WorkspaceService.ListChangesets.
+func (c *workspaceServiceClient) ListChangesets(ctx context.Context, req *connect.Request[v1.ListChangesetsRequest]) (*connect.Response[v1.ListChangesetsResponse], error) {
+	return c.listChangesets.CallUnary(ctx, req)
+}
+
+// DiscardChangeset calls caisson.v1.WorkspaceService.DiscardChangeset.
+func (c *workspaceServiceClient) DiscardChangeset(ctx context.Context, req *connect.Request[v1.DiscardChangesetRequest]) (*connect.Response[v1.DiscardChangesetResponse], error) {
+	return c.discardChangeset.CallUnary(ctx, req)
+}
+
 // WorkspaceServiceHandler is an implementation of the caisson.v1.WorkspaceService service.
 type WorkspaceServiceHandler interface {
 	// Diff lists the differences between the workspace and the host's directory by name, type,
@@ -103,6 +137,10 @@ type WorkspaceServiceHandler interface {
 	// one step. If the host changed the same paths, nothing is applied, unless the request says
 	// which side counts. Only root and the owner of the directory may apply.
 	Apply(context.Context, *connect.Request[v1.ApplyRequest]) (*connect.Response[v1.ApplyResponse], error)
+	// ListChangesets returns the caller's changesets, the newest first. Root gets those of all users.
+	ListChangesets(context.Context, *connect.Request[v1.ListChangesetsRequest]) (*connect.Response[v1.ListChangesetsResponse], error)
+	// DiscardChangeset removes a changeset.
+	DiscardChangeset(context.Context, *connect.Request[v1.DiscardChangesetRequest]) (*connect.Response[v1.DiscardChangesetResponse], error)
 }
 
 // NewWorkspaceServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -124,12 +162,28 @@ func NewWorkspaceServiceHandler(svc WorkspaceServiceHandler, opts ...connect.Han
 		connect.WithSchema(workspaceServiceMethods.ByName("Apply")),
 		connect.WithHandlerOptions(opts...),
 	)
+	workspaceServiceListChangesetsHandler := connect.NewUnaryHandler(
+		WorkspaceServiceListChangesetsProcedure,
+		svc.ListChangesets,
+		connect.WithSchema(workspaceServiceMethods.ByName("ListChangesets")),
+		connect.WithHandlerOptions(opts...),
+	)
+	workspaceServiceDiscardChangesetHandler := connect.NewUnaryHandler(
+		WorkspaceServiceDiscardChangesetProcedure,
+		svc.DiscardChangeset,
+		connect.WithSchema(workspaceServiceMethods.ByName("DiscardChangeset")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/caisson.v1.WorkspaceService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case WorkspaceServiceDiffProcedure:
 			workspaceServiceDiffHandler.ServeHTTP(w, r)
 		case WorkspaceServiceApplyProcedure:
 			workspaceServiceApplyHandler.ServeHTTP(w, r)
+		case WorkspaceServiceListChangesetsProcedure:
+			workspaceServiceListChangesetsHandler.ServeHTTP(w, r)
+		case WorkspaceServiceDiscardChangesetProcedure:
+			workspaceServiceDiscardChangesetHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -145,4 +199,12 @@ func (UnimplementedWorkspaceServiceHandler) Diff(context.Context, *connect.Reque
 
 func (UnimplementedWorkspaceServiceHandler) Apply(context.Context, *connect.Request[v1.ApplyRequest]) (*connect.Response[v1.ApplyResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.WorkspaceService.Apply is not implemented"))
+}
+
+func (UnimplementedWorkspaceServiceHandler) ListChangesets(context.Context, *connect.Request[v1.ListChangesetsRequest]) (*connect.Response[v1.ListChangesetsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.WorkspaceService.ListChangesets is not implemented"))
+}
+
+func (UnimplementedWorkspaceServiceHandler) DiscardChangeset(context.Context, *connect.Request[v1.DiscardChangesetRequest]) (*connect.Response[v1.DiscardChangesetResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.WorkspaceService.DiscardChangeset is not implemented"))
 }

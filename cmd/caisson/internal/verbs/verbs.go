@@ -42,6 +42,7 @@ func Groups(agents ...cli.Verb) []cli.Group {
 			{Name: "fork", Command: sandboxes.ForkCommand},
 			{Name: "diff", Command: sandboxes.DiffCommand},
 			{Name: "apply", Command: sandboxes.ApplyCommand},
+			{Name: "changes", Command: sandboxes.ChangesCommand},
 			{Name: "rm", Command: sandboxes.RmCommand},
 		}},
 		{Title: "Agents", Verbs: append([]cli.Verb{

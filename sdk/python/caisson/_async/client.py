@@ -13,6 +13,7 @@ from .._spec import Command
 from .._wire import Data, Request, closed, decode, sandbox_path
 from ..host import HostEvent, Stats
 from ..types import Capability, Doctor, HostInfo, Leftover, Ping, Reloaded, Result, RouteUsage, SandboxDetail, SandboxInfo, Spec, Version
+from .changesets import AsyncChangesets
 from .http import AsyncTransport
 from .images import AsyncImages
 from .process import AsyncForeground, checked
@@ -36,6 +37,7 @@ class AsyncClient:
         self.transport = AsyncTransport(_spec.socket_path(socket), seconds(reconnect))
         self.images = AsyncImages(self.transport)
         self.snapshots = AsyncSnapshots(self.transport)
+        self.changesets = AsyncChangesets(self.transport)
         self.volumes = AsyncVolumes(self.transport)
 
     async def __aenter__(self) -> AsyncClient:

@@ -14,6 +14,7 @@ from .._spec import Command
 from .._wire import Data, Request, closed, decode, sandbox_path
 from ..host import HostEvent, Stats
 from ..types import Capability, Doctor, HostInfo, Leftover, Ping, Reloaded, Result, RouteUsage, SandboxDetail, SandboxInfo, Spec, Version
+from .changesets import Changesets
 from .http import Transport
 from .images import Images
 from .process import Foreground, checked
@@ -37,6 +38,7 @@ class Client:
         self.transport = Transport(_spec.socket_path(socket), seconds(reconnect))
         self.images = Images(self.transport)
         self.snapshots = Snapshots(self.transport)
+        self.changesets = Changesets(self.transport)
         self.volumes = Volumes(self.transport)
 
     def __enter__(self) -> Client:

@@ -190,6 +190,9 @@ export class ApplyRenamedError extends CaissonError {}
 /** SBX-241: the directory of the host does not take the changes. */
 export class ApplyFailedError extends CaissonError {}
 
+/** SBX-242: no such changeset. */
+export class ChangesetNotFoundError extends CaissonError {}
+
 /** SBX-234: a disk for a sandbox could not be made. */
 export class DiskError extends CaissonError {}
 
@@ -408,6 +411,7 @@ export const byCode: Readonly<Record<string, typeof CaissonError>> = {
   'SBX-239': ApplyConflictError,
   'SBX-240': ApplyRenamedError,
   'SBX-241': ApplyFailedError,
+  'SBX-242': ChangesetNotFoundError,
   'SBX-234': DiskError,
   'SBX-301': SeccompError,
   'SBX-302': SeccompProfileError,

@@ -83,6 +83,16 @@ export const fields = {
     size_bytes: 'Int64',
     type: 'string',
   },
+  Changeset: {
+    id: 'string',
+    kept_at: 'Timestamp',
+    labels: 'string{}',
+    name: 'string',
+    owner: 'number',
+    session: 'string',
+    size_bytes: 'Int64',
+    workspace: 'string',
+  },
   CheckPolicyRequest: {
     addresses: 'string[]',
     policy: 'PolicyQuery',
@@ -158,6 +168,7 @@ export const fields = {
     changes: 'Change[]',
     truncated: 'boolean',
   },
+  DiscardChangesetResponse: {},
   DiskUsage: {
     image: 'Image',
     shared_bytes: 'Int64',
@@ -482,6 +493,10 @@ export const fields = {
     pids: 'Int64',
     shm_bytes: 'Int64',
     tmpfs_bytes: 'Int64',
+  },
+  ListChangesetsResponse: {
+    changesets: 'Changeset[]',
+    next: 'string',
   },
   ListDirResponse: {
     files: 'FileInfo[]',

@@ -167,6 +167,31 @@ export interface components {
              */
             type: "file" | "directory" | "symlink" | "fifo" | "socket" | "device";
         };
+        /** @description Changeset is what an ended sandbox changed in its copy-on-write workspace. */
+        Changeset: {
+            /** @description of the sandbox */
+            id: string;
+            /** Format: date-time */
+            kept_at?: Timestamp;
+            labels: {
+                [key: string]: string;
+            };
+            /** @description of the sandbox */
+            name: string;
+            /**
+             * Format: int64
+             * @description uid of the user to whom it belongs
+             */
+            owner: number;
+            session: string;
+            /**
+             * Format: int64
+             * @description that it takes of the disk of root
+             */
+            size_bytes: Int64;
+            /** @description directory of the host */
+            workspace: string;
+        };
         CheckPolicyRequest: {
             /** @description Addresses that the host of target leads to, as the caller found them. Each is judged. */
             addresses?: string[];
@@ -310,6 +335,7 @@ export interface components {
             /** @description there are more than the daemon lists */
             truncated: boolean;
         };
+        DiscardChangesetResponse: Record<string, never>;
         /** @description DiskUsage is the room that one image takes. */
         DiskUsage: {
             /** @description with its stored size */
@@ -991,6 +1017,11 @@ export interface components {
              * @description of each tmpfs
              */
             tmpfs_bytes?: Int64;
+        };
+        ListChangesetsResponse: {
+            changesets: components["schemas"]["Changeset"][];
+            /** @description for the entries after these; empty: there are none */
+            next: string;
         };
         ListDirResponse: {
             files: components["schemas"]["FileInfo"][];

@@ -515,6 +515,7 @@ export const calls: readonly (readonly [RegExp, string])[] = [
   [/caisson volume ls/g, 'Client.volumes.list()'],
   [/caisson snapshot ls/g, 'Client.snapshots.list()'],
   [/caisson snapshot rm(?: [^\s,;:()]+)?/g, 'Client.snapshots.remove()'],
+  [/caisson changes ls/g, 'Client.changesets.list()'],
   [/caisson apply SANDBOX PATH/g, 'Sandbox.apply() with paths'],
   [/caisson apply [^\s,;:()]+/g, 'Sandbox.apply()'],
   [/caisson diff/g, 'Sandbox.diff()'],
