@@ -52,8 +52,9 @@ func (s *Service) Keep(ctx context.Context, e Ending) error {
 	if err := s.store.keep(e); err != nil {
 		return sbxerr.Wrap(sbxerr.StateDir, op, err)
 	}
+	err = s.events.Confirm(ctx, e.event(events.ChangesetKept, events.Data{}))
 	s.Prune(ctx)
-	return s.events.Confirm(ctx, e.event(events.ChangesetKept, events.Data{}))
+	return err
 }
 
 // isSame reports whether the host has all of it. Where the directory of the host cannot be
@@ -115,11 +116,10 @@ func (s *Service) drop(ctx context.Context, c Changeset, reason string) error {
 }
 
 func (s *Service) dropLocked(ctx context.Context, c Changeset, reason string) error {
-	err := s.finish(c.ID, s.store.path(c.ID, appliedName))
-	if err == nil {
-		err = s.store.remove(c.ID)
+	if err := s.finish(c.ID, s.store.path(c.ID, appliedName)); err != nil {
+		s.log.Error("end an apply of a changeset that goes", "sandbox", c.ID, "err", err)
 	}
-	if err != nil {
+	if err := s.store.remove(c.ID); err != nil {
 		return sbxerr.Wrap(sbxerr.StateDir, "workspaces.remove", err)
 	}
 	return s.events.Confirm(ctx, c.event(events.ChangesetRemoved, events.Data{Reason: reason}))
