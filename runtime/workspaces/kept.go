@@ -87,7 +87,8 @@ func (c Changeset) event(t events.Type, d events.Data) events.Event {
 	return events.Event{Type: t, Scope: events.Scope{Owner: c.Owner}, Data: d}
 }
 
-// Prune removes what is past the retention, the oldest first.
+// Prune removes what is past the retention, the oldest first. What is in use stays until the
+// next time.
 func (s *Service) Prune(ctx context.Context) {
 	all, err := s.store.list()
 	if err != nil {
@@ -101,9 +102,14 @@ func (s *Service) Prune(ctx context.Context) {
 		if count[c.Owner] <= most.Most && bytes[c.Owner] <= most.Bytes && time.Since(c.KeptAt) < most.For {
 			continue
 		}
-		if err := s.drop(ctx, c, "expired"); err != nil {
+		l := s.lock(c.ID)
+		if !l.TryLock() {
+			continue
+		}
+		if err := s.dropLocked(ctx, c, "expired"); err != nil {
 			s.log.Error("remove a changeset past its retention", "sandbox", c.ID, "err", err)
 		}
+		l.Unlock()
 	}
 }
 
@@ -115,6 +121,7 @@ func (s *Service) drop(ctx context.Context, c Changeset, reason string) error {
 	return s.dropLocked(ctx, c, reason)
 }
 
+// dropLocked is drop with the lock of the changeset held.
 func (s *Service) dropLocked(ctx context.Context, c Changeset, reason string) error {
 	if err := s.finish(c.ID, s.store.path(c.ID, appliedName)); err != nil {
 		s.log.Error("end an apply of a changeset that goes", "sandbox", c.ID, "err", err)
