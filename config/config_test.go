@@ -114,7 +114,12 @@ func TestValidate(t *testing.T) {
 		"give one of the two": func(c *Config) {
 			c.Network.Proxy.URL, c.Network.Bridge.Subnet = "http://p:1", "10.87.0.0/16"
 		},
-		"workspaces.allowed_roots": func(c *Config) { c.Workspaces.AllowedRoots = []string{"x"} },
+		"workspaces.allowed_roots":             func(c *Config) { c.Workspaces.AllowedRoots = []string{"x"} },
+		"workspaces.control_files: \"/etc/x\"": func(c *Config) { c.Workspaces.ControlFiles = []string{"/etc/x"} },
+		"workspaces.control_files: \"a/[\"":    func(c *Config) { c.Workspaces.ControlFiles = []string{"a/["} },
+		"workspaces.kept: -1":                  func(c *Config) { c.Workspaces.Kept = -1 },
+		"workspaces.kept_bytes":                func(c *Config) { c.Workspaces.KeptBytes = -1 },
+		"workspaces.kept_for: 0s":              func(c *Config) { c.Workspaces.KeptFor = 0 },
 	} {
 		c := Default()
 		change(&c)

@@ -26,7 +26,7 @@ func (f workspaceFleet) Workspace(ctx context.Context, ref string) (workspaces.W
 	}
 	r, state := s.kept(), s.info().State
 	if state != StateRunning && state != StatePaused {
-		return workspaces.Workspace{}, notNow("runtime.workspace", ref, state)
+		return workspaces.Workspace{ID: s.id}, notNow("runtime.workspace", ref, state)
 	}
 	return workspaces.Workspace{
 		ID: s.id, Name: r.Name, Dir: r.Workspace.Dir, Child: r.Parent != "", Base: r.CowBase,

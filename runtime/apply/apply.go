@@ -20,7 +20,7 @@ import (
 )
 
 // looks bound the open files and the memory of all looks together.
-var looks = make(chan struct{}, 2)
+var looks = make(chan struct{}, 4)
 
 // Look plans what is to be done for a request. layers are a copy-on-write workspace's: nothing
 // changes the upper one meanwhile.

@@ -48,12 +48,13 @@ type marksFile struct {
 	Marks   []mark `json:"marks"`
 }
 
-// ReadApplied reads what Apply kept in a file of the daemon's. An absent one is nothing.
+// ReadApplied reads what Apply kept in a file of the daemon's. Where nothing was applied yet it
+// is nil.
 func ReadApplied(file string) (changes.Applied, error) {
 	var m marksFile
 	err := read(file, &m)
 	if errors.Is(err, fs.ErrNotExist) {
-		return changes.Applied{}, nil
+		return nil, nil
 	}
 	if err == nil && m.Version != version {
 		err = fmt.Errorf("%q is of version %d; this daemon knows %d", file, m.Version, version)
@@ -70,6 +71,9 @@ func addApplied(file string, marks []mark, gone []string) error {
 	have, err := ReadApplied(file)
 	if err != nil {
 		return err
+	}
+	if have == nil {
+		have = changes.Applied{}
 	}
 	for name := range have {
 		if within(name, gone) {

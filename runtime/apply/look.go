@@ -211,10 +211,13 @@ func (l *looker) isLost(handle unix.FileHandle) bool {
 	}
 	defer unix.Close(dir)
 	of, err := unix.OpenByHandleAt(dir, handle, unix.O_PATH|unix.O_CLOEXEC)
-	if err != nil {
-		return errors.Is(err, unix.ESTALE)
+	if err != nil { // an earlier apply removes files of the host too
+		return errors.Is(err, unix.ESTALE) && l.applied == nil
 	}
 	defer unix.Close(of)
 	var st unix.Stat_t
-	return unix.Fstat(of, &st) == nil && (st.Ctim.Nano() >= l.since || st.Nlink == 0)
+	if unix.Fstat(of, &st) != nil || st.Nlink == 0 {
+		return l.applied == nil
+	}
+	return st.Ctim.Nano() >= l.since
 }

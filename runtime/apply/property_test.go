@@ -17,7 +17,7 @@ import (
 	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
-var sequences = flag.Int("sequences", 1000, "random sequences of TestApplyIsAsIfDoneThere")
+var sequences = flag.Int("sequences", 800, "random sequences of TestApplyIsAsIfDoneThere")
 
 // names of files; some are odd.
 var names = []string{"a", "b", "c", "d", "dir", "sub", "-x", "a b", "new\nline", "\xff\xfe", "..a", "ü", strings.Repeat("n", 250), "a-b", "%s", "'"}
@@ -231,10 +231,29 @@ func differences(got, want string) string {
 	return b.String()
 }
 
+// some applies a part, where that goes.
+func (g *gang) some(o *overlay) {
+	p, _, err := o.look(g.t, Request{})
+	if err != nil || len(p.Changes) == 0 {
+		return
+	}
+	r := Request{Paths: []string{p.Changes[g.rand.IntN(len(p.Changes))].Path, p.Changes[g.rand.IntN(len(p.Changes))].Path}}
+	if _, _, err := o.look(g.t, r); err != nil {
+		return
+	}
+	g.log = append(g.log, fmt.Sprintf("apply %q live=%v", r.Paths, o.live))
+	if p, result := o.apply(g.t, r); len(p.Conflicts)+len(p.Left)+len(result.Failed) > 0 {
+		g.t.Fatalf("%s\nconflicts %+v\nleft %+v\nfailed %+v", strings.Join(g.log, "\n"), p.Conflicts, p.Left, result.Failed)
+	}
+}
+
 // apply applies, or is killed and applies again.
 func (g *gang) apply(o *overlay) {
 	t := g.t
 	t.Helper()
+	if g.rand.IntN(3) == 0 {
+		g.some(o)
+	}
 	_, _, err := o.look(t, Request{})
 	if errors.Is(err, sbxerr.ApplyRenamed) {
 		o.unmount(t)

@@ -52,8 +52,9 @@ func (s *Service) Keep(ctx context.Context, e Ending) error {
 	if err := s.store.keep(e); err != nil {
 		return sbxerr.Wrap(sbxerr.StateDir, op, err)
 	}
+	err = s.events.Confirm(ctx, e.event(events.ChangesetKept, events.Data{}))
 	s.Prune(ctx)
-	return s.events.Confirm(ctx, e.event(events.ChangesetKept, events.Data{}))
+	return err
 }
 
 // isSame reports whether the host has all of it. Where the directory of the host cannot be
@@ -86,7 +87,8 @@ func (c Changeset) event(t events.Type, d events.Data) events.Event {
 	return events.Event{Type: t, Scope: events.Scope{Owner: c.Owner}, Data: d}
 }
 
-// Prune removes what is past the retention, the oldest first.
+// Prune removes what is past the retention, the oldest first. What is in use stays until the
+// next time.
 func (s *Service) Prune(ctx context.Context) {
 	all, err := s.store.list()
 	if err != nil {
@@ -100,9 +102,14 @@ func (s *Service) Prune(ctx context.Context) {
 		if count[c.Owner] <= most.Most && bytes[c.Owner] <= most.Bytes && time.Since(c.KeptAt) < most.For {
 			continue
 		}
-		if err := s.drop(ctx, c, "expired"); err != nil {
+		l := s.lock(c.ID)
+		if !l.TryLock() {
+			continue
+		}
+		if err := s.dropLocked(ctx, c, "expired"); err != nil {
 			s.log.Error("remove a changeset past its retention", "sandbox", c.ID, "err", err)
 		}
+		l.Unlock()
 	}
 }
 
@@ -114,12 +121,12 @@ func (s *Service) drop(ctx context.Context, c Changeset, reason string) error {
 	return s.dropLocked(ctx, c, reason)
 }
 
+// dropLocked is drop with the lock of the changeset held.
 func (s *Service) dropLocked(ctx context.Context, c Changeset, reason string) error {
-	err := s.finish(c.ID, s.store.path(c.ID, appliedName))
-	if err == nil {
-		err = s.store.remove(c.ID)
+	if err := s.finish(c.ID, s.store.path(c.ID, appliedName)); err != nil {
+		s.log.Error("end an apply of a changeset that goes", "sandbox", c.ID, "err", err)
 	}
-	if err != nil {
+	if err := s.store.remove(c.ID); err != nil {
 		return sbxerr.Wrap(sbxerr.StateDir, "workspaces.remove", err)
 	}
 	return s.events.Confirm(ctx, c.event(events.ChangesetRemoved, events.Data{Reason: reason}))

@@ -28,7 +28,8 @@ import (
 type Fleet interface {
 	// Busy counts a call until done is called.
 	Busy() (done func())
-	// Workspace finds the workspace of a live sandbox that the caller may enter.
+	// Workspace finds the workspace of a live sandbox that the caller may enter. Of one that is
+	// there and not live it returns the ID.
 	Workspace(ctx context.Context, ref string) (Workspace, error)
 	// Grant is what the caller in ctx may do.
 	Grant(ctx context.Context) (peer.Grant, error)
@@ -162,8 +163,11 @@ func (s *Service) markControl(list []changes.Change) {
 // until unlock.
 func (s *Service) find(ctx context.Context, ref string) (w Workspace, unlock func(), err error) {
 	w, err = s.fleet.Workspace(ctx, ref)
-	if errors.Is(err, sbxerr.NotFound) || errors.Is(err, sbxerr.State) {
+	switch {
+	case errors.Is(err, sbxerr.NotFound):
 		w, err = s.orKept(ctx, ref, err)
+	case errors.Is(err, sbxerr.State) && w.ID != "": // not another one of its name
+		w, err = s.orKept(ctx, w.ID, err)
 	}
 	if err != nil {
 		return w, nil, err

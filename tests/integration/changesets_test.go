@@ -76,7 +76,8 @@ func TestChangesets(t *testing.T) {
 		d.Run(t, "exec", name, "--", "sh", "-c", "echo x > "+name)
 		end()
 		await(t, "a changeset of "+name, func() bool { got := changesetsOf(t, d.Try); return len(got) == 1 && got[0] == name })
-		d.Run(t, "changes", "discard", name)
+		d.Run(t, "changes", "show", name)
+		d.Run(t, "discard", name)
 		d.Refused(t, "SBX-242", "changes", "discard", "-o", "json", name)
 	}
 	d.Try("run", "--workspace", dir+":cow", "--", "sh", "-c", "echo x > ran; exit 3")

@@ -14,13 +14,21 @@ import (
 func ChangesCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "changes",
-		Short: "Show and discard changes of ended sandboxes",
-		Long: "Show and discard changesets: what ended sandboxes changed in copy-on-write workspaces. A changeset\n" +
-			"has the ID of its sandbox. diff shows and apply applies one, as they do with a live sandbox.",
+		Short: "Show, apply and discard changes of ended sandboxes",
+		Long: "Show, apply and discard changesets: what ended sandboxes changed in copy-on-write workspaces. A changeset\n" +
+			"has the ID of its sandbox, and may be named as that was.",
 		Args: cobra.ArbitraryArgs, // unknownCommand has seen them
 		RunE: cli.ShowHelp,
 	}
-	cmd.AddCommand(changesLsCommand(a), changesDiscardCommand(a))
+	show, apply := DiffCommand(a), ApplyCommand(a)
+	show.Use, show.Short, show.Example = "show CHANGESET", "Show a changeset, as diff", "  caisson changes show --stat agent"
+	apply.Use, apply.Short, apply.Example = "apply CHANGESET [PATH...]", "Apply a changeset, as apply", "  caisson changes apply agent"
+	for _, c := range []*cobra.Command{show, apply} {
+		c.Long, c.ValidArgsFunction = "", completeChangesets(a)
+	}
+	discard := DiscardCommand(a)
+	discard.Example = "  caisson changes discard agent"
+	cmd.AddCommand(changesLsCommand(a), show, apply, discard)
 	return cmd
 }
 
@@ -49,11 +57,12 @@ func changesetRow(a *cli.App, c *caissonv1.Changeset) []string {
 	return []string{c.Id, cli.Decimal(int64(c.Owner)), kept, c.Name, cli.Printable(c.Workspace), cli.SizeCell(c.SizeBytes)}
 }
 
-func changesDiscardCommand(a *cli.App) *cobra.Command {
+// DiscardCommand is the verb discard.
+func DiscardCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "discard CHANGESET...",
 		Short:             "Remove changesets",
-		Example:           "  caisson changes discard agent",
+		Example:           "  caisson discard agent",
 		Args:              cli.AtLeastOne("CHANGESET"),
 		ValidArgsFunction: completeChangesets(a),
 		RunE: a.RemoveNamed(func(ctx context.Context, client *api.Client, name string) error {

@@ -43,6 +43,7 @@ func Groups(agents ...cli.Verb) []cli.Group {
 			{Name: "diff", Command: sandboxes.DiffCommand},
 			{Name: "apply", Command: sandboxes.ApplyCommand},
 			{Name: "changes", Command: sandboxes.ChangesCommand},
+			{Name: "discard", Command: sandboxes.DiscardCommand},
 			{Name: "rm", Command: sandboxes.RmCommand},
 		}},
 		{Title: "Agents", Verbs: append([]cli.Verb{
