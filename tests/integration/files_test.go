@@ -176,7 +176,7 @@ func TestFileCalls(t *testing.T) {
 		status       int
 		says         []string
 	}{
-		{"Stat", `{"ref":"fs","path":"/tmp/a/f"}`, 200, []string{`"size_bytes":"10"`}},
+		{"Stat", `{"ref":"fs","path":"/tmp/a/f"}`, 200, []string{`"size_bytes":10`}},
 		{"Stat", `{"ref":"fs","path":"/tmp/a/none"}`, 404, []string{"SBX-212"}},
 		{"ListDir", `{"ref":"fs","path":"/tmp/a"}`, 200, []string{`"b"`, `"f"`, `"l"`}},
 		{"ListDir", `{"ref":"fs","path":"/tmp/times"}`, 200, []string{"9999-12-31T"}},

@@ -75,7 +75,7 @@ func TestLogsInTime(t *testing.T) {
 			t.Errorf("%s: %q, want %q", flags, lines, want)
 		}
 	}
-	if code, got := call(t, d, "GET", "/v1/sandboxes/speaker/logs?timestamps&exec_id="+id+"&since="+url.QueryEscape(third), ""); code != 200 || got != `{"stdout":{"offset":"8","text":"three\n","time":"`+third+"\"}}\n" {
+	if code, got := call(t, d, "GET", "/v1/sandboxes/speaker/logs?timestamps&exec_id="+id+"&since="+url.QueryEscape(third), ""); code != 200 || got != `{"stdout":{"offset":8,"text":"three\n","time":"`+third+"\"}}\n" {
 		t.Errorf("%d %s", code, got)
 	}
 }
