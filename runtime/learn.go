@@ -10,8 +10,8 @@ import (
 	"sync"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/gateway/attempt"
 	"github.com/caisson-run/caisson/gateway/policy"
-	"github.com/caisson-run/caisson/gateway/proxy"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/runtime/traffic"
@@ -150,7 +150,7 @@ func (l *learner) misses(rec record) (warnings []string) {
 		warnings = append(warnings, "not all that it needs is known: "+err.Error())
 	}
 	for _, e := range l.missed {
-		if e.Verdict == string(proxy.Refused) && e.Needs != "" {
+		if e.Verdict == string(attempt.Refused) && e.Needs != "" {
 			warnings = append(warnings, fmt.Sprintf("%s was refused: where it is wanted, learn again with --allow %s", e.Destination(), e.Needs))
 		} else {
 			warnings = append(warnings, fmt.Sprintf("%s was not reached: %s", e.Destination(), e.Reason))

@@ -13,9 +13,9 @@ import (
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/api/sbxerr/errtest"
-	"github.com/caisson-run/caisson/gateway/dns"
+	"github.com/caisson-run/caisson/gateway/attempt"
+	"github.com/caisson-run/caisson/gateway/lookup"
 	"github.com/caisson-run/caisson/gateway/policy"
-	"github.com/caisson-run/caisson/gateway/proxy"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime/egress"
 	"github.com/caisson-run/caisson/runtime/peer"
@@ -79,8 +79,8 @@ func learning(t *testing.T) (*learner, *traffic.Log) {
 	return newLearner(log, "a"), log
 }
 
-func reached(name string, port uint16) proxy.Attempt {
-	return proxy.Attempt{Sandbox: "a", Name: policy.Name(name), Asked: netip.AddrPortFrom(policy.Pool.Addr(), port), Address: netip.MustParseAddrPort("93.184.215.14:1"), Verdict: proxy.Allowed}
+func reached(name string, port uint16) attempt.Attempt {
+	return attempt.Attempt{Sandbox: "a", Name: policy.Name(name), Asked: netip.AddrPortFrom(policy.Pool.Addr(), port), Address: netip.MustParseAddrPort("93.184.215.14:1"), Verdict: attempt.Allowed}
 }
 
 // More is learnt than the log holds, and each destination once.
@@ -94,7 +94,7 @@ func TestLearnerReadsAlong(t *testing.T) {
 		l.read()
 	}
 	refused := reached("no.example", 80)
-	refused.Verdict = proxy.Refused
+	refused.Verdict = attempt.Refused
 	log.Attempted(refused)
 	log.Attempted(reached("last.example", 22))
 	got := l.finish(record{}, nil)
@@ -164,22 +164,22 @@ func TestLearnPolicyWarns(t *testing.T) {
 	f, gateway := newPublishing(t)
 	f.opts.Traffic = traffic.New(TrafficFiles(f.paths.root, f.paths.state), slog.New(slog.DiscardHandler))
 	id := f.session(t, plan.CreateRequest{}).ID
-	attempt := func(a proxy.Attempt) {
+	try := func(a attempt.Attempt) {
 		a.Sandbox = id
 		f.opts.Traffic.Attempted(a)
 	}
-	attempt(reached("a.example", 443))
-	attempt(proxy.Attempt{Asked: netip.MustParseAddrPort("198.18.3.4:80"), Address: netip.MustParseAddrPort("198.18.3.4:80"), Verdict: proxy.Allowed})
+	try(reached("a.example", 443))
+	try(attempt.Attempt{Asked: netip.MustParseAddrPort("198.18.3.4:80"), Address: netip.MustParseAddrPort("198.18.3.4:80"), Verdict: attempt.Allowed})
 	const missed = "9.9.9.9:853 was refused: where it is wanted, learn again with --allow 9.9.9.9:853"
 	const private = "10.0.0.1:80 was refused: where it is wanted, learn again with --allow 10.0.0.1:80,private"
 	const absent = "absent.example was not reached: there is no such name"
 	for range 6000 {
-		f.opts.Traffic.Queried(dns.Query{Sandbox: id, Name: "nope.example", Verdict: dns.Refused, Reason: long})
+		f.opts.Traffic.Queried(lookup.Query{Sandbox: id, Name: "nope.example", Verdict: lookup.Refused, Reason: long})
 	}
 	for _, to := range []string{"9.9.9.9:853", "9.9.9.9:853", "10.0.0.1:80"} {
-		attempt(proxy.Attempt{Asked: netip.MustParseAddrPort(to), Verdict: proxy.Refused, Rule: "mode open", Code: sbxerr.EgressDenied, Reason: to + " is an address that no rule allows"})
+		try(attempt.Attempt{Asked: netip.MustParseAddrPort(to), Verdict: attempt.Refused, Rule: "mode open", Code: sbxerr.EgressDenied, Reason: to + " is an address that no rule allows"})
 	}
-	f.opts.Traffic.Queried(dns.Query{Sandbox: id, Name: "absent.example", Verdict: dns.Absent, Code: sbxerr.EgressResolve, Reason: "there is no such name"})
+	f.opts.Traffic.Queried(lookup.Query{Sandbox: id, Name: "absent.example", Verdict: lookup.Absent, Code: sbxerr.EgressResolve, Reason: "there is no such name"})
 	want := func(rules []string, warnings ...string) {
 		t.Helper()
 		got, err := f.LearnPolicy(callerContext(t), id)
@@ -207,7 +207,7 @@ func TestLearnPolicyWarns(t *testing.T) {
 	for range 6000 {
 		b := reached("b.example", 443)
 		b.Rule = long
-		attempt(b)
+		try(b)
 	}
 	want([]string{"b.example:443"}, missed, private, absent, "1 connections are open", "no longer kept")
 }
@@ -225,7 +225,7 @@ func TestTrafficTellsOfGaps(t *testing.T) {
 		return list
 	}
 	for range 6000 {
-		f.opts.Traffic.Queried(dns.Query{Sandbox: id, Name: "nope.example", Verdict: dns.Refused, Reason: long})
+		f.opts.Traffic.Queried(lookup.Query{Sandbox: id, Name: "nope.example", Verdict: lookup.Refused, Reason: long})
 	}
 	few := read()
 	if few[0].Kind != TrafficGap || few[0].Reason == "" || !few[0].Time.Equal(few[1].Time) || len(few) == 6001 {

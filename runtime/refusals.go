@@ -7,9 +7,9 @@ import (
 	"strconv"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/gateway/attempt"
 	"github.com/caisson-run/caisson/gateway/hostaddr"
 	"github.com/caisson-run/caisson/gateway/policy"
-	"github.com/caisson-run/caisson/gateway/proxy"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime/traffic"
 )
@@ -113,7 +113,7 @@ func neededFor(p *policy.Policy, e traffic.Entry) string {
 	if d.Allowed && e.Private && e.Code == sbxerr.EgressAddress { // known once it was resolved
 		return policy.WithPrivate(net.JoinHostPort(string(t.Name), strconv.Itoa(int(t.Port))))
 	}
-	if d.Allowed && e.Code == sbxerr.EgressMismatch && proxy.NamesNobody(e.Reason) {
+	if d.Allowed && e.Code == sbxerr.EgressMismatch && attempt.NamesNobody(e.Reason) {
 		return p.NeededOpaque(t.Name, t.Port)
 	}
 	return d.Needs

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
-	"github.com/caisson-run/caisson/gateway/dns"
+	"github.com/caisson-run/caisson/gateway/attempt"
+	"github.com/caisson-run/caisson/gateway/lookup"
 	"github.com/caisson-run/caisson/gateway/policy"
-	"github.com/caisson-run/caisson/gateway/proxy"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime/egress"
 	"github.com/caisson-run/caisson/runtime/plan"
@@ -21,7 +21,7 @@ import (
 
 // refusing is a session in the mode allow, and the function that has its gateway refuse
 // something in it.
-func refusing(t *testing.T) (f *fixture, id string, refuse func(proxy.Attempt, dns.Query)) {
+func refusing(t *testing.T) (f *fixture, id string, refuse func(attempt.Attempt, lookup.Query)) {
 	t.Helper()
 	f, gateway := newPublishing(t)
 	dir := t.TempDir()
@@ -32,7 +32,7 @@ func refusing(t *testing.T) (f *fixture, id string, refuse func(proxy.Attempt, d
 	s := f.mustFind(t, id)
 	s.update(func() { s.record.Policy = policy.Spec{Mode: policy.Allow, Allow: []string{"a.example"}} })
 	t.Cleanup(func() { counted(t, f, gateway, id, netns.ModeNone) }) // so that it can be removed
-	return f, id, func(a proxy.Attempt, q dns.Query) {
+	return f, id, func(a attempt.Attempt, q lookup.Query) {
 		gateway.mu.Lock()
 		v := gateway.views[id]
 		v.Counters.Refused++
@@ -46,19 +46,19 @@ func refusing(t *testing.T) (f *fixture, id string, refuse func(proxy.Attempt, d
 	}
 }
 
-func lookup(name string) dns.Query {
-	return dns.Query{Name: name, Type: "A", Verdict: dns.Refused, Code: sbxerr.EgressDenied}
+func question(name string) lookup.Query {
+	return lookup.Query{Name: name, Type: "A", Verdict: lookup.Refused, Code: sbxerr.EgressDenied}
 }
 
-func connection(name, to string) proxy.Attempt {
-	return proxy.Attempt{Begun: time.Now(), Name: policy.Name(name), Asked: netip.MustParseAddrPort(to), Verdict: proxy.Refused, Code: sbxerr.EgressDenied}
+func connection(name, to string) attempt.Attempt {
+	return attempt.Attempt{Begun: time.Now(), Name: policy.Name(name), Asked: netip.MustParseAddrPort(to), Verdict: attempt.Refused, Code: sbxerr.EgressDenied}
 }
 
 // A result names each destination once that was refused while its command ran, with the
 // rule that would allow it, and no other command's.
 func TestRefusals(t *testing.T) {
 	f, id, refuse := refusing(t)
-	refuse(proxy.Attempt{}, lookup("before.example"))
+	refuse(attempt.Attempt{}, question("before.example"))
 	if r, err := f.Exec(callerContext(t), id, script("exit:0"), IO{}); err != nil || len(r.Refusals) != 0 {
 		t.Errorf("what was refused before: %+v, %v", r.Refusals, err)
 	}
@@ -66,17 +66,17 @@ func TestRefusals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	refuse(proxy.Attempt{}, lookup("b.example"))
-	refuse(proxy.Attempt{}, lookup("b.example")) // AAAA
-	refuse(connection("a.example", "198.18.0.3:8080"), dns.Query{})
-	refuse(connection("", "203.0.113.7:22"), dns.Query{})
-	refuse(connection("", "127.0.0.9:80"), dns.Query{})
+	refuse(attempt.Attempt{}, question("b.example"))
+	refuse(attempt.Attempt{}, question("b.example")) // AAAA
+	refuse(connection("a.example", "198.18.0.3:8080"), lookup.Query{})
+	refuse(connection("", "203.0.113.7:22"), lookup.Query{})
+	refuse(connection("", "127.0.0.9:80"), lookup.Query{})
 	inside := connection("a.example", "198.18.0.3:443")
 	inside.Code, inside.Private = sbxerr.EgressAddress, true
-	refuse(inside, dns.Query{})
+	refuse(inside, lookup.Query{})
 	upstream := connection("up.example", "198.18.0.4:443")
 	upstream.Rule = policy.RouteRule(policy.RouteName("models")) // it allows that already
-	refuse(upstream, dns.Query{})
+	refuse(upstream, lookup.Query{})
 	f.engine.poke(t, id)
 	ended, err := f.WaitExec(callerContext(t), id, e.ID)
 	if err != nil {
@@ -104,7 +104,7 @@ func TestManyRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 200 {
-		refuse(proxy.Attempt{}, lookup(fmt.Sprintf("x%d.example", i)))
+		refuse(attempt.Attempt{}, question(fmt.Sprintf("x%d.example", i)))
 	}
 	f.engine.poke(t, id)
 	ended, err := f.WaitExec(callerContext(t), id, e.ID)

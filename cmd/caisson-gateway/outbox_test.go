@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/caisson-run/caisson/gateway/control"
-	"github.com/caisson-run/caisson/gateway/dns"
+	"github.com/caisson-run/caisson/gateway/lookup"
 )
 
 // What the daemon does not read is bounded, for one sandbox and for all, and the next
@@ -15,7 +15,7 @@ func TestOutboxIsBounded(t *testing.T) {
 	o := newOutbox(io.Discard)
 	happens := func(id string, times int) {
 		for range times {
-			o.event(id, control.Report{Query: &dns.Query{Sandbox: id}})
+			o.event(id, control.Report{Query: &lookup.Query{Sandbox: id}})
 		}
 	}
 	happens("one", maxSandboxOwn+3)

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/gateway/attempt"
 	"github.com/caisson-run/caisson/gateway/control"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/proxy"
@@ -117,7 +118,7 @@ func (s *server) supply(id string, files []*os.File) error {
 }
 
 // record passes on what became of a connection.
-func (p *published) record(a proxy.Arrival) { p.out.event(p.id, control.Report{Arrival: &a}) }
+func (p *published) record(a attempt.Arrival) { p.out.event(p.id, control.Report{Arrival: &a}) }
 
 // report says that nobody gets in any more, unless that was asked for.
 func (p *published) report(err error) {

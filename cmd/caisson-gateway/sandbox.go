@@ -10,9 +10,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/caisson-run/caisson/gateway/attempt"
 	"github.com/caisson-run/caisson/gateway/control"
 	"github.com/caisson-run/caisson/gateway/dns"
 	"github.com/caisson-run/caisson/gateway/droplog"
+	"github.com/caisson-run/caisson/gateway/lookup"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/proxy"
 	"github.com/caisson-run/caisson/gateway/ratelog"
@@ -26,7 +28,7 @@ type sandbox struct {
 	names dns.Config
 	rules droplog.Gate
 	log   *droplog.Log // of packets that go past both
-	spare ratelog.Log[dns.Query]
+	spare ratelog.Log[lookup.Query]
 	out   *outbox
 
 	routes *routes
@@ -47,7 +49,7 @@ func (s *server) newSandbox(q control.Request) (*sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	pool, err := dns.NewPool(control.MaxNames, q.Names)
+	pool, err := lookup.NewPool(control.MaxNames, q.Names)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +69,7 @@ func (s *server) newSandbox(q control.Request) (*sandbox, error) {
 		return nil, err
 	}
 	b.names = dns.Config{Sandbox: b.id, Policy: b.proxy.Policy, Pool: pool, Resolver: b.resolver, Elsewhere: s.proxy.Resolves, Observer: b, Limits: dns.DefaultLimits}
-	b.spare.Record = func(q dns.Query, skipped uint64) {
+	b.spare.Record = func(q lookup.Query, skipped uint64) {
 		q.Skipped = skipped
 		b.out.event(b.id, control.Report{Query: &q})
 	}
@@ -140,19 +142,19 @@ func (b *sandbox) end() {
 }
 
 // Record passes on what became of a connection.
-func (b *sandbox) Record(a proxy.Attempt) { b.out.event(b.id, control.Report{Attempt: &a}) }
+func (b *sandbox) Record(a attempt.Attempt) { b.out.event(b.id, control.Report{Attempt: &a}) }
 
 // Queried passes on what became of a question, and before it a name that has
 // its address now: the next gateway must know it.
-func (b *sandbox) Queried(q dns.Query) {
-	if q.Verdict == dns.Answered && b.learn(policy.Name(q.Name)) {
+func (b *sandbox) Queried(q lookup.Query) {
+	if q.Verdict == lookup.Answered && b.learn(policy.Name(q.Name)) {
 		b.out.push(control.Report{Named: &control.Named{Sandbox: b.id, Name: policy.Name(q.Name), Address: q.Address}})
 	}
 	b.spare.Add(q)
 }
 
 // Surplus has a question counted.
-func (b *sandbox) Surplus(q dns.Query) { b.spare.Suppress(q) }
+func (b *sandbox) Surplus(q lookup.Query) { b.spare.Suppress(q) }
 
 // settle passes on all that waits; it is false when it is too late for some of it.
 func (b *sandbox) settle(latest time.Time) bool {

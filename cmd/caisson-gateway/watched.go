@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/gateway/attempt"
 	"github.com/caisson-run/caisson/gateway/control"
 	"github.com/caisson-run/caisson/gateway/droplog"
-	"github.com/caisson-run/caisson/gateway/proxy"
 )
 
 // watched is a sandbox of the mode bridge: only its refused packets are recorded.
@@ -40,7 +40,7 @@ func (s *server) watch(id string, socket *os.File) error {
 }
 
 // Record passes on a refusal.
-func (w *watched) Record(a proxy.Attempt) { w.out.event(w.id, control.Report{Attempt: &a}) }
+func (w *watched) Record(a attempt.Attempt) { w.out.event(w.id, control.Report{Attempt: &a}) }
 
 func (w *watched) settle(latest time.Time) bool { return w.log.Settle(latest) }
 

@@ -11,9 +11,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
-	"github.com/caisson-run/caisson/gateway/dns"
+	"github.com/caisson-run/caisson/gateway/attempt"
+	"github.com/caisson-run/caisson/gateway/lookup"
 	"github.com/caisson-run/caisson/gateway/policy"
-	"github.com/caisson-run/caisson/gateway/proxy"
 	"github.com/caisson-run/caisson/gateway/route/budget"
 	"github.com/caisson-run/caisson/gateway/usage"
 )
@@ -26,8 +26,8 @@ const (
 )
 
 var (
-	proxyVerdicts = []proxy.Verdict{proxy.Allowed, proxy.Refused, proxy.Failed, proxy.Cut, proxy.Idle, proxy.Stopped}
-	dnsVerdicts   = []dns.Verdict{dns.Answered, dns.Empty, dns.Absent, dns.Refused, dns.Failed}
+	proxyVerdicts = []attempt.Verdict{attempt.Allowed, attempt.Refused, attempt.Failed, attempt.Cut, attempt.Idle, attempt.Stopped}
+	dnsVerdicts   = []lookup.Verdict{lookup.Answered, lookup.Empty, lookup.Absent, lookup.Refused, lookup.Failed}
 )
 
 // check reports what r lacks. Whether the policy is one, policy.Compile says.
@@ -58,8 +58,8 @@ func (r Request) check() error {
 		return fmt.Errorf("the operation %q with %d secrets", r.Op, len(r.Secrets))
 	case r.Op == Publish:
 		return checkPorts(r.Ports, r.Exposed)
-	case r.Op == Supply && (r.Sockets < 1 || r.Sockets > proxy.Batch):
-		return fmt.Errorf("%d are not 1 to %d sockets", r.Sockets, proxy.Batch)
+	case r.Op == Supply && (r.Sockets < 1 || r.Sockets > attempt.Batch):
+		return fmt.Errorf("%d are not 1 to %d sockets", r.Sockets, attempt.Batch)
 	}
 	return nil
 }
@@ -123,7 +123,7 @@ func checkCode(c sbxerr.Code) error {
 	return nil
 }
 
-func checkAttempt(a *proxy.Attempt) error {
+func checkAttempt(a *attempt.Attempt) error {
 	switch {
 	case !slices.Contains(proxyVerdicts, a.Verdict):
 		return errors.New("an attempt with an unknown verdict")
@@ -131,13 +131,13 @@ func checkAttempt(a *proxy.Attempt) error {
 		return errors.New("an attempt with less than nothing")
 	case a.Name != "" && !canonical(a.Name):
 		return errors.New("an attempt to what is no name")
-	case a.Protocol != "" && a.Verdict != proxy.Refused:
+	case a.Protocol != "" && a.Verdict != attempt.Refused:
 		return errors.New("an attempt that was not refused, by a protocol that nothing carries")
 	}
 	return errors.Join(checkID(a.Sandbox), checkCode(a.Code))
 }
 
-func checkArrival(a *proxy.Arrival) error {
+func checkArrival(a *attempt.Arrival) error {
 	switch {
 	case !slices.Contains(proxyVerdicts, a.Verdict):
 		return errors.New("an arrival with an unknown verdict")
@@ -184,7 +184,7 @@ func checkSpent(list []budget.Entry) error {
 	return nil
 }
 
-func checkQuery(q *dns.Query) error {
+func checkQuery(q *lookup.Query) error {
 	switch {
 	case !slices.Contains(dnsVerdicts, q.Verdict):
 		return errors.New("a question with an unknown verdict")

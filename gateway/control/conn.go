@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
-	"github.com/caisson-run/caisson/gateway/proxy"
+	"github.com/caisson-run/caisson/gateway/attempt"
 )
 
 // maxFiles is the most descriptors that come with a frame.
-const maxFiles = max(MaxPorts, MaxSecrets, proxy.Batch)
+const maxFiles = max(MaxPorts, MaxSecrets, attempt.Batch)
 
 // Send writes frame to c, and copies of files with it. The mode of files, which
 // the receiver shares, is not touched.

@@ -18,9 +18,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
-	"github.com/caisson-run/caisson/gateway/dns"
+	"github.com/caisson-run/caisson/gateway/attempt"
+	"github.com/caisson-run/caisson/gateway/lookup"
 	"github.com/caisson-run/caisson/gateway/policy"
-	"github.com/caisson-run/caisson/gateway/proxy"
 	"github.com/caisson-run/caisson/gateway/upstream"
 	"github.com/caisson-run/caisson/gateway/usage"
 )
@@ -33,7 +33,7 @@ var requests = []Request{
 	{Seq: 4, Op: Remove, Sandbox: "abc"},
 	{Seq: 6, Op: Publish, Sandbox: "abc", Ports: []uint16{8080, 3000}, Exposed: []uint16{5432}},
 	{Seq: 8, Op: Publish, Sandbox: "abc", Exposed: []uint16{5432}},
-	{Seq: 7, Op: Supply, Sandbox: "abc", Sockets: proxy.Batch},
+	{Seq: 7, Op: Supply, Sandbox: "abc", Sockets: attempt.Batch},
 	{Seq: 10, Op: Watch, Sandbox: "abc"},
 	{Seq: 11, Op: Secrets, Secrets: []string{"key", "other"}, Some: true},
 	{Seq: 12, Op: Secrets},
@@ -44,9 +44,9 @@ var reports = []Report{
 	{Confined: true},
 	{Answer: &Answer{Seq: 7}},
 	{Answer: Answered(8, sbxerr.New(sbxerr.NetPolicy, "test", "no"))},
-	{Attempt: &proxy.Attempt{Sandbox: "abc", Name: "a.test", Asked: netip.MustParseAddrPort("198.18.0.9:443"), Verdict: proxy.Allowed, Begun: time.Unix(1700000000, 5).UTC(), Sent: 3}, Lost: 4},
-	{Query: &dns.Query{Sandbox: "abc", Name: "A.test", Type: "A", Verdict: dns.Refused, Code: sbxerr.EgressDenied}},
-	{Arrival: &proxy.Arrival{Sandbox: "abc", Peer: netip.MustParseAddrPort("[::1]:4000"), Port: 8080, Verdict: proxy.Failed, Code: sbxerr.EgressDial, Begun: time.Unix(1700000000, 5).UTC(), Sent: 3}},
+	{Attempt: &attempt.Attempt{Sandbox: "abc", Name: "a.test", Asked: netip.MustParseAddrPort("198.18.0.9:443"), Verdict: attempt.Allowed, Begun: time.Unix(1700000000, 5).UTC(), Sent: 3}, Lost: 4},
+	{Query: &lookup.Query{Sandbox: "abc", Name: "A.test", Type: "A", Verdict: lookup.Refused, Code: sbxerr.EgressDenied}},
+	{Arrival: &attempt.Arrival{Sandbox: "abc", Peer: netip.MustParseAddrPort("[::1]:4000"), Port: 8080, Verdict: attempt.Failed, Code: sbxerr.EgressDial, Begun: time.Unix(1700000000, 5).UTC(), Sent: 3}},
 	{Use: &usage.Use{Sandbox: "abc", Name: "up.caisson.internal", Credential: "key", Method: "GET", Path: "/v1", Status: 200, Begun: time.Unix(1700000000, 5).UTC(), Sent: 3}},
 	{Need: &Need{"abc"}},
 	{Named: &Named{"abc", "a.test", netip.MustParseAddr("198.18.0.9")}},
@@ -142,8 +142,8 @@ func TestReportsThatAreRefused(t *testing.T) {
 // Texts are one printable line of bounded length, and no time lies in the future.
 func TestReportsAreMadeHarmless(t *testing.T) {
 	long := strings.Repeat("é\x1b[2J\n", 500)
-	body, err := json.Marshal(Report{Attempt: &proxy.Attempt{
-		Sandbox: "abc", Verdict: proxy.Refused, Rule: long, Reason: long, Begun: time.Now().Add(time.Hour),
+	body, err := json.Marshal(Report{Attempt: &attempt.Attempt{
+		Sandbox: "abc", Verdict: attempt.Refused, Rule: long, Reason: long, Begun: time.Now().Add(time.Hour),
 		Address: netip.MustParseAddrPort("[fe80::1%" + strings.Repeat("z", 2000) + "]:1"),
 	}})
 	if err != nil {

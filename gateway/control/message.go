@@ -4,9 +4,9 @@ import (
 	"net/netip"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
-	"github.com/caisson-run/caisson/gateway/dns"
+	"github.com/caisson-run/caisson/gateway/attempt"
+	"github.com/caisson-run/caisson/gateway/lookup"
 	"github.com/caisson-run/caisson/gateway/policy"
-	"github.com/caisson-run/caisson/gateway/proxy"
 	"github.com/caisson-run/caisson/gateway/route/budget"
 	"github.com/caisson-run/caisson/gateway/upstream"
 	"github.com/caisson-run/caisson/gateway/usage"
@@ -95,17 +95,17 @@ func (p *Proxy) Compile() (*upstream.Proxy, error) {
 
 // Report is what the gateway says. Exactly one field but Lost is set.
 type Report struct {
-	Confined bool           `json:",omitempty"` // it gave up all rights; the first report
-	Answer   *Answer        `json:",omitempty"`
-	Attempt  *proxy.Attempt `json:",omitempty"`
-	Query    *dns.Query     `json:",omitempty"`
-	Named    *Named         `json:",omitempty"`
-	Arrival  *proxy.Arrival `json:",omitempty"`
-	Use      *usage.Use     `json:",omitempty"`
-	Need     *Need          `json:",omitempty"`
-	Open     *Open          `json:",omitempty"`
-	Broken   *Broken        `json:",omitempty"`
-	Spent    []budget.Entry `json:",omitempty"` // accounts that changed
+	Confined bool             `json:",omitempty"` // it gave up all rights; the first report
+	Answer   *Answer          `json:",omitempty"`
+	Attempt  *attempt.Attempt `json:",omitempty"`
+	Query    *lookup.Query    `json:",omitempty"`
+	Named    *Named           `json:",omitempty"`
+	Arrival  *attempt.Arrival `json:",omitempty"`
+	Use      *usage.Use       `json:",omitempty"`
+	Need     *Need            `json:",omitempty"`
+	Open     *Open            `json:",omitempty"`
+	Broken   *Broken          `json:",omitempty"`
+	Spent    []budget.Entry   `json:",omitempty"` // accounts that changed
 
 	// Lost counts attempts, queries, arrivals and uses of the same sandbox before this one that
 	// were dropped because the daemon did not read.

@@ -6,6 +6,7 @@ import (
 
 	miekg "github.com/miekg/dns"
 
+	"github.com/caisson-run/caisson/gateway/lookup"
 	"github.com/caisson-run/caisson/gateway/policy"
 )
 
@@ -17,10 +18,10 @@ func TestElsewhere(t *testing.T) {
 			return p != nil && (name == "far.test" || name == "secret.test")
 		}
 	})
-	for name, want := range map[string]Verdict{"far.test": Answered, "secret.test": Refused, "absent.test": Absent, "a.test": Answered} {
+	for name, want := range map[string]lookup.Verdict{"far.test": lookup.Answered, "secret.test": lookup.Refused, "absent.test": lookup.Absent, "a.test": lookup.Answered} {
 		before := len(b.zone.questions())
 		r := b.ask(t, "udp", question(name+".", miekg.TypeA))
-		if got := b.seen.last(); got.Verdict != want || got.Name != name || (want == Answered) != (len(r.Answer) == 1) {
+		if got := b.seen.last(); got.Verdict != want || got.Name != name || (want == lookup.Answered) != (len(r.Answer) == 1) {
 			t.Errorf("%s: %+v", name, got)
 		}
 		asked := len(b.zone.questions()) > before
@@ -38,11 +39,11 @@ func TestElsewhereIsBounded(t *testing.T) {
 	})
 	for i := range 4 {
 		b.ask(t, "udp", question(fmt.Sprintf("h%d.far.example.", i), miekg.TypeA))
-		if got, want := b.seen.last(), i < 3; (got.Verdict == Answered) != want {
+		if got, want := b.seen.last(), i < 3; (got.Verdict == lookup.Answered) != want {
 			t.Errorf("name %d: %+v", i, got)
 		}
 	}
-	if b.ask(t, "udp", question("h0.far.example.", miekg.TypeA)); b.seen.last().Verdict != Answered {
+	if b.ask(t, "udp", question("h0.far.example.", miekg.TypeA)); b.seen.last().Verdict != lookup.Answered {
 		t.Errorf("one that has its address: %+v", b.seen.last())
 	}
 }

@@ -11,6 +11,7 @@ import (
 	miekg "github.com/miekg/dns"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/gateway/lookup"
 	"github.com/caisson-run/caisson/gateway/policy"
 )
 
@@ -20,17 +21,17 @@ const ttl = 60
 
 // outcome is an answer to one question before it is a message.
 type outcome struct {
-	verdict Verdict
+	verdict lookup.Verdict
 	address netip.Addr
 	rule    string
 	err     error // why it was refused or failed
 }
 
 // answer fills in reply for question and returns its record.
-func (s *server) answer(question miekg.Question, reply *miekg.Msg) Query {
+func (s *server) answer(question miekg.Question, reply *miekg.Msg) lookup.Query {
 	name, o := s.decide(question)
 	o.write(question, reply)
-	record := Query{
+	record := lookup.Query{
 		Name: string(name), Type: typeName(question.Qtype), Verdict: o.verdict, Rule: o.rule, Address: o.address, Code: sbxerr.Of(o.err),
 	}
 	if o.err != nil {
@@ -51,25 +52,27 @@ func nameAsked(question miekg.Question) string {
 func (s *server) decide(question miekg.Question) (policy.Name, outcome) {
 	name, err := s.nameOf(question)
 	if err != nil {
-		return name, outcome{verdict: Refused, rule: "name", err: err}
+		return name, outcome{verdict: lookup.Refused, rule: "name", err: err}
 	}
 	p := s.Policy()
 	d := p.DecideLookup(name)
 	if !d.Allowed {
 		return name, refusal(d)
 	}
-	o := outcome{verdict: Empty}
+	o := outcome{verdict: lookup.Empty}
 	if question.Qtype == miekg.TypeA || question.Qtype == miekg.TypeAAAA {
 		o = s.resolve(p, name)
 	}
-	if o.verdict == Answered && question.Qtype != miekg.TypeA {
-		o = outcome{verdict: Empty}
+	if o.verdict == lookup.Answered && question.Qtype != miekg.TypeA {
+		o = outcome{verdict: lookup.Empty}
 	}
 	o.rule = cmp.Or(o.rule, d.Rule)
 	return name, o
 }
 
-func refusal(d policy.Decision) outcome { return outcome{verdict: Refused, rule: d.Rule, err: d.Err()} }
+func refusal(d policy.Decision) outcome {
+	return outcome{verdict: lookup.Refused, rule: d.Rule, err: d.Err()}
+}
 
 // nameOf checks the question's form.
 func (s *server) nameOf(question miekg.Question) (policy.Name, error) {
@@ -100,9 +103,9 @@ func (s *server) resolve(p *policy.Policy, name policy.Name) outcome {
 	}
 	addr, err := s.Pool.Address(name)
 	if err != nil {
-		return outcome{verdict: Refused, rule: "limit of names", err: err}
+		return outcome{verdict: lookup.Refused, rule: "limit of names", err: err}
 	}
-	return outcome{verdict: Answered, address: addr}
+	return outcome{verdict: lookup.Answered, address: addr}
 }
 
 // known reports whether name may be taken to exist, by asking for it where nobody else
@@ -115,7 +118,7 @@ func (s *server) known(p *policy.Policy, name policy.Name) (outcome, bool) {
 		return outcome{}, true
 	}
 	if !s.begin(name) {
-		return outcome{verdict: Refused, rule: "limit of new names", err: sbxerr.New(sbxerr.EgressBusy, "dns.answer", "too many new names; ask again later")}, false
+		return outcome{verdict: lookup.Refused, rule: "limit of new names", err: sbxerr.New(sbxerr.EgressBusy, "dns.answer", "too many new names; ask again later")}, false
 	}
 	defer s.finish(name)
 	if s.Elsewhere != nil && s.Elsewhere(p, name) {
@@ -152,7 +155,7 @@ func (s *server) exists(name policy.Name) (outcome, bool) {
 	case s.pending <- struct{}{}:
 		defer func() { <-s.pending }()
 	default:
-		return outcome{verdict: Refused, rule: "limit of pending questions", err: sbxerr.New(sbxerr.EgressBusy, "dns.answer", "too many questions wait; ask again later")}, false
+		return outcome{verdict: lookup.Refused, rule: "limit of pending questions", err: sbxerr.New(sbxerr.EgressBusy, "dns.answer", "too many questions wait; ask again later")}, false
 	}
 	ctx, cancel := s.whileAllowed(name)
 	defer cancel()
@@ -161,13 +164,13 @@ func (s *server) exists(name policy.Name) (outcome, bool) {
 	case err == nil:
 		return outcome{}, true
 	case errors.Is(err, ErrNoName):
-		return outcome{verdict: Absent, err: err}, false
+		return outcome{verdict: lookup.Absent, err: err}, false
 	case errors.Is(err, ErrNoAddress):
-		return outcome{verdict: Empty, err: err}, false
+		return outcome{verdict: lookup.Empty, err: err}, false
 	case sbxerr.Of(err) == sbxerr.EgressBusy:
-		return outcome{verdict: Refused, rule: "limit of lookups", err: err}, false
+		return outcome{verdict: lookup.Refused, rule: "limit of lookups", err: err}, false
 	}
-	return outcome{verdict: Failed, err: err}, false
+	return outcome{verdict: lookup.Failed, err: err}, false
 }
 
 // whileAllowed is a context that ends when the policy in force does not allow name.
@@ -193,13 +196,13 @@ func (s *server) whileAllowed(name policy.Name) (context.Context, context.Cancel
 // write makes a message of o.
 func (o outcome) write(question miekg.Question, reply *miekg.Msg) {
 	switch o.verdict {
-	case Answered:
+	case lookup.Answered:
 		header := miekg.RR_Header{Name: question.Name, Rrtype: miekg.TypeA, Class: miekg.ClassINET, Ttl: ttl}
 		reply.Answer = []miekg.RR{&miekg.A{Hdr: header, A: o.address.AsSlice()}}
-	case Empty:
-	case Absent:
+	case lookup.Empty:
+	case lookup.Absent:
 		reply.Rcode = miekg.RcodeNameError
-	case Failed:
+	case lookup.Failed:
 		tell(reply, miekg.RcodeServerFailure, miekg.ExtendedErrorCodeNoReachableAuthority, policy.DenialOf(o.err).String())
 	default:
 		rcode, info := refusalCodes(o.err)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"sync"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/limits"
+	"github.com/caisson-run/caisson/gateway/lookup"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/ratelog"
 )
@@ -23,7 +23,7 @@ import (
 type Config struct {
 	Sandbox  string                // for records
 	Policy   func() *policy.Policy // the one in force; asked for each question
-	Pool     *Pool
+	Pool     *lookup.Pool
 	Resolver Resolver
 	// Elsewhere reports whether somebody else resolves an allowed name, so that
 	// nobody is asked for it here; nil is for no name.
@@ -67,39 +67,13 @@ func (l Limits) validate() error {
 	return errors.Join(errs...)
 }
 
-// Verdict is what became of a question.
-type Verdict string
-
-// The verdicts.
-const (
-	Answered Verdict = "answered" // with an address of the pool
-	Empty    Verdict = "empty"    // an allowed name, but nothing that is told about it
-	Absent   Verdict = "absent"   // an allowed name that does not exist
-	Refused  Verdict = "refused"  // by the policy or a limit
-	Failed   Verdict = "failed"   // an allowed name that nobody could resolve
-)
-
-// Query is one question and what became of it.
-type Query struct {
-	Sandbox  string
-	Name     string // canonical, or what was asked for if that is no host name
-	Type     string // "A"
-	Verdict  Verdict
-	Rule     string // that caused the verdict
-	Code     sbxerr.Code
-	Reason   string
-	Address  netip.Addr // of the pool, if answered
-	Duration time.Duration
-	Skipped  uint64 // questions before this one that have no record: see Observer
-}
-
 // Observer is told of questions. It must not block.
 type Observer interface {
-	Queried(Query)
+	Queried(lookup.Query)
 	// Surplus is told of what a limit alone refused, of which there may be any number:
 	// questions past the rate, and connections for which the gateway had no place, without
 	// a name.
-	Surplus(Query)
+	Surplus(lookup.Query)
 }
 
 // server answers one sandbox.
@@ -225,7 +199,7 @@ func (s *server) ServeDNS(w miekg.ResponseWriter, q *miekg.Msg) {
 	_ = w.WriteMsg(reply) // who asked is gone, or asks again
 }
 
-func (s *server) observe(record Query) {
+func (s *server) observe(record lookup.Query) {
 	if s.Observer == nil {
 		return
 	}
@@ -236,7 +210,7 @@ func (s *server) observe(record Query) {
 // suppress records a question that the rule of a limit refused.
 func (s *server) suppress(name, kind, rule string) {
 	if s.Observer != nil {
-		s.Observer.Surplus(Query{Sandbox: s.Sandbox, Name: name, Type: kind, Verdict: Refused, Rule: rule, Code: sbxerr.EgressBusy, Reason: "too many; ask again later"})
+		s.Observer.Surplus(lookup.Query{Sandbox: s.Sandbox, Name: name, Type: kind, Verdict: lookup.Refused, Rule: rule, Code: sbxerr.EgressBusy, Reason: "too many; ask again later"})
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	miekg "github.com/miekg/dns"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/gateway/lookup"
 	"github.com/caisson-run/caisson/gateway/policy"
 )
 
@@ -119,27 +120,27 @@ func sockets(t testing.TB) (net.PacketConn, net.Listener) {
 // records collects what the observer is told.
 type records struct {
 	mu      sync.Mutex
-	all     []Query
-	surplus []Query
+	all     []lookup.Query
+	surplus []lookup.Query
 }
 
-func (r *records) Surplus(q Query) {
+func (r *records) Surplus(q lookup.Query) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.surplus = append(r.surplus, q)
 }
 
-func (r *records) Queried(q Query) {
+func (r *records) Queried(q lookup.Query) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.all = append(r.all, q)
 }
 
-func (r *records) last() Query {
+func (r *records) last() lookup.Query {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.all) == 0 {
-		return Query{}
+		return lookup.Query{}
 	}
 	return r.all[len(r.all)-1]
 }
@@ -153,7 +154,7 @@ func (r *records) count() int {
 // bench is a running resolver of a sandbox and all around it.
 type bench struct {
 	zone   *zone
-	pool   *Pool
+	pool   *lookup.Pool
 	seen   *records
 	policy atomic.Pointer[policy.Policy]
 	addr   string
@@ -246,36 +247,36 @@ func TestAnswers(t *testing.T) {
 			name    string
 			qtype   uint16
 			rcode   int
-			verdict Verdict
+			verdict lookup.Verdict
 			rule    string
 		}{
-			{"a.test.", miekg.TypeA, miekg.RcodeSuccess, Answered, "allow a.test:22"},
-			{"A.TEST.", miekg.TypeA, miekg.RcodeSuccess, Answered, "allow a.test:22"},
-			{"six.test.", miekg.TypeA, miekg.RcodeSuccess, Answered, "allow six.test:80+443"}, // the gateway speaks IPv6
-			{"mapped.test.", miekg.TypeA, miekg.RcodeSuccess, Answered, "map mapped.test=10.0.0.1"},
-			{"empty.test.", miekg.TypeA, miekg.RcodeSuccess, Empty, "allow empty.test:80+443"},
-			{"absent.test.", miekg.TypeA, miekg.RcodeNameError, Absent, "allow absent.test:80+443"},
-			{"x.wild.test.example.", miekg.TypeA, miekg.RcodeNameError, Absent, "allow *.wild.test.example:80+443"},
-			{"a.test.", miekg.TypeAAAA, miekg.RcodeSuccess, Empty, "allow a.test:22"},
-			{"six.test.", miekg.TypeAAAA, miekg.RcodeSuccess, Empty, "allow six.test:80+443"},
-			{"a.test.", miekg.TypeHTTPS, miekg.RcodeSuccess, Empty, "allow a.test:22"},
-			{"a.test.", miekg.TypeSVCB, miekg.RcodeSuccess, Empty, "allow a.test:22"},
-			{"a.test.", miekg.TypeTXT, miekg.RcodeSuccess, Empty, "allow a.test:22"},
-			{"a.test.", miekg.TypeANY, miekg.RcodeSuccess, Empty, "allow a.test:22"},
-			{"a.test.", miekg.TypeMX, miekg.RcodeSuccess, Empty, "allow a.test:22"},
-			{"a.test.", 65280, miekg.RcodeSuccess, Empty, "allow a.test:22"},
-			{"no.wild.test.example.", miekg.TypeA, miekg.RcodeNameError, Refused, "deny no.wild.test.example"},
-			{"secret.test.", miekg.TypeA, miekg.RcodeNameError, Refused, "mode allow"},
-			{"secret.test.", miekg.TypeAAAA, miekg.RcodeNameError, Refused, "mode allow"},
-			{"secret.test.", miekg.TypeTXT, miekg.RcodeNameError, Refused, "mode allow"},
-			{"secret.test.", miekg.TypeHTTPS, miekg.RcodeNameError, Refused, "mode allow"},
-			{"1.18.198.in-addr.arpa.", miekg.TypePTR, miekg.RcodeNameError, Refused, "mode allow"},
-			{"169.254.169.254.", miekg.TypeA, miekg.RcodeNameError, Refused, "name"},
-			{".", miekg.TypeNS, miekg.RcodeNameError, Refused, "name"},
-			{`a\.b.a.test.`, miekg.TypeA, miekg.RcodeNameError, Refused, "name"},
-			{`a\000.test.`, miekg.TypeA, miekg.RcodeNameError, Refused, "name"},
-			{strings.Repeat("a.", 20) + "wild.test.example.", miekg.TypeA, miekg.RcodeNameError, Refused, "name"},
-			{strings.Repeat(strings.Repeat("a", 60)+".", 4) + "a.test.", miekg.TypeA, miekg.RcodeNameError, Refused, "name"},
+			{"a.test.", miekg.TypeA, miekg.RcodeSuccess, lookup.Answered, "allow a.test:22"},
+			{"A.TEST.", miekg.TypeA, miekg.RcodeSuccess, lookup.Answered, "allow a.test:22"},
+			{"six.test.", miekg.TypeA, miekg.RcodeSuccess, lookup.Answered, "allow six.test:80+443"}, // the gateway speaks IPv6
+			{"mapped.test.", miekg.TypeA, miekg.RcodeSuccess, lookup.Answered, "map mapped.test=10.0.0.1"},
+			{"empty.test.", miekg.TypeA, miekg.RcodeSuccess, lookup.Empty, "allow empty.test:80+443"},
+			{"absent.test.", miekg.TypeA, miekg.RcodeNameError, lookup.Absent, "allow absent.test:80+443"},
+			{"x.wild.test.example.", miekg.TypeA, miekg.RcodeNameError, lookup.Absent, "allow *.wild.test.example:80+443"},
+			{"a.test.", miekg.TypeAAAA, miekg.RcodeSuccess, lookup.Empty, "allow a.test:22"},
+			{"six.test.", miekg.TypeAAAA, miekg.RcodeSuccess, lookup.Empty, "allow six.test:80+443"},
+			{"a.test.", miekg.TypeHTTPS, miekg.RcodeSuccess, lookup.Empty, "allow a.test:22"},
+			{"a.test.", miekg.TypeSVCB, miekg.RcodeSuccess, lookup.Empty, "allow a.test:22"},
+			{"a.test.", miekg.TypeTXT, miekg.RcodeSuccess, lookup.Empty, "allow a.test:22"},
+			{"a.test.", miekg.TypeANY, miekg.RcodeSuccess, lookup.Empty, "allow a.test:22"},
+			{"a.test.", miekg.TypeMX, miekg.RcodeSuccess, lookup.Empty, "allow a.test:22"},
+			{"a.test.", 65280, miekg.RcodeSuccess, lookup.Empty, "allow a.test:22"},
+			{"no.wild.test.example.", miekg.TypeA, miekg.RcodeNameError, lookup.Refused, "deny no.wild.test.example"},
+			{"secret.test.", miekg.TypeA, miekg.RcodeNameError, lookup.Refused, "mode allow"},
+			{"secret.test.", miekg.TypeAAAA, miekg.RcodeNameError, lookup.Refused, "mode allow"},
+			{"secret.test.", miekg.TypeTXT, miekg.RcodeNameError, lookup.Refused, "mode allow"},
+			{"secret.test.", miekg.TypeHTTPS, miekg.RcodeNameError, lookup.Refused, "mode allow"},
+			{"1.18.198.in-addr.arpa.", miekg.TypePTR, miekg.RcodeNameError, lookup.Refused, "mode allow"},
+			{"169.254.169.254.", miekg.TypeA, miekg.RcodeNameError, lookup.Refused, "name"},
+			{".", miekg.TypeNS, miekg.RcodeNameError, lookup.Refused, "name"},
+			{`a\.b.a.test.`, miekg.TypeA, miekg.RcodeNameError, lookup.Refused, "name"},
+			{`a\000.test.`, miekg.TypeA, miekg.RcodeNameError, lookup.Refused, "name"},
+			{strings.Repeat("a.", 20) + "wild.test.example.", miekg.TypeA, miekg.RcodeNameError, lookup.Refused, "name"},
+			{strings.Repeat(strings.Repeat("a", 60)+".", 4) + "a.test.", miekg.TypeA, miekg.RcodeNameError, lookup.Refused, "name"},
 		} {
 			r := b.ask(t, network, question(tc.name, tc.qtype))
 			got := b.seen.last()
@@ -283,16 +284,16 @@ func TestAnswers(t *testing.T) {
 				t.Errorf("%s %s %d: %s, %+v", network, tc.name, tc.qtype, miekg.RcodeToString[r.Rcode], got)
 			}
 			b.checkAnswer(t, tc.name, tc.verdict, r)
-			if info, text := extended(r); (tc.verdict == Refused) != (info == miekg.ExtendedErrorCodeBlocked && strings.HasPrefix(text, "SBX-701: ")) {
+			if info, text := extended(r); (tc.verdict == lookup.Refused) != (info == miekg.ExtendedErrorCodeBlocked && strings.HasPrefix(text, "SBX-701: ")) {
 				t.Errorf("%s: extended error %d %q", tc.name, info, text)
 			}
 		}
 	}
 }
 
-func (b *bench) checkAnswer(t *testing.T, name string, verdict Verdict, r *miekg.Msg) {
+func (b *bench) checkAnswer(t *testing.T, name string, verdict lookup.Verdict, r *miekg.Msg) {
 	t.Helper()
-	if verdict != Answered {
+	if verdict != lookup.Answered {
 		if len(r.Answer)+len(r.Ns) != 0 {
 			t.Errorf("%s: %v", name, r.Answer)
 		}
@@ -453,7 +454,7 @@ func TestLimits(t *testing.T) {
 		}
 		b.seen.mu.Lock()
 		defer b.seen.mu.Unlock()
-		want := Query{Sandbox: "box", Name: "a.test", Type: "AAAA", Verdict: Refused, Rule: "limit of questions", Code: sbxerr.EgressBusy, Reason: "too many; ask again later"}
+		want := lookup.Query{Sandbox: "box", Name: "a.test", Type: "AAAA", Verdict: lookup.Refused, Rule: "limit of questions", Code: sbxerr.EgressBusy, Reason: "too many; ask again later"}
 		if len(b.seen.surplus) != refused || b.seen.surplus[0] != want {
 			t.Errorf("%d questions have no record, and told is %+v", refused, b.seen.surplus)
 		}
@@ -560,8 +561,8 @@ func TestPolicyChangesLive(t *testing.T) {
 func TestPolicyChangesWhileAsked(t *testing.T) {
 	for name, tc := range map[string]struct {
 		after   string
-		verdict Verdict
-	}{"it goes": {"six.test", Refused}, "it stays": {"a.test", Answered}} {
+		verdict lookup.Verdict
+	}{"it goes": {"six.test", lookup.Refused}, "it stays": {"a.test", lookup.Answered}} {
 		t.Run(name, func(t *testing.T) {
 			b := start(t, allowed, nil)
 			gate := make(chan struct{})
@@ -577,22 +578,22 @@ func TestPolicyChangesWhileAsked(t *testing.T) {
 				<-time.After(time.Millisecond)
 			}
 			b.set(t, policy.Spec{Mode: policy.Allow, Allow: []string{tc.after}})
-			if tc.verdict == Answered {
+			if tc.verdict == lookup.Answered {
 				<-time.After(50 * time.Millisecond)
 				open()
 			}
 			select {
 			case r := <-answer:
-				if r == nil || (r.Rcode == miekg.RcodeNameError) != (tc.verdict == Refused) {
+				if r == nil || (r.Rcode == miekg.RcodeNameError) != (tc.verdict == lookup.Refused) {
 					t.Errorf("%v", r)
 				}
 			case <-time.After(soon):
 				t.Fatal("it goes on")
 			}
-			if got := b.seen.last(); got.Verdict != tc.verdict || tc.verdict == Refused && (got.Rule != "mode allow" || got.Code != sbxerr.EgressDenied) {
+			if got := b.seen.last(); got.Verdict != tc.verdict || tc.verdict == lookup.Refused && (got.Rule != "mode allow" || got.Code != sbxerr.EgressDenied) {
 				t.Errorf("%+v", got)
 			}
-			if _, named := b.pool.Lookup("a.test"); named != (tc.verdict == Answered) {
+			if _, named := b.pool.Lookup("a.test"); named != (tc.verdict == lookup.Answered) {
 				t.Errorf("it has an address: %t", named)
 			}
 		})
@@ -620,7 +621,7 @@ func TestPolicyChangesBeforeTheAnswer(t *testing.T) {
 			}
 			c.Resolver = resolverFunc(func() error { changed.Store(true); return found })
 		})
-		if r := b.ask(t, "udp", question("a.test.", miekg.TypeA)); r.Rcode != miekg.RcodeNameError || b.seen.last().Verdict != Refused {
+		if r := b.ask(t, "udp", question("a.test.", miekg.TypeA)); r.Rcode != miekg.RcodeNameError || b.seen.last().Verdict != lookup.Refused {
 			t.Errorf("%v: %v, %+v", found, r, b.seen.last())
 		}
 		if addr, named := b.pool.Lookup("a.test"); named {
@@ -637,7 +638,7 @@ func TestUpstreamFails(t *testing.T) {
 	if r.Rcode != miekg.RcodeServerFailure || info != miekg.ExtendedErrorCodeNoReachableAuthority || strings.Contains(text, "127.0.0.1") || !strings.HasPrefix(text, "SBX-704") {
 		t.Errorf("%s %d %q", miekg.RcodeToString[r.Rcode], info, text)
 	}
-	if got := b.seen.last(); got.Verdict != Failed || got.Code != sbxerr.EgressResolve || !strings.Contains(got.Reason, "SERVFAIL") {
+	if got := b.seen.last(); got.Verdict != lookup.Failed || got.Code != sbxerr.EgressResolve || !strings.Contains(got.Reason, "SERVFAIL") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -668,4 +669,13 @@ func TestServeReportsAFailedSocket(t *testing.T) {
 	if _, _, err := pc.ReadFrom(nil); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("the other socket is open: %v", err)
 	}
+}
+
+func newPool(t testing.TB, limit int, given map[policy.Name]netip.Addr) *lookup.Pool {
+	t.Helper()
+	p, err := lookup.NewPool(limit, given)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/limits"
+	"github.com/caisson-run/caisson/gateway/lookup"
 	"github.com/caisson-run/caisson/gateway/policy"
 )
 
@@ -235,7 +236,7 @@ func TestQuestionWithoutAPlace(t *testing.T) {
 	if info, text := extended(r); r.Rcode != miekg.RcodeRefused || info != miekg.ExtendedErrorCodeProhibited || !strings.HasPrefix(text, "SBX-706") {
 		t.Errorf("%s %d %q", miekg.RcodeToString[r.Rcode], info, text)
 	}
-	if got := b.seen.last(); got.Verdict != Refused || got.Rule != "limit of lookups" || got.Code != sbxerr.EgressBusy {
+	if got := b.seen.last(); got.Verdict != lookup.Refused || got.Rule != "limit of lookups" || got.Code != sbxerr.EgressBusy {
 		t.Errorf("%+v", got)
 	}
 	if got := b.zone.questions(); len(got) != 0 {

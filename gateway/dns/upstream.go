@@ -60,24 +60,6 @@ func NewUpstream(servers []netip.AddrPort) (*Upstream, error) {
 	return &Upstream{servers: servers, cache: newCache(time.Now)}, nil
 }
 
-// HostServers reads the resolvers that the host itself uses from a file in the
-// form of resolv.conf(5). Search domains do not count: names are never completed.
-func HostServers(path string) ([]netip.AddrPort, error) {
-	conf, err := miekg.ClientConfigFromFile(path)
-	if err != nil {
-		return nil, sbxerr.Wrap(sbxerr.EgressResolve, "dns.host_servers", fmt.Errorf("read the host's resolvers: %w", err))
-	}
-	var servers []netip.AddrPort
-	for _, s := range conf.Servers {
-		addr, err := netip.ParseAddr(s)
-		if err != nil {
-			return nil, sbxerr.New(sbxerr.EgressResolve, "dns.host_servers", "nameserver %q in %s is no address", s, path)
-		}
-		servers = append(servers, netip.AddrPortFrom(addr, 53))
-	}
-	return servers, nil
-}
-
 // resolve asks for both families at once. It does not wait long for IPv6 when
 // there are IPv4 addresses: some resolvers never answer for AAAA. The
 // sockets of both are closed when both is done, which may be soon after ctx has ended.

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/gateway/attempt"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/proxy"
 	"github.com/caisson-run/caisson/netns/nflog"
@@ -25,7 +26,7 @@ type Config struct {
 // Rules know why the rules of a namespace refused a packet.
 type Rules interface {
 	// judge fills in what a is missing, and must not block.
-	judge(p nflog.Packet, a *proxy.Attempt)
+	judge(p nflog.Packet, a *attempt.Attempt)
 }
 
 // Gate are those of a namespace whose way out is the gateway.
@@ -35,8 +36,8 @@ type Gate struct {
 }
 
 // attempt is the record of p. When it was sent is not known.
-func (c Config) attempt(p nflog.Packet, skipped uint64) proxy.Attempt {
-	a := proxy.Attempt{Sandbox: c.Sandbox, Asked: p.Destination, Verdict: proxy.Refused, Begun: p.Read, Skipped: skipped}
+func (c Config) attempt(p nflog.Packet, skipped uint64) attempt.Attempt {
+	a := attempt.Attempt{Sandbox: c.Sandbox, Asked: p.Destination, Verdict: attempt.Refused, Begun: p.Read, Skipped: skipped}
 	if p.Protocol != unix.IPPROTO_TCP {
 		a.Protocol = protocol(p.Protocol)
 	}
@@ -44,7 +45,7 @@ func (c Config) attempt(p nflog.Packet, skipped uint64) proxy.Attempt {
 	return a
 }
 
-func (g Gate) judge(p nflog.Packet, a *proxy.Attempt) {
+func (g Gate) judge(p nflog.Packet, a *attempt.Attempt) {
 	a.Name, _ = g.Names.Name(p.Destination.Addr())
 	var d policy.Decision
 	if a.Protocol == "" {

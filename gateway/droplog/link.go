@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
-	"github.com/caisson-run/caisson/gateway/proxy"
+	"github.com/caisson-run/caisson/gateway/attempt"
 	"github.com/caisson-run/caisson/gateway/ratelog"
 	"github.com/caisson-run/caisson/netns/nflog"
 	"github.com/caisson-run/caisson/netns/reserved"
@@ -16,7 +16,7 @@ type Link struct{}
 // ruleBridge caused a refusal. The range of addresses follows if the refusal is about one.
 const ruleBridge = "mode bridge"
 
-func (Link) judge(p nflog.Packet, a *proxy.Attempt) {
+func (Link) judge(p nflog.Packet, a *attempt.Attempt) {
 	a.Rule, a.Code = ruleBridge, sbxerr.EgressDenied
 	why := "only the sandbox's own address may leave, by its own link"
 	r, special := reserved.Of(p.Destination.Addr())

@@ -8,13 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 	"golang.org/x/time/rate"
 
-	"github.com/caisson-run/caisson/gateway/proxy"
+	"github.com/caisson-run/caisson/gateway/attempt"
 	"github.com/caisson-run/caisson/netns/nflog"
 )
 
-type recorder []proxy.Attempt
+type recorder []attempt.Attempt
 
-func (r *recorder) Record(a proxy.Attempt) { *r = append(*r, a) }
+func (r *recorder) Record(a attempt.Attempt) { *r = append(*r, a) }
 
 // Of too many packets the last one has a record, which counts the others: also those that
 // found no room, and when nothing comes after it.

@@ -14,7 +14,8 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
-	"github.com/caisson-run/caisson/gateway/dns"
+	"github.com/caisson-run/caisson/gateway/attempt"
+	"github.com/caisson-run/caisson/gateway/lookup"
 	"github.com/caisson-run/caisson/gateway/policy"
 )
 
@@ -99,17 +100,17 @@ func (o *ownAddresses) set(err error, list ...string) {
 type bench struct {
 	*Proxy
 	t        testing.TB
-	pool     *dns.Pool
+	pool     *lookup.Pool
 	resolver *fakeResolver
 	dialer   *fakeDialer
 	own      ownAddresses
-	records  chan Attempt
+	records  chan attempt.Attempt
 	listener *net.TCPListener
 	origins  chan netip.AddrPort
 	stop     func() // ends Serve and waits
 }
 
-func (b *bench) Record(a Attempt) { b.records <- a }
+func (b *bench) Record(a attempt.Attempt) { b.records <- a }
 
 func compile(t testing.TB, s policy.Spec) *policy.Policy {
 	t.Helper()
@@ -159,12 +160,12 @@ func echo(c *net.TCPConn) {
 
 func start(t testing.TB, spec policy.Spec, server func(*net.TCPConn), change func(*Config)) *bench {
 	t.Helper()
-	pool, err := dns.NewPool(1000, nil)
+	pool, err := lookup.NewPool(1000, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	b := &bench{
-		t: t, pool: pool, records: make(chan Attempt, 4096), origins: make(chan netip.AddrPort), listener: listen(t),
+		t: t, pool: pool, records: make(chan attempt.Attempt, 4096), origins: make(chan netip.AddrPort), listener: listen(t),
 		resolver: &fakeResolver{addresses: map[policy.Name][]string{"a.test": {"9.9.9.9"}, "b.test": {"9.9.9.8"}}},
 		dialer:   &fakeDialer{to: serveEach(t, server)},
 	}
@@ -249,14 +250,14 @@ func (b *bench) expectReset() {
 }
 
 // record is the next one that was told.
-func (b *bench) record() Attempt {
+func (b *bench) record() attempt.Attempt {
 	b.t.Helper()
 	select {
 	case a := <-b.records:
 		return a
 	case <-time.After(20 * time.Second):
 		b.t.Fatal("no record")
-		return Attempt{}
+		return attempt.Attempt{}
 	}
 }
 
@@ -272,6 +273,6 @@ func talk(c *net.TCPConn, text string) (string, error) {
 	return string(got), err
 }
 
-func summary(a Attempt) string {
+func summary(a attempt.Attempt) string {
 	return fmt.Sprintf("%s %s %s %s %s", a.Verdict, a.Name, a.Address, a.Rule, a.Code)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/gateway/attempt"
 	"github.com/caisson-run/caisson/gateway/policy"
 )
 
@@ -81,7 +82,7 @@ func TestPolicyChangeInEachState(t *testing.T) {
 				t.Errorf("ended after %v", took)
 			}
 			a := b.record()
-			if a.Verdict != Refused || a.Rule != tc.rule || a.Code != sbxerr.EgressDenied || a.Reason == "" || a.Address.IsValid() {
+			if a.Verdict != attempt.Refused || a.Rule != tc.rule || a.Code != sbxerr.EgressDenied || a.Reason == "" || a.Address.IsValid() {
 				t.Errorf("%+v", a)
 			}
 			if len(s.asked) > 0 {
@@ -111,7 +112,7 @@ func TestTimesToConnect(t *testing.T) {
 			if got, err := io.ReadAll(c); err == nil || len(got) > 0 {
 				t.Errorf("%q, %v; want a reset", got, err)
 			}
-			if a := b.record(); a.Verdict != Failed || a.Code != tc.code || a.Duration < time.Second/4 || a.Duration >= leastTry {
+			if a := b.record(); a.Verdict != attempt.Failed || a.Code != tc.code || a.Duration < time.Second/4 || a.Duration >= leastTry {
 				t.Errorf("%+v", a)
 			}
 		})
@@ -146,7 +147,7 @@ func TestPolicyChangeSpares(t *testing.T) {
 	if got, err := talk(c, "GET / HTTP/1.1\r\nHost: a.test\r\n\r\n"); err != nil || got == "" {
 		t.Errorf("%q, %v", got, err)
 	}
-	if a := b.record(); a.Verdict != Allowed {
+	if a := b.record(); a.Verdict != attempt.Allowed {
 		t.Errorf("%+v", a)
 	}
 }
@@ -172,7 +173,7 @@ func TestPolicyChangeBeforeTheProxyIsAsked(t *testing.T) {
 			if got, err := io.ReadAll(c); err == nil || len(got) > 0 || time.Since(begun) > time.Second {
 				t.Errorf("%q, %v after %v; want a reset", got, err, time.Since(begun))
 			}
-			if a := b.record(); a.Verdict != Refused || a.Code != sbxerr.EgressDenied || a.Rule != "mode allow" {
+			if a := b.record(); a.Verdict != attempt.Refused || a.Code != sbxerr.EgressDenied || a.Rule != "mode allow" {
 				t.Errorf("%+v", a)
 			}
 			if more := p.take(); !slices.Equal(more, nil) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/gateway/attempt"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/upstream"
 )
@@ -43,7 +44,7 @@ type Routes interface {
 
 // Recorder is told of each attempt when it is over. It must not block.
 type Recorder interface {
-	Record(Attempt)
+	Record(attempt.Attempt)
 }
 
 // Config is the proxy of one sandbox.
@@ -109,40 +110,4 @@ func (c Config) complete() (Config, error) {
 		c.Dialer = &net.Dialer{KeepAlive: 30 * time.Second}
 	}
 	return c, sbxerr.Wrap(sbxerr.Internal, "proxy.new", c.Limits.validate())
-}
-
-// Verdict is what became of an attempt.
-type Verdict string
-
-// The verdicts.
-const (
-	Allowed Verdict = "allowed" // connected, and ended by one of the two sides
-	Refused Verdict = "refused" // by the policy, or because the client named another host
-	Failed  Verdict = "failed"  // allowed, but the destination was not to be had
-	Cut     Verdict = "cut"     // connected, then ended by a change of the policy
-	Idle    Verdict = "idle"    // connected, then ended because nothing was sent
-	Stopped Verdict = "stopped" // ended with the sandbox
-)
-
-// Attempt is one connection of a sandbox and what became of it; or a packet of another
-// protocol, which was refused.
-type Attempt struct {
-	Sandbox  string
-	Protocol string         // that no gateway carries, "udp" and others; empty is TCP
-	Name     policy.Name    // empty for an address without a name
-	Asked    netip.AddrPort // what the sandbox connected to; for a name an address of its pool
-	Address  netip.AddrPort // what was dialled; zero if nothing was
-	Rule     string         // that caused the verdict
-	Linked   bool           // the name leads to another sandbox, in which Address is
-	Mapped   bool           // the operator's map of names says where it leads
-	Proxied  bool           // it left through the upstream proxy, whose Address is
-	Private  bool           // it led to what is not public, as the rule lets it; of a refusal: as a rule could
-	Verdict  Verdict
-	Code     sbxerr.Code // of what was refused or failed
-	Reason   string
-	Sent     int64 // bytes from the sandbox to the destination
-	Received int64
-	Begun    time.Time
-	Duration time.Duration
-	Skipped  uint64 // attempts before this one that have no record
 }

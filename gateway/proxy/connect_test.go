@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/gateway/attempt"
 )
 
 // TestInboundWaitsForTheServer: connections that come at once to a server with room for
@@ -33,7 +35,7 @@ func TestInboundWaitsForTheServer(t *testing.T) {
 	const many = 100
 	go func() {
 		for range e.needs {
-			if err := e.stock.Put(sockets(t, unix.AF_INET, Batch)); err != nil {
+			if err := e.stock.Put(sockets(t, unix.AF_INET, attempt.Batch)); err != nil {
 				t.Error(err)
 			}
 		}

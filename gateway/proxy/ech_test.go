@@ -13,6 +13,7 @@ import (
 	"golang.org/x/crypto/cryptobyte"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/gateway/attempt"
 	"github.com/caisson-run/caisson/gateway/policy"
 )
 
@@ -71,7 +72,7 @@ func TestECH(t *testing.T) {
 		_ = c.Close()
 		a := b.record()
 		if tc.rule == "" {
-			if got := <-named; got != "b.test" || a.Verdict != Allowed { // which is why it is refused elsewhere
+			if got := <-named; got != "b.test" || a.Verdict != attempt.Allowed { // which is why it is refused elsewhere
 				t.Errorf("%s: the server was asked for %s: %+v", name, got, a)
 			}
 			continue
@@ -79,7 +80,7 @@ func TestECH(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "access denied") {
 			t.Errorf("%s: %v", name, err)
 		}
-		if a.Verdict != Refused || a.Code != sbxerr.EgressECH || a.Rule != tc.rule || !strings.Contains(a.Reason, "encrypted_client_hello") || a.Address.IsValid() {
+		if a.Verdict != attempt.Refused || a.Code != sbxerr.EgressECH || a.Rule != tc.rule || !strings.Contains(a.Reason, "encrypted_client_hello") || a.Address.IsValid() {
 			t.Errorf("%s: %+v", name, a)
 		}
 	}
@@ -108,7 +109,7 @@ func TestECHAfterAChange(t *testing.T) {
 	if _, err := hidden.Read(make([]byte, 1)); err == nil {
 		t.Error("a hidden name outlived a denial")
 	}
-	if a := b.record(); a.Verdict != Cut || a.Code != sbxerr.EgressECH || a.Rule != "deny b.test" {
+	if a := b.record(); a.Verdict != attempt.Cut || a.Code != sbxerr.EgressECH || a.Rule != "deny b.test" {
 		t.Errorf("%+v", a)
 	}
 	if got, err := talk(plain, "x"); got != "x" || err != nil {

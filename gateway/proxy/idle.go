@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/gateway/attempt"
 	"github.com/caisson-run/caisson/gateway/policy"
 )
 
@@ -32,7 +33,7 @@ func (p *Proxy) cutIdle(limit time.Duration) {
 	for _, f := range p.carriedFlows() {
 		if quiet, ok := quietFor(f.client); ok && quiet >= limit {
 			p.mu.Lock()
-			f.cut(Idle, policy.Decision{Rule: "idle time", Reason: fmt.Sprintf("nothing was sent for %v", limit)})
+			f.cut(attempt.Idle, policy.Decision{Rule: "idle time", Reason: fmt.Sprintf("nothing was sent for %v", limit)})
 			p.mu.Unlock()
 		}
 	}

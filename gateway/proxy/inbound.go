@@ -13,6 +13,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/gateway/attempt"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/ratelog"
 )
@@ -23,28 +24,12 @@ type Door struct {
 	Port     uint16
 }
 
-// Arrival is one connection from outside to a port of a sandbox, and what became of
-// it. Refused is one that a limit ended.
-type Arrival struct {
-	Sandbox  string
-	Peer     netip.AddrPort // who connected
-	Port     uint16         // inside
-	Verdict  Verdict
-	Code     sbxerr.Code // of what failed
-	Reason   string
-	Sent     int64 // bytes from the sandbox
-	Received int64
-	Begun    time.Time
-	Duration time.Duration
-	Skipped  uint64 // connections before this one that a limit ended at once and that have no record
-}
-
 // InboundConfig is the way into one sandbox.
 type InboundConfig struct {
 	Sandbox string
 	Stock   *Stock
-	Record  func(Arrival) // must not block
-	Limits  Limits        // Peek and Resolve do not matter here
+	Record  func(attempt.Arrival) // must not block
+	Limits  Limits                // Peek and Resolve do not matter here
 }
 
 // Inbound carries connections from outside to 127.0.0.1 in a sandbox, where they
@@ -52,7 +37,7 @@ type InboundConfig struct {
 type Inbound struct {
 	config InboundConfig
 	rate   *rate.Limiter
-	spare  ratelog.Log[Arrival] // ended at once by a limit
+	spare  ratelog.Log[attempt.Arrival] // ended at once by a limit
 	room   *room
 
 	mu      sync.Mutex
@@ -67,13 +52,13 @@ type arrival struct {
 	client *net.TCPConn
 	seat   *seat
 	port   uint16
-	record Arrival
+	record attempt.Arrival
 
 	// Under the lock of Inbound.
-	inside  *net.TCPConn // nil before it is connected
-	settled bool         // what became of it is known: a cut does not change that
-	done    bool         // both sides are: nor does it once they have all
-	cutBy   *Arrival     // the verdict, code and reason; nil unless it was ended from here
+	inside  *net.TCPConn     // nil before it is connected
+	settled bool             // what became of it is known: a cut does not change that
+	done    bool             // both sides are: nor does it once they have all
+	cutBy   *attempt.Arrival // the verdict, code and reason; nil unless it was ended from here
 }
 
 // guest is a connection of a linked sandbox.
@@ -93,7 +78,7 @@ func NewInbound(c InboundConfig) (*Inbound, error) {
 		config: c, rate: rate.NewLimiter(rate.Limit(c.Limits.NewPerSecond), c.Limits.NewBurst), room: newRoom(),
 		arrived: map[*arrival]struct{}{}, guests: map[*guest]struct{}{}, lines: map[netip.AddrPort]line{},
 	}
-	in.spare.Record = func(a Arrival, skipped uint64) {
+	in.spare.Record = func(a attempt.Arrival, skipped uint64) {
 		a.Skipped = skipped
 		c.Record(a)
 	}
@@ -137,7 +122,7 @@ func (in *Inbound) accept(ctx context.Context, d Door, all *sync.WaitGroup) erro
 		a, ok := in.begin(c, d.Port)
 		if !ok {
 			r := in.recordOf(c, d.Port)
-			r.Verdict, r.Code, r.Reason = Refused, sbxerr.EgressBusy, tooManyReason
+			r.Verdict, r.Code, r.Reason = attempt.Refused, sbxerr.EgressBusy, tooManyReason
 			in.spare.Suppress(r)
 			reset(c)
 			return
@@ -167,8 +152,8 @@ func (in *Inbound) begin(c *net.TCPConn, port uint16) (*arrival, bool) {
 }
 
 // recordOf is what is known of c at first.
-func (in *Inbound) recordOf(c *net.TCPConn, port uint16) Arrival {
-	r := Arrival{Sandbox: in.config.Sandbox, Port: port, Begun: time.Now()}
+func (in *Inbound) recordOf(c *net.TCPConn, port uint16) attempt.Arrival {
+	r := attempt.Arrival{Sandbox: in.config.Sandbox, Port: port, Begun: time.Now()}
 	if peer, ok := c.RemoteAddr().(*net.TCPAddr); ok {
 		r.Peer = peer.AddrPort()
 	}
@@ -227,12 +212,12 @@ func (in *Inbound) run(ctx context.Context, a *arrival, all *sync.WaitGroup) {
 	}
 	if err != nil {
 		in.settle(a)
-		a.record.Verdict, a.record.Code, a.record.Reason = Failed, sbxerr.Of(err), policy.Cause(err)
+		a.record.Verdict, a.record.Code, a.record.Reason = attempt.Failed, sbxerr.Of(err), policy.Cause(err)
 		reset(a.client)
 		in.finish(a)
 		return
 	}
-	a.record.Verdict = Allowed
+	a.record.Verdict = attempt.Allowed
 	relay{one: a.client, other: inside, seat: a.seat}.start(all, func(c tally) {
 		a.record.Received, a.record.Sent = c.sent, c.received
 		if c.broken {
@@ -299,9 +284,9 @@ func (in *Inbound) end() {
 	in.closed = true
 	for a := range in.arrived {
 		if a.inside != nil {
-			a.cut(Arrival{Verdict: Stopped, Reason: "the sandbox ended"})
+			a.cut(attempt.Arrival{Verdict: attempt.Stopped, Reason: "the sandbox ended"})
 		} else {
-			a.cut(Arrival{Verdict: Failed, Code: sbxerr.Canceled, Reason: endedBefore})
+			a.cut(attempt.Arrival{Verdict: attempt.Failed, Code: sbxerr.Canceled, Reason: endedBefore})
 		}
 	}
 	for g := range in.guests {
@@ -310,7 +295,7 @@ func (in *Inbound) end() {
 }
 
 // cut ends a from outside. The caller holds the lock.
-func (a *arrival) cut(by Arrival) {
+func (a *arrival) cut(by attempt.Arrival) {
 	if a.cutBy == nil && !a.settled && !(a.done && a.seat.delivered()) {
 		a.cutBy = &by
 	}
@@ -326,7 +311,7 @@ func (in *Inbound) cutIdle(limit time.Duration) {
 			continue
 		}
 		if quiet, ok := quietFor(a.client); ok && quiet >= limit {
-			a.cut(Arrival{Verdict: Idle, Reason: fmt.Sprintf("nothing was sent for %v", limit)})
+			a.cut(attempt.Arrival{Verdict: attempt.Idle, Reason: fmt.Sprintf("nothing was sent for %v", limit)})
 		}
 	}
 }

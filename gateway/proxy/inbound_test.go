@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/gateway/attempt"
 )
 
 // entrance is an Inbound before an echo server.
@@ -24,7 +25,7 @@ type entrance struct {
 	needs   chan struct{}
 	stock   *Stock
 	in      *Inbound
-	records chan Arrival
+	records chan attempt.Arrival
 	stop    func()
 }
 
@@ -55,13 +56,13 @@ func enterAt(t *testing.T, at string, handle func(net.Conn), change func(*Limits
 			go func() { handle(c); _ = c.Close() }()
 		}
 	}()
-	e := &entrance{t: t, server: server, needs: make(chan struct{}, 8), records: make(chan Arrival, 256)}
+	e := &entrance{t: t, server: server, needs: make(chan struct{}, 8), records: make(chan attempt.Arrival, 256)}
 	e.stock = NewStock(func() { e.needs <- struct{}{} })
 	limits := DefaultLimits
 	if change != nil {
 		change(&limits)
 	}
-	in, err := NewInbound(InboundConfig{Sandbox: "box", Stock: e.stock, Record: func(a Arrival) { e.records <- a }, Limits: limits})
+	in, err := NewInbound(InboundConfig{Sandbox: "box", Stock: e.stock, Record: func(a attempt.Arrival) { e.records <- a }, Limits: limits})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,26 +158,26 @@ func (e *entrance) rejected(what string) {
 	}
 }
 
-func (e *entrance) record() Arrival {
+func (e *entrance) record() attempt.Arrival {
 	e.t.Helper()
 	select {
 	case a := <-e.records:
 		return a
 	case <-time.After(5 * time.Second):
 		e.t.Fatal("no record")
-		return Arrival{}
+		return attempt.Arrival{}
 	}
 }
 
 func TestInboundCarries(t *testing.T) {
 	e := enter(t, nil)
-	e.supply(Batch)
+	e.supply(attempt.Batch)
 	c := e.dial()
 	if got, err := talk(c, "hello"); got != "hello" || err != nil {
 		t.Fatalf("%q, %v", got, err)
 	}
 	a := e.record()
-	if a.Verdict != Allowed || a.Sandbox != "box" || a.Peer.String() != c.LocalAddr().String() || a.Port == 0 || a.Sent != 5 || a.Received != 5 ||
+	if a.Verdict != attempt.Allowed || a.Sandbox != "box" || a.Peer.String() != c.LocalAddr().String() || a.Port == 0 || a.Sent != 5 || a.Received != 5 ||
 		a.Code != "" || a.Begun.IsZero() || a.Duration <= 0 {
 		t.Errorf("%+v", a)
 	}
@@ -189,11 +190,11 @@ func TestInboundCarries(t *testing.T) {
 // A server on ::1 alone is reached with one more socket, and 127.0.0.1 comes first.
 func TestInboundCarriesToIPv6(t *testing.T) {
 	e := enterAt(t, "[::1]:0", func(c net.Conn) { _, _ = io.WriteString(c, "six") }, nil)
-	e.supply(Batch)
+	e.supply(attempt.Batch)
 	if got, err := talk(e.dial(), ""); got != "six" || err != nil {
 		t.Fatalf("%q, %v", got, err)
 	}
-	if a := e.record(); a.Verdict != Allowed || a.Sent != 3 {
+	if a := e.record(); a.Verdict != attempt.Allowed || a.Sent != 3 {
 		t.Errorf("%+v", a)
 	}
 	four, err := net.Listen("tcp4", "127.0.0.1:"+strconv.Itoa(e.server.Addr().(*net.TCPAddr).Port))
@@ -216,7 +217,7 @@ func TestInboundCarriesToIPv6(t *testing.T) {
 func TestInboundWithoutIPv6(t *testing.T) {
 	e := enter(t, nil)
 	<-e.needs
-	if err := e.stock.Put(sockets(t, unix.AF_INET, Batch)); err != nil {
+	if err := e.stock.Put(sockets(t, unix.AF_INET, attempt.Batch)); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := talk(e.dial(), "x"); got != "x" || err != nil {
@@ -225,7 +226,7 @@ func TestInboundWithoutIPv6(t *testing.T) {
 	e.record()
 	_ = e.server.Close()
 	e.rejected("with nobody inside")
-	if a := e.record(); a.Verdict != Failed || !strings.Contains(a.Reason, "refused") {
+	if a := e.record(); a.Verdict != attempt.Failed || !strings.Contains(a.Reason, "refused") {
 		t.Errorf("%+v", a)
 	}
 }
@@ -246,11 +247,11 @@ func TestInboundWaitsForSockets(t *testing.T) {
 			t.Fatalf("%q, %v", got, err)
 		}
 	}
-	e.supply(3 * Batch)
+	e.supply(3 * attempt.Batch)
 	if got, err := talk(e.dial(), "x"); got != "x" || err != nil {
 		t.Fatalf("%q, %v", got, err)
 	}
-	if n := len(e.stock.sockets); n != 2*Batch-1 {
+	if n := len(e.stock.sockets); n != 2*attempt.Batch-1 {
 		t.Errorf("%d sockets are kept", n)
 	}
 	select {
@@ -263,37 +264,37 @@ func TestInboundWaitsForSockets(t *testing.T) {
 func TestInboundFails(t *testing.T) {
 	e := enter(t, func(l *Limits) { l.Connect = 100 * time.Millisecond })
 	e.rejected("without a socket")
-	if a := e.record(); a.Verdict != Failed || a.Code != sbxerr.Gateway {
+	if a := e.record(); a.Verdict != attempt.Failed || a.Code != sbxerr.Gateway {
 		t.Errorf("without a socket: %+v", a)
 	}
-	e.supply(Batch)
+	e.supply(attempt.Batch)
 	if got, err := talk(e.dial(), "x"); got != "x" || err != nil {
 		t.Fatalf("the control: %q, %v", got, err)
 	}
 	e.record()
 	_ = e.server.Close()
 	e.rejected("with nobody inside")
-	if a := e.record(); a.Verdict != Failed || a.Code != sbxerr.EgressDial || !strings.Contains(a.Reason, "refused") {
+	if a := e.record(); a.Verdict != attempt.Failed || a.Code != sbxerr.EgressDial || !strings.Contains(a.Reason, "refused") {
 		t.Errorf("with nobody inside: %+v", a)
 	}
 }
 
 func TestInboundLimits(t *testing.T) {
 	e := enter(t, func(l *Limits) { l.Connections, l.Idle = 1, 300*time.Millisecond })
-	e.supply(Batch)
+	e.supply(attempt.Batch)
 	held := e.held()
 	e.rejected("one too many")
 	if _, err := held.Read(make([]byte, 1)); err == nil {
 		t.Error("one that is idle goes on")
 	}
-	if a := e.record(); a.Verdict != Idle || a.Skipped != 1 || a.Sent != 1 {
+	if a := e.record(); a.Verdict != attempt.Idle || a.Skipped != 1 || a.Sent != 1 {
 		t.Errorf("%+v", a)
 	}
 	e = enter(t, func(l *Limits) { l.Connections = 1 })
-	e.supply(Batch)
+	e.supply(attempt.Batch)
 	e.held()
 	e.rejected("one too many beside one that goes on")
-	if a := e.record(); a.Verdict != Refused || a.Code != sbxerr.EgressBusy || !a.Peer.IsValid() || a.Port == 0 || a.Skipped != 0 {
+	if a := e.record(); a.Verdict != attempt.Refused || a.Code != sbxerr.EgressBusy || !a.Peer.IsValid() || a.Port == 0 || a.Skipped != 0 {
 		t.Errorf("one too many: %+v", a)
 	}
 }
@@ -307,7 +308,7 @@ func TestInboundEndsBefore(t *testing.T) {
 		time.Sleep(time.Millisecond) // nothing announces an arrival
 	}
 	e.stop()
-	if a := e.record(); a.Verdict != Failed {
+	if a := e.record(); a.Verdict != attempt.Failed {
 		t.Errorf("%+v", a)
 	}
 }
@@ -321,13 +322,13 @@ func (e *entrance) arrivals() int {
 // The end of the sandbox ends its connections and leaves no socket.
 func TestInboundEnds(t *testing.T) {
 	e := enter(t, nil)
-	e.supply(Batch)
+	e.supply(attempt.Batch)
 	held := e.held()
 	e.stop()
 	if _, err := held.Read(make([]byte, 1)); err == nil {
 		t.Error("a connection goes on")
 	}
-	if a := e.record(); a.Verdict != Stopped || a.Reason == "" {
+	if a := e.record(); a.Verdict != attempt.Stopped || a.Reason == "" {
 		t.Errorf("%+v", a)
 	}
 	if _, err := net.Dial("tcp4", e.address); err == nil {

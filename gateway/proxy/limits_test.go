@@ -3,6 +3,7 @@ package proxy
 import (
 	"testing"
 
+	"github.com/caisson-run/caisson/gateway/attempt"
 	"github.com/caisson-run/caisson/gateway/limits"
 )
 
@@ -20,7 +21,7 @@ func TestNoSlot(t *testing.T) {
 		if got, err := talk(first, "x"); got != "x" || err != nil {
 			t.Errorf("%q, %v", got, err)
 		}
-		if a := b.record(); a.Verdict != Allowed || a.Skipped != 0 {
+		if a := b.record(); a.Verdict != attempt.Allowed || a.Skipped != 0 {
 			t.Errorf("%+v", a)
 		}
 	}

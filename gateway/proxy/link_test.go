@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/gateway/attempt"
 	"github.com/caisson-run/caisson/gateway/policy"
 )
 
@@ -15,7 +16,7 @@ import (
 // when the connection is over.
 func TestLink(t *testing.T) {
 	other := enter(t, nil)
-	other.supply(Batch)
+	other.supply(attempt.Batch)
 	port := uint16(other.server.Addr().(*net.TCPAddr).Port)
 	spec := allow("a.test:22")
 	spec.Links = map[string]policy.Link{"db": {Sandbox: "other", Port: port}}
@@ -37,13 +38,13 @@ func TestLink(t *testing.T) {
 		t.Fatalf("%q, %v", got, err)
 	}
 	a := b.record()
-	if a.Verdict != Allowed || !a.Linked || a.Name != "db" || a.Address.Port() != port || a.Sent != 5 || inside.Load() != 0 {
+	if a.Verdict != attempt.Allowed || !a.Linked || a.Name != "db" || a.Address.Port() != port || a.Sent != 5 || inside.Load() != 0 {
 		t.Errorf("%+v, %d inside", a, inside.Load())
 	}
 	if got, err := io.ReadAll(b.dial("db", port+1)); len(got) > 0 || err == nil {
 		t.Errorf("another port: %q, %v", got, err)
 	}
-	if a := b.record(); a.Verdict != Refused || a.Code != sbxerr.EgressDenied {
+	if a := b.record(); a.Verdict != attempt.Refused || a.Code != sbxerr.EgressDenied {
 		t.Errorf("another port: %+v", a)
 	}
 	if dialed := b.dialer.all(); len(dialed) > 0 {
@@ -62,7 +63,7 @@ func TestLink(t *testing.T) {
 	if _, err := held.Read(make([]byte, 1)); err == nil {
 		t.Error("a link that leads elsewhere is not cut")
 	}
-	if a := b.record(); a.Verdict != Cut {
+	if a := b.record(); a.Verdict != attempt.Cut {
 		t.Errorf("%+v", a)
 	}
 	b.SetPolicy(compile(t, spec))
@@ -81,7 +82,7 @@ func TestLink(t *testing.T) {
 	if got, err := io.ReadAll(b.dial("db", port)); len(got) > 0 || err == nil {
 		t.Errorf("to one that ended: %q, %v", got, err)
 	}
-	if a := b.record(); a.Verdict == Allowed || a.Reason == "" {
+	if a := b.record(); a.Verdict == attempt.Allowed || a.Reason == "" {
 		t.Errorf("to one that ended: %+v", a)
 	}
 }
@@ -91,7 +92,7 @@ func TestLink(t *testing.T) {
 func TestLinkNeedsRoom(t *testing.T) {
 	var came atomic.Int64
 	other := enterBefore(t, func(c net.Conn) { came.Add(1); _, _ = io.Copy(c, c) }, func(l *Limits) { l.Connections = 1 })
-	other.supply(Batch)
+	other.supply(attempt.Batch)
 	port := uint16(other.server.Addr().(*net.TCPAddr).Port)
 	c, leave, err := other.in.Enter(t.Context(), port)
 	if err != nil {
@@ -124,7 +125,7 @@ func TestLinkNowhere(t *testing.T) {
 	if got, err := io.ReadAll(b.dial("db", 5432)); len(got) > 0 || err == nil {
 		t.Errorf("%q, %v", got, err)
 	}
-	if a := b.record(); a.Verdict != Failed || !a.Linked || a.Code != sbxerr.EgressDial || len(b.dialer.all()) > 0 {
+	if a := b.record(); a.Verdict != attempt.Failed || !a.Linked || a.Code != sbxerr.EgressDial || len(b.dialer.all()) > 0 {
 		t.Errorf("%+v", a)
 	}
 }

@@ -19,8 +19,10 @@ import (
 	miekg "github.com/miekg/dns"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/gateway/attempt"
 	"github.com/caisson-run/caisson/gateway/dns"
 	"github.com/caisson-run/caisson/gateway/dns/dnstest"
+	"github.com/caisson-run/caisson/gateway/lookup"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/tests/netbox"
 )
@@ -32,17 +34,17 @@ type box struct {
 	web   netip.AddrPort // on the host
 	proxy *Proxy
 	live  atomic.Pointer[policy.Policy]
-	seen  chan Attempt
+	seen  chan attempt.Attempt
 }
 
-func (b *box) Record(a Attempt) { b.seen <- a }
+func (b *box) Record(a attempt.Attempt) { b.seen <- a }
 
 func newBox(t *testing.T) *box {
 	t.Helper()
 	netbox.Need(t)
-	b := &box{Box: netbox.New(t), seen: make(chan Attempt, 64), web: netip.MustParseAddrPort(serveEach(t, echo))}
+	b := &box{Box: netbox.New(t), seen: make(chan attempt.Attempt, 64), web: netip.MustParseAddrPort(serveEach(t, echo))}
 	b.live.Store(compile(t, allow(fmt.Sprintf("web.example:%d,private", b.web.Port()))))
-	pool, err := dns.NewPool(100, nil)
+	pool, err := lookup.NewPool(100, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +76,7 @@ func newBox(t *testing.T) *box {
 }
 
 // open sets up the namespace, and serves on sockets in it from outside.
-func (b *box) open(ctx context.Context, pool *dns.Pool, up dns.Resolver, ended chan error) error {
+func (b *box) open(ctx context.Context, pool *lookup.Pool, up dns.Resolver, ended chan error) error {
 	sockets, err := netbox.Open()
 	if err != nil {
 		return err
@@ -138,7 +140,7 @@ func TestOutOfANamespace(t *testing.T) {
 	if got, err := talk(c.(*net.TCPConn), "out and back"); got != "out and back" || err != nil {
 		t.Fatalf("%q, %v", got, err)
 	}
-	if a := <-b.seen; a.Verdict != Allowed || a.Name != "web.example" || a.Address != b.web || a.Asked != netip.AddrPortFrom(addr, port) || a.Sent != 12 {
+	if a := <-b.seen; a.Verdict != attempt.Allowed || a.Name != "web.example" || a.Address != b.web || a.Asked != netip.AddrPortFrom(addr, port) || a.Sent != 12 {
 		t.Errorf("%+v", a)
 	}
 
@@ -206,7 +208,7 @@ func expectNothing(t *testing.T, b *box, what string, to netip.AddrPort) {
 	if !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("%s: %v; want a reset", what, err)
 	}
-	if a := <-b.seen; a.Verdict == Allowed || a.Code != sbxerr.EgressDenied && a.Code != sbxerr.Gateway || a.Address.IsValid() {
+	if a := <-b.seen; a.Verdict == attempt.Allowed || a.Code != sbxerr.EgressDenied && a.Code != sbxerr.Gateway || a.Address.IsValid() {
 		t.Errorf("%s: %+v", what, a)
 	}
 }

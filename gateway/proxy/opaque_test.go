@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/gateway/attempt"
 )
 
 // sshd begins by itself, as servers of many protocols do, and then echoes.
@@ -24,7 +25,7 @@ func TestOpaqueIsNotRead(t *testing.T) {
 		if got != "SSH-2.0-test\r\nSSH-2.0-mine\r\n" || err != nil {
 			t.Errorf("port %d: %q, %v", port, got, err)
 		}
-		if a := b.record(); a.Verdict != Allowed || a.Rule != "allow a.test:80+443,opaque" {
+		if a := b.record(); a.Verdict != attempt.Allowed || a.Rule != "allow a.test:80+443,opaque" {
 			t.Errorf("port %d: %+v", port, a)
 		}
 	}
@@ -32,11 +33,11 @@ func TestOpaqueIsNotRead(t *testing.T) {
 		t.Errorf("control, without the option: %q, %v", got, err)
 	}
 	a := b.record()
-	if a.Verdict != Refused || a.Code != sbxerr.EgressMismatch || !NamesNobody(a.Reason) {
+	if a.Verdict != attempt.Refused || a.Code != sbxerr.EgressMismatch || !attempt.NamesNobody(a.Reason) {
 		t.Errorf("control: %+v", a)
 	}
 	err := tls.Client(b.dial("b.test", 443), &tls.Config{ServerName: "c.test"}).Handshake()
-	if a := b.record(); err == nil || NamesNobody(a.Reason) {
+	if a := b.record(); err == nil || attempt.NamesNobody(a.Reason) {
 		t.Errorf("one that names another host: %v, %+v", err, a)
 	}
 }
@@ -64,7 +65,7 @@ func TestOpaqueChanges(t *testing.T) {
 	if err := ping(); err == nil {
 		t.Error("it goes on")
 	}
-	if a := b.record(); a.Verdict != Cut || a.Code != sbxerr.EgressDenied || !strings.Contains(a.Reason, "names its host") {
+	if a := b.record(); a.Verdict != attempt.Cut || a.Code != sbxerr.EgressDenied || !strings.Contains(a.Reason, "names its host") {
 		t.Errorf("%+v", a)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/gateway/attempt"
 	"github.com/caisson-run/caisson/gateway/policy"
 )
 
@@ -18,7 +19,7 @@ func TestHostsOwn(t *testing.T) {
 		if got, err := io.ReadAll(b.dial(host, port)); len(got) != 0 || err == nil {
 			t.Errorf("%s: %q, %v; want a reset", host, got, err)
 		}
-		if a := b.record(); a.Verdict != Refused || a.Code != code || len(b.dialer.all()) != before {
+		if a := b.record(); a.Verdict != attempt.Refused || a.Code != code || len(b.dialer.all()) != before {
 			t.Errorf("%s: %+v, dialled %q", host, a, b.dialer.all())
 		}
 	}
@@ -27,7 +28,7 @@ func TestHostsOwn(t *testing.T) {
 		if got, err := talk(b.dial(host, port), "x"); got != "x" || err != nil {
 			t.Errorf("%s: %q, %v", host, got, err)
 		}
-		if a := b.record(); a.Verdict != Allowed || a.Private != private {
+		if a := b.record(); a.Verdict != attempt.Allowed || a.Private != private {
 			t.Errorf("%s: %+v", host, a)
 		}
 	}
@@ -53,7 +54,7 @@ func TestHostsOwnMeanwhile(t *testing.T) {
 	if got, err := io.ReadAll(b.dial("a.test", 22)); len(got) != 0 || err == nil {
 		t.Errorf("%q, %v; want a reset", got, err)
 	}
-	if a := b.record(); a.Verdict != Refused || a.Code != sbxerr.EgressAddress {
+	if a := b.record(); a.Verdict != attempt.Refused || a.Code != sbxerr.EgressAddress {
 		t.Errorf("%+v", a)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caisson-run/caisson/gateway/attempt"
 	"github.com/caisson-run/caisson/gateway/policy"
 )
 
@@ -84,7 +85,7 @@ func (p *Proxy) peek(f *flow) (host string, said []byte, err error) {
 		return "", nil, err
 	}
 	if n, err := available(f.client); err != nil || n == 0 { // nothing is held for one that is silent
-		return "", nil, p.silence(errors.Join(err, io.EOF), saidNothing)
+		return "", nil, p.silence(errors.Join(err, io.EOF), attempt.SaidNothing)
 	}
 	select {
 	case p.peeks <- struct{}{}:
@@ -98,16 +99,8 @@ func (p *Proxy) peek(f *flow) (host string, said []byte, err error) {
 
 // What a client did that named no host.
 const (
-	unfinished  = "did not finish what names its host"
-	saidNothing = "said nothing"
-	noHello     = "no TLS hello"
+	unfinished = "did not finish what names its host"
 )
-
-// NamesNobody reports whether the reason of a refusal is that a client said what is no TLS, or
-// waited for its server to begin, as those of other protocols do.
-func NamesNobody(reason string) bool {
-	return strings.Contains(reason, noHello) || strings.Contains(reason, saidNothing)
-}
 
 // silence says plainly why a client was not heard, whose what is what it did: the
 // texts of the network tell addresses that mean nothing to anybody.
@@ -155,7 +148,7 @@ func serverName(t *tape) (string, error) {
 	}}).Handshake()
 	switch {
 	case !errors.Is(err, errSeen):
-		return "", fmt.Errorf(noHello+": %w", err)
+		return "", fmt.Errorf(attempt.NoHello+": %w", err)
 	case name == "":
 		return "", errors.New("the TLS hello names no host (SNI)")
 	}

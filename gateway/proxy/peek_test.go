@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/gateway/attempt"
 )
 
 type unixDialer struct{ path string }
@@ -118,7 +119,7 @@ func TestHTTP(t *testing.T) {
 		}
 		_ = c.Close()
 		a := b.record()
-		if (tc.status == 200) != (a.Verdict == Allowed) || tc.status != 200 && (a.Code != sbxerr.EgressMismatch || a.Address.IsValid()) {
+		if (tc.status == 200) != (a.Verdict == attempt.Allowed) || tc.status != 200 && (a.Code != sbxerr.EgressMismatch || a.Address.IsValid()) {
 			t.Errorf("%s: %+v", name, a)
 		}
 		if tc.status == 200 && (a.Sent != int64(len(tc.request)) || a.Received == 0) {
@@ -277,7 +278,7 @@ func TestTLS(t *testing.T) {
 		if err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%s: %d bytes %.20x, %v; want %d bytes %.20x", name, len(got), got, err, len(want), want)
 		}
-		if a := b.record(); (tc.alert == 0) != (a.Verdict == Allowed) || tc.alert != 0 && a.Code != sbxerr.EgressMismatch {
+		if a := b.record(); (tc.alert == 0) != (a.Verdict == attempt.Allowed) || tc.alert != 0 && a.Code != sbxerr.EgressMismatch {
 			t.Errorf("%s: %+v", name, a)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/gateway/attempt"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/ratelog"
 )
@@ -21,7 +22,7 @@ import (
 type Proxy struct {
 	config Config
 	rate   *rate.Limiter
-	spare  ratelog.Log[Attempt] // ended at once by a limit
+	spare  ratelog.Log[attempt.Attempt] // ended at once by a limit
 	room   *room
 	peeks  chan struct{} // one for each client that is listened to
 	heads  chan struct{} // one for each that has not finished a later head
@@ -72,9 +73,9 @@ func (p *Proxy) SetPolicy(next *policy.Policy) {
 		switch {
 		case d.Allowed:
 		case f.carried:
-			f.cut(Cut, d)
+			f.cut(attempt.Cut, d)
 		default:
-			f.cut(Refused, d)
+			f.cut(attempt.Refused, d)
 		}
 	}
 }
@@ -158,7 +159,7 @@ func (p *Proxy) begin(ctx context.Context, c *net.TCPConn) (*flow, bool) {
 	if err != nil {
 		return nil, false // it is gone already, or there is no place
 	}
-	f := &flow{client: c, seat: seat, attempt: Attempt{Sandbox: p.config.Sandbox, Begun: time.Now()}}
+	f := &flow{client: c, seat: seat, attempt: attempt.Attempt{Sandbox: p.config.Sandbox, Begun: time.Now()}}
 	f.ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx)) // cut ends it, which knows why
 	p.flows[f] = struct{}{}
 	return f, true
@@ -168,8 +169,8 @@ func (p *Proxy) begin(ctx context.Context, c *net.TCPConn) (*flow, bool) {
 const tooManyReason = "too many connections; try again later"
 
 // tooMany returns the record of c, which is past the limit of connections.
-func (p *Proxy) tooMany(c *net.TCPConn) Attempt {
-	a := Attempt{Sandbox: p.config.Sandbox, Verdict: Refused, Rule: ratelog.RuleConnections, Code: sbxerr.EgressBusy, Reason: tooManyReason, Begun: time.Now()}
+func (p *Proxy) tooMany(c *net.TCPConn) attempt.Attempt {
+	a := attempt.Attempt{Sandbox: p.config.Sandbox, Verdict: attempt.Refused, Rule: ratelog.RuleConnections, Code: sbxerr.EgressBusy, Reason: tooManyReason, Begun: time.Now()}
 	if to, err := p.config.Origin(c); err == nil { // else it is gone
 		a.Asked = to
 		a.Name, _ = p.config.Names.Name(to.Addr())
@@ -189,9 +190,9 @@ func (p *Proxy) end() {
 	const rule = "end of the sandbox"
 	for f := range p.flows {
 		if f.carried {
-			f.cut(Stopped, policy.Decision{Rule: rule})
+			f.cut(attempt.Stopped, policy.Decision{Rule: rule})
 		} else {
-			f.cut(Failed, policy.Decision{Rule: rule, Code: sbxerr.Canceled, Reason: endedBefore})
+			f.cut(attempt.Failed, policy.Decision{Rule: rule, Code: sbxerr.Canceled, Reason: endedBefore})
 		}
 	}
 }
@@ -235,7 +236,7 @@ func (p *Proxy) tell(f *flow) {
 	p.spare.Add(a)
 }
 
-func (p *Proxy) record(a Attempt, skipped uint64) {
+func (p *Proxy) record(a attempt.Attempt, skipped uint64) {
 	if a.Skipped = skipped; p.config.Recorder != nil {
 		p.config.Recorder.Record(a)
 	}
@@ -276,7 +277,7 @@ type flow struct {
 	left   func()      // says that the linked sandbox is left; nil: it was not entered
 	speaks protocol    // in which the client can be told of a refusal
 
-	attempt Attempt // the rest of the record
+	attempt attempt.Attempt // the rest of the record
 
 	// Set under the proxy's lock, by the goroutine that runs the flow.
 	name    policy.Name    // empty for an address without a name
@@ -301,12 +302,12 @@ type flow struct {
 
 // cutting is why a flow was ended from outside.
 type cutting struct {
-	verdict Verdict
+	verdict attempt.Verdict
 	by      policy.Decision
 }
 
 // cut ends f from outside: both sides learn of it at once.
-func (f *flow) cut(v Verdict, by policy.Decision) {
+func (f *flow) cut(v attempt.Verdict, by policy.Decision) {
 	if f.cutBy == nil && !f.settled && !(f.done && f.seat.delivered()) {
 		f.cutBy = &cutting{v, by}
 	}
@@ -324,7 +325,7 @@ func (f *flow) target() string {
 }
 
 // record is the Attempt of f, of which all is known.
-func (f *flow) record() Attempt {
+func (f *flow) record() attempt.Attempt {
 	a := f.attempt
 	a.Name, a.Asked, a.Address, a.Linked, a.Mapped, a.Proxied = f.name, f.asked, f.address, f.link != policy.Link{}, f.mapped, f.proxied
 	a.Duration = time.Since(a.Begun)

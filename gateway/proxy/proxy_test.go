@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/gateway/attempt"
 	"github.com/caisson-run/caisson/gateway/policy"
 )
 
@@ -36,7 +37,7 @@ func TestCarries(t *testing.T) {
 			t.Errorf("%s: %q, %v", tc.host, got, err)
 		}
 		a := b.record()
-		if a.Verdict != Allowed || a.Address.String() != tc.address || a.Rule != tc.rule || a.Sent != 5 || a.Received != 5 || a.Sandbox != "box" ||
+		if a.Verdict != attempt.Allowed || a.Address.String() != tc.address || a.Rule != tc.rule || a.Sent != 5 || a.Received != 5 || a.Sandbox != "box" ||
 			a.Asked.Port() != tc.port || a.Begun.IsZero() || a.Duration <= 0 || a.Code != "" || a.Reason != "" {
 			t.Errorf("%s: %+v", tc.host, a)
 		}
@@ -161,7 +162,7 @@ func TestDialTriesAddressesInTurn(t *testing.T) {
 	if _, err := io.ReadAll(b.dial("a.test", 22)); err == nil {
 		t.Error("not reset")
 	}
-	if a := b.record(); a.Verdict != Failed || a.Code != sbxerr.EgressDial || len(b.dialer.all()) != 3+maxTries {
+	if a := b.record(); a.Verdict != attempt.Failed || a.Code != sbxerr.EgressDial || len(b.dialer.all()) != 3+maxTries {
 		t.Errorf("%+v after %q", a, b.dialer.all())
 	}
 }
@@ -184,7 +185,7 @@ func TestHalfClose(t *testing.T) {
 	if got, err := io.ReadAll(c); string(got) != "got all" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
-	if a := b.record(); a.Verdict != Allowed || a.Sent != 3 || a.Received != 7 {
+	if a := b.record(); a.Verdict != attempt.Allowed || a.Sent != 3 || a.Received != 7 {
 		t.Errorf("%+v", a)
 	}
 }
@@ -224,7 +225,7 @@ func TestReset(t *testing.T) {
 	if got, err := io.ReadAll(c); err == nil || len(got) != 0 {
 		t.Errorf("%q, %v; want a reset", got, err)
 	}
-	if a := b.record(); a.Verdict != Allowed || a.Reason == "" || a.Sent != 1 {
+	if a := b.record(); a.Verdict != attempt.Allowed || a.Reason == "" || a.Sent != 1 {
 		t.Errorf("%+v", a)
 	}
 }
@@ -260,7 +261,7 @@ func TestPolicyChangeCuts(t *testing.T) {
 	rules := []string{}
 	for range 2 {
 		a := b.record()
-		if a.Verdict != Cut || a.Code != sbxerr.EgressDenied || a.Sent != 1 || a.Received != 1 {
+		if a.Verdict != attempt.Cut || a.Code != sbxerr.EgressDenied || a.Sent != 1 || a.Received != 1 {
 			t.Errorf("%+v", a)
 		}
 		rules = append(rules, a.Rule)
@@ -281,7 +282,7 @@ func TestPolicyChangeWhileConnecting(t *testing.T) {
 	if got, err := talk(b.dial("a.test", 22), "x"); err == nil || got != "" {
 		t.Errorf("%q, %v; want a reset", got, err)
 	}
-	if a := b.record(); a.Verdict != Refused || a.Code != sbxerr.EgressDenied || a.Sent != 0 {
+	if a := b.record(); a.Verdict != attempt.Refused || a.Code != sbxerr.EgressDenied || a.Sent != 0 {
 		t.Errorf("%+v", a)
 	}
 }
@@ -303,7 +304,7 @@ func TestIdle(t *testing.T) {
 	if _, err := io.ReadAll(c); err == nil {
 		t.Error("want a reset")
 	}
-	if a := b.record(); a.Verdict != Idle || a.Rule != "idle time" || a.Sent == 0 {
+	if a := b.record(); a.Verdict != attempt.Idle || a.Rule != "idle time" || a.Sent == 0 {
 		t.Errorf("%+v", a)
 	}
 }
@@ -312,7 +313,7 @@ func TestIdle(t *testing.T) {
 func (b *bench) expectSurplus() {
 	b.t.Helper()
 	b.Flush()
-	if a := b.record(); a.Verdict != Refused || a.Rule != "limit of connections" || a.Code != sbxerr.EgressBusy || a.Name != "a.test" || a.Asked.Port() != 22 || a.Skipped != 0 {
+	if a := b.record(); a.Verdict != attempt.Refused || a.Rule != "limit of connections" || a.Code != sbxerr.EgressBusy || a.Name != "a.test" || a.Asked.Port() != 22 || a.Skipped != 0 {
 		b.t.Errorf("one too many has the record %+v", a)
 	}
 }
@@ -354,7 +355,7 @@ func TestServeEnds(t *testing.T) {
 	if _, err := io.ReadAll(c); err == nil {
 		t.Error("the connection outlives the proxy")
 	}
-	if a := b.record(); a.Verdict != Stopped {
+	if a := b.record(); a.Verdict != attempt.Stopped {
 		t.Errorf("%+v", a)
 	}
 	if _, err := net.Dial("tcp", b.listener.Addr().String()); err == nil {
@@ -369,7 +370,7 @@ func TestServeEndsBefore(t *testing.T) {
 	b.dial("a.test", 22)
 	<-s.asked
 	b.stop()
-	if a := b.record(); a.Verdict != Failed || a.Code != sbxerr.Canceled || a.Reason != endedBefore {
+	if a := b.record(); a.Verdict != attempt.Failed || a.Code != sbxerr.Canceled || a.Reason != endedBefore {
 		t.Errorf("while it is dialled: %+v", a)
 	}
 	b = start(t, allow("a.test"), echo, nil)
@@ -381,7 +382,7 @@ func TestServeEndsBefore(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.stop()
-	if a := b.record(); a.Verdict != Refused || a.Code != sbxerr.EgressDenied {
+	if a := b.record(); a.Verdict != attempt.Refused || a.Code != sbxerr.EgressDenied {
 		t.Errorf("while it is refused: %+v", a)
 	}
 }
@@ -390,7 +391,7 @@ func TestOriginFails(t *testing.T) {
 	b := start(t, allow("a.test:22"), echo, func(c *Config) { c.Origin = OriginalDestination })
 	b.expectReset()
 	// Without a redirect the kernel knows none, or names the listener itself.
-	if a := b.record(); a.Verdict == Allowed || a.Code != sbxerr.Gateway && a.Code != sbxerr.EgressDenied {
+	if a := b.record(); a.Verdict == attempt.Allowed || a.Code != sbxerr.Gateway && a.Code != sbxerr.EgressDenied {
 		t.Errorf("%+v", a)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/gateway/attempt"
 )
 
 // site answers each request of a connection with its host and path, and the sum of its
@@ -94,10 +95,10 @@ func TestLaterRequestOfAnotherHost(t *testing.T) {
 		}
 		_ = c.Close()
 		refused, carried := b.record(), b.record()
-		if refused.Verdict != Refused || refused.Rule != ruleMismatch || refused.Code != sbxerr.EgressMismatch || refused.Name != "a.test" || refused.Sent != 0 {
+		if refused.Verdict != attempt.Refused || refused.Rule != ruleMismatch || refused.Code != sbxerr.EgressMismatch || refused.Name != "a.test" || refused.Sent != 0 {
 			t.Errorf("%s: the request has the record %+v", name, refused)
 		}
-		if carried.Verdict != Allowed || carried.Reason != "" || int(carried.Sent) >= len(text) {
+		if carried.Verdict != attempt.Allowed || carried.Reason != "" || int(carried.Sent) >= len(text) {
 			t.Errorf("%s: the connection has the record %+v", name, carried)
 		}
 	}
@@ -130,7 +131,7 @@ func TestRequestsShareAConnection(t *testing.T) {
 		}
 	}
 	_ = c.Close()
-	if a := b.record(); a.Verdict != Allowed || a.Sent < 4*int64(len(large)) {
+	if a := b.record(); a.Verdict != attempt.Allowed || a.Sent < 4*int64(len(large)) {
 		t.Errorf("%+v", a)
 	}
 
@@ -139,7 +140,7 @@ func TestRequestsShareAConnection(t *testing.T) {
 	if err != nil || !strings.HasSuffix(got, "\r\n\r\n\x81\x05hello GET / HTTP/1.1\r\nHost: b.test\r\n\r\n") {
 		t.Errorf("a socket: %q, %v", got, err)
 	}
-	if a := b.record(); a.Verdict != Allowed {
+	if a := b.record(); a.Verdict != attempt.Allowed {
 		t.Errorf("a socket: %+v", a)
 	}
 
@@ -185,7 +186,7 @@ func TestSocketAfterRequests(t *testing.T) {
 		if err != nil || !strings.HasSuffix(got, "Upgrade: websocket\r\n\r\n\x81\x05hello GET / HTTP/1.1\r\nHost: b.test\r\n\r\n") {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
-		if a := b.record(); a.Verdict != Allowed || a.Reason != "" || a.Sent < int64(len(text)) || a.Received < int64(len(got)) {
+		if a := b.record(); a.Verdict != attempt.Allowed || a.Reason != "" || a.Sent < int64(len(text)) || a.Received < int64(len(got)) {
 			t.Errorf("%s: %+v", name, a)
 		}
 	}
@@ -207,7 +208,7 @@ func TestSocketAfterAChange(t *testing.T) {
 	if got, err := io.ReadAll(c); strings.Contains(string(got), "101") {
 		t.Errorf("%q, %v", got, err)
 	}
-	if a := b.record(); a.Verdict != Refused || a.Code != sbxerr.EgressDenied || a.Sent == 0 {
+	if a := b.record(); a.Verdict != attempt.Refused || a.Code != sbxerr.EgressDenied || a.Sent == 0 {
 		t.Errorf("%+v", a)
 	}
 }
@@ -263,10 +264,10 @@ func TestRefusedRequestOfASilentServer(t *testing.T) {
 	if got, _ := io.ReadAll(c); len(got) > 0 {
 		t.Errorf("%q", got)
 	}
-	if a := b.record(); a.Verdict != Refused {
+	if a := b.record(); a.Verdict != attempt.Refused {
 		t.Errorf("%+v", a)
 	}
-	if a := b.record(); a.Verdict != Allowed || a.Duration > lastAnswer+drainTime+lastAnswer {
+	if a := b.record(); a.Verdict != attempt.Allowed || a.Duration > lastAnswer+drainTime+lastAnswer {
 		t.Errorf("%+v", a)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/gateway/attempt"
 	"github.com/caisson-run/caisson/gateway/policy"
 )
 
@@ -66,9 +67,9 @@ func TestQueuesFromOutsideAreBounded(t *testing.T) {
 	const count = 100
 	const bound = wideConnections*(2*farBuffer+2*nearBuffer) + fewConnections*4*narrow + count*4*narrowest
 	e := enterBefore(t, func(c net.Conn) { <-t.Context().Done() }, nil)
-	for range count / Batch {
-		e.supply(Batch)
-		for range Batch {
+	for range count / attempt.Batch {
+		e.supply(attempt.Batch)
+		for range attempt.Batch {
 			go pour(e.dial())
 		}
 	}
@@ -170,15 +171,15 @@ func TestUnreadEndIsCounted(t *testing.T) {
 	for name, tc := range map[string]struct {
 		read    bool
 		cut     func(*bench)
-		verdict Verdict
+		verdict attempt.Verdict
 	}{
-		"read":                          {true, func(*bench) {}, Allowed},
-		"read, then the rule goes":      {true, func(b *bench) { b.SetPolicy(nil) }, Allowed},
-		"read, then the sandbox ends":   {true, func(b *bench) { b.stop() }, Allowed},
-		"unread, and the rule goes":     {false, func(b *bench) { b.SetPolicy(nil) }, Cut},
-		"unread, and nothing is sent":   {false, func(b *bench) { b.cutIdle(0) }, Idle},
-		"unread, and the sandbox ends":  {false, func(b *bench) { b.stop() }, Stopped},
-		"unread, and the client is off": {false, nil, Allowed},
+		"read":                          {true, func(*bench) {}, attempt.Allowed},
+		"read, then the rule goes":      {true, func(b *bench) { b.SetPolicy(nil) }, attempt.Allowed},
+		"read, then the sandbox ends":   {true, func(b *bench) { b.stop() }, attempt.Allowed},
+		"unread, and the rule goes":     {false, func(b *bench) { b.SetPolicy(nil) }, attempt.Cut},
+		"unread, and nothing is sent":   {false, func(b *bench) { b.cutIdle(0) }, attempt.Idle},
+		"unread, and the sandbox ends":  {false, func(b *bench) { b.stop() }, attempt.Stopped},
+		"unread, and the client is off": {false, nil, attempt.Allowed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := start(t, allow("a.test:22"), give(size), nil)
@@ -210,7 +211,7 @@ func TestUnreadArrivalIsCounted(t *testing.T) {
 	const size = 300 << 10
 	for _, read := range []bool{true, false} {
 		e := enterBefore(t, func(c net.Conn) { _, _ = c.Write(make([]byte, size)) }, nil)
-		e.supply(Batch)
+		e.supply(attempt.Batch)
 		c := e.dial()
 		_ = c.CloseWrite()
 		for deadline := time.Now().Add(5 * time.Second); e.done() == 0; <-time.After(time.Millisecond) {
@@ -218,9 +219,9 @@ func TestUnreadArrivalIsCounted(t *testing.T) {
 				t.Fatal("the sides are not done")
 			}
 		}
-		want := Stopped
+		want := attempt.Stopped
 		if read {
-			want = Allowed
+			want = attempt.Allowed
 			if got, err := io.ReadAll(c); len(got) != size || err != nil {
 				t.Errorf("%d bytes, %v", len(got), err)
 			}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/gateway/attempt"
 	"github.com/caisson-run/caisson/gateway/policy"
 )
 
@@ -29,7 +30,7 @@ func (p *Proxy) handOver(f *flow, all *sync.WaitGroup) error {
 	err := f.ended()
 	if err == nil {
 		f.carried = true
-		f.attempt.Verdict = Allowed
+		f.attempt.Verdict = attempt.Allowed
 	}
 	p.mu.Unlock()
 	if err != nil {
@@ -65,7 +66,7 @@ func (p *Proxy) DialUpstream(ctx context.Context, name policy.Name) (net.Conn, e
 		p.upstreams.Done()
 		return nil, err
 	}
-	f.attempt.Verdict = Allowed
+	f.attempt.Verdict = attempt.Allowed
 	if f.proxied {
 		f.attempt.Reason = byProxy
 	}
@@ -116,7 +117,7 @@ func (p *Proxy) beginUpstream(ctx context.Context, name policy.Name) (*flow, err
 	}
 	f := &flow{
 		route: name, name: r.Name, asked: netip.AddrPortFrom(address, r.Port), seat: seat, wanted: true,
-		attempt: Attempt{Sandbox: p.config.Sandbox, Rule: p.policy.Decide(name, policy.RoutePort).Rule, Begun: time.Now()},
+		attempt: attempt.Attempt{Sandbox: p.config.Sandbox, Rule: p.policy.Decide(name, policy.RoutePort).Rule, Begun: time.Now()},
 	}
 	f.ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	p.flows[f] = struct{}{}

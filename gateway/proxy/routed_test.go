@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/gateway/attempt"
 	"github.com/caisson-run/caisson/gateway/policy"
 )
 
@@ -57,7 +58,7 @@ func TestRouted(t *testing.T) {
 			t.Errorf("%s: %q, %v", host, got, err)
 		}
 		label, _, _ := strings.Cut(host, ".")
-		if a := b.record(); a.Verdict != Allowed || a.Rule != "route "+label || a.Address.String() != address || a.Sent != 5 || a.Received != 5 {
+		if a := b.record(); a.Verdict != attempt.Allowed || a.Rule != "route "+label || a.Address.String() != address || a.Sent != 5 || a.Received != 5 {
 			t.Errorf("%s: %+v", host, a)
 		}
 	}
@@ -74,7 +75,7 @@ func TestRouted(t *testing.T) {
 		if got, err := io.ReadAll(c); err == nil && len(got) == 0 || strings.Contains(string(got), "hello") {
 			t.Errorf("%s:%d: %q, %v", tc.host, tc.port, got, err)
 		}
-		if a := b.record(); a.Verdict != Refused || a.Code != sbxerr.EgressDenied {
+		if a := b.record(); a.Verdict != attempt.Refused || a.Code != sbxerr.EgressDenied {
 			t.Errorf("%s: %+v", tc.host, a)
 		}
 	}
@@ -100,7 +101,7 @@ func TestRoutedAddress(t *testing.T) {
 		if got, err := talk(b.dial(upName, 80), "hello"); got != tc.want || err != nil {
 			t.Errorf("%+v: %q, %v", tc, got, err)
 		}
-		if a := b.record(); a.Rule != "route up" || (a.Verdict == Allowed) != (tc.want == "hello") {
+		if a := b.record(); a.Rule != "route up" || (a.Verdict == attempt.Allowed) != (tc.want == "hello") {
 			t.Errorf("%+v: %+v", tc, a)
 		}
 	}
@@ -124,7 +125,7 @@ func TestRoutedCut(t *testing.T) {
 		if got, err := io.ReadAll(c); len(got) > 0 || isTimeout(err) {
 			t.Errorf("%s: %q, %v", what, got, err)
 		}
-		if a := b.record(); a.Verdict != Cut || a.Code != sbxerr.EgressDenied {
+		if a := b.record(); a.Verdict != attempt.Cut || a.Code != sbxerr.EgressDenied {
 			t.Errorf("%s: %+v", what, a)
 		}
 		b.stop()
@@ -150,7 +151,7 @@ func TestRoutedEnd(t *testing.T) {
 	for range 2 {
 		select {
 		case a := <-b.records:
-			if a.Verdict != Stopped {
+			if a.Verdict != attempt.Stopped {
 				t.Errorf("%+v", a)
 			}
 		default:

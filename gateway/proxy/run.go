@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/gateway/attempt"
 	"github.com/caisson-run/caisson/gateway/policy"
 )
 
@@ -51,7 +52,7 @@ func (p *Proxy) carry(f *flow, all *sync.WaitGroup, said, heard []byte, err erro
 		p.forget(f)
 		return
 	}
-	f.attempt.Verdict, f.attempt.Reason = Allowed, ""
+	f.attempt.Verdict, f.attempt.Reason = attempt.Allowed, ""
 	if f.proxied {
 		f.attempt.Reason = byProxy
 	}
@@ -139,7 +140,7 @@ func (p *Proxy) tellRefused(f *flow, err error) {
 	p.mu.Lock()
 	a := f.record()
 	p.mu.Unlock()
-	a.Verdict, a.Rule, a.Code, a.Reason = Refused, ruleMismatch, sbxerr.Of(err), policy.Cause(err)
+	a.Verdict, a.Rule, a.Code, a.Reason = attempt.Refused, ruleMismatch, sbxerr.Of(err), policy.Cause(err)
 	p.spare.Add(a)
 }
 
@@ -234,7 +235,7 @@ func (p *Proxy) matches(f *flow, host string, silent error) error {
 			remedy += "; " + d.Remedy
 		}
 	}
-	if rule := p.Policy().NeededOpaque(f.name, f.asked.Port()); rule != "" && NamesNobody(err.Error()) {
+	if rule := p.Policy().NeededOpaque(f.name, f.asked.Port()); rule != "" && attempt.NamesNobody(err.Error()) {
 		remedy += "; if the service speaks another protocol there, allow it with --allow " + rule
 	}
 	return sbxerr.WithRemedy(sbxerr.EgressMismatch, "proxy.peek", fmt.Errorf("the connection was made to %s, but %w", f.target(), err), remedy)
@@ -372,10 +373,10 @@ func (p *Proxy) fail(f *flow, err error) {
 	defer p.mu.Unlock()
 	f.wanted, f.settled = false, true
 	a := &f.attempt
-	a.Code, a.Reason, a.Verdict = sbxerr.Of(err), policy.Cause(err), Refused
+	a.Code, a.Reason, a.Verdict = sbxerr.Of(err), policy.Cause(err), attempt.Refused
 	switch a.Code {
 	case sbxerr.EgressResolve, sbxerr.EgressDial, sbxerr.EgressProxy, sbxerr.EgressProxyDown, sbxerr.Gateway:
-		a.Verdict = Failed
+		a.Verdict = attempt.Failed
 	case sbxerr.EgressMismatch:
 		a.Rule = ruleMismatch
 	}

@@ -6,10 +6,9 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-)
 
-// Batch is how many sockets come at once. At half of it, more are asked for.
-const Batch = 16
+	"github.com/caisson-run/caisson/gateway/attempt"
+)
 
 // Stock holds TCP sockets that were opened in a sandbox's namespace and are not
 // connected: each can become one connection inside. This process cannot make them.
@@ -24,7 +23,7 @@ type Stock struct {
 // NewStock is empty. It calls need, which must not block, when sockets are to be put
 // in, and then not again before some were, or somebody waited for one in vain.
 func NewStock(need func()) *Stock {
-	return &Stock{need: need, sockets: make(chan *os.File, 2*Batch), ended: make(chan struct{})}
+	return &Stock{need: need, sockets: make(chan *os.File, 2*attempt.Batch), ended: make(chan struct{})}
 }
 
 // Put takes sockets over. What there is no room for is closed.
@@ -61,7 +60,7 @@ func (s *Stock) take(ctx context.Context) (*os.File, error) {
 }
 
 func (s *Stock) refill() {
-	if len(s.sockets) <= Batch/2 && !s.over() && s.asked.CompareAndSwap(false, true) {
+	if len(s.sockets) <= attempt.Batch/2 && !s.over() && s.asked.CompareAndSwap(false, true) {
 		s.need()
 	}
 }

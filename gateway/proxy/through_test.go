@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/gateway/attempt"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/upstream"
 )
@@ -85,7 +86,7 @@ func TestThrough(t *testing.T) {
 			t.Errorf("%s: %q, %v", host, got, err)
 		}
 		a := b.record()
-		if a.Verdict != Allowed || !a.Proxied || a.Address.String() != proxyAddress || a.Sent != 5 || a.Received != 12 || a.Code != "" || a.Reason != byProxy {
+		if a.Verdict != attempt.Allowed || !a.Proxied || a.Address.String() != proxyAddress || a.Sent != 5 || a.Received != 12 || a.Code != "" || a.Reason != byProxy {
 			t.Errorf("%s: %+v", host, a)
 		}
 		if strings.Contains(fmt.Sprintf("%+v", a), "s3cret") {
@@ -117,7 +118,7 @@ func TestNotThrough(t *testing.T) {
 		"10.1.2.3": "10.1.2.3:22", "9.9.9.200": "9.9.9.200:22",
 	} {
 		_ = b.dial(host, 22).Close()
-		if a := b.record(); a.Proxied || a.Mapped != (host == "mapped.example.com") || a.Address.String() != address || a.Verdict != Allowed {
+		if a := b.record(); a.Proxied || a.Mapped != (host == "mapped.example.com") || a.Address.String() != address || a.Verdict != attempt.Allowed {
 			t.Errorf("%s: %+v", host, a)
 		}
 	}
@@ -125,7 +126,7 @@ func TestNotThrough(t *testing.T) {
 	b.resolver.set("db.corp", "8.8.8.8", "10.0.0.8")
 	before := len(b.dialer.all())
 	_, _ = io.ReadAll(b.dial("inner.example.com", 22))
-	if a := b.record(); a.Verdict != Refused || a.Code != sbxerr.EgressDenied || !strings.Contains(a.Reason, "through the upstream proxy alone") {
+	if a := b.record(); a.Verdict != attempt.Refused || a.Code != sbxerr.EgressDenied || !strings.Contains(a.Reason, "through the upstream proxy alone") {
 		t.Errorf("%+v", a)
 	}
 	_ = b.dial("db.corp", 22).Close()
@@ -218,7 +219,7 @@ func TestThroughIsCut(t *testing.T) {
 			if _, err := talk(c, "y"); (err != nil) != (tc.rule != "") {
 				t.Errorf("%v", err)
 			}
-			if a := b.record(); (a.Verdict == Cut) != (tc.rule != "") || a.Verdict == Cut && a.Rule != tc.rule {
+			if a := b.record(); (a.Verdict == attempt.Cut) != (tc.rule != "") || a.Verdict == attempt.Cut && a.Rule != tc.rule {
 				t.Errorf("%+v", a)
 			}
 		})

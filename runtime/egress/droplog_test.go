@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/caisson-run/caisson/gateway/dns"
-	"github.com/caisson-run/caisson/gateway/proxy"
+	"github.com/caisson-run/caisson/gateway/attempt"
+	"github.com/caisson-run/caisson/gateway/lookup"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime/traffic"
 )
@@ -32,7 +32,7 @@ func (b box) send(t testing.TB, to netip.AddrPort, times int) {
 }
 
 // dropped are the records of refused packets, and how many packets there are without one.
-func (s *seen) dropped() (records []proxy.Attempt, skipped uint64) {
+func (s *seen) dropped() (records []attempt.Attempt, skipped uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, a := range s.attempts {
@@ -52,7 +52,7 @@ func TestDropLog(t *testing.T) {
 	b.send(t, netip.AddrPortFrom(addr, 443), 1)
 	until(t, "the record", func() bool { records, _ := w.seen.dropped(); return len(records) == 1 })
 	records, _ := w.seen.dropped()
-	if a := records[0]; a.Sandbox != "one" || a.Name != "web.example" || a.Protocol != "udp" || a.Verdict != proxy.Refused || a.Asked.Port() != 443 {
+	if a := records[0]; a.Sandbox != "one" || a.Name != "web.example" || a.Protocol != "udp" || a.Verdict != attempt.Refused || a.Asked.Port() != 443 {
 		t.Errorf("recorded %+v", a)
 	}
 	if v, _ := w.View("one"); v.Counters.Refused != 1 {
@@ -73,7 +73,7 @@ func TestDropLogFlood(t *testing.T) {
 	const many = 20000
 	begun := time.Now()
 	b.send(t, netip.AddrPortFrom(addr, 443), many)
-	var records []proxy.Attempt
+	var records []attempt.Attempt
 	var skipped uint64
 	until(t, "the record of the last one", func() bool { records, skipped = w.seen.dropped(); return uint64(len(records))+skipped >= many })
 	most := 200 + 50*int(time.Since(begun)/time.Second+2)
@@ -115,7 +115,7 @@ func TestQuestionsFlood(t *testing.T) {
 	}
 	w.seen.mu.Lock()
 	defer w.seen.mu.Unlock()
-	if last := w.seen.queries[len(w.seen.queries)-1]; last.Verdict != dns.Refused || last.Name != "web.example" || last.Rule != "limit of questions" {
+	if last := w.seen.queries[len(w.seen.queries)-1]; last.Verdict != lookup.Refused || last.Name != "web.example" || last.Rule != "limit of questions" {
 		t.Errorf("the last record is %+v", last)
 	}
 }
@@ -143,7 +143,7 @@ func TestWatch(t *testing.T) {
 	b.send(t, refused, 1)
 	until(t, "the record", func() bool { records, _ := w.seen.dropped(); return len(records) == 1 })
 	records, _ := w.seen.dropped()
-	if a := records[0]; a.Sandbox != "one" || a.Verdict != proxy.Refused || a.Asked != refused || a.Address.IsValid() || a.Rule != "mode bridge: 198.18.0.0/15" {
+	if a := records[0]; a.Sandbox != "one" || a.Verdict != attempt.Refused || a.Asked != refused || a.Address.IsValid() || a.Rule != "mode bridge: 198.18.0.0/15" {
 		t.Errorf("recorded %+v", a)
 	}
 	if err := unix.Kill(w.pid(), unix.SIGKILL); err != nil {

@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/gateway/attempt"
 	"github.com/caisson-run/caisson/gateway/policy"
-	"github.com/caisson-run/caisson/gateway/proxy"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime/traffic"
 )
@@ -110,7 +110,7 @@ func TestPolicyCuts(t *testing.T) {
 	if _, rcode := b.lookup(t, "other.example"); rcode != miekg.RcodeNameError {
 		t.Errorf("the name has code %d", rcode)
 	}
-	until(t, "the record", func() bool { return slices.Contains(w.seen.verdicts(), proxy.Cut) })
+	until(t, "the record", func() bool { return slices.Contains(w.seen.verdicts(), attempt.Cut) })
 }
 
 // F18: a policy that is refused changes nothing.
@@ -236,7 +236,7 @@ func TestNothingGetsOutWhileItIsDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	closed(t, c)
-	until(t, "the record", func() bool { return slices.Equal(w.seen.verdicts(), []proxy.Verdict{proxy.Refused}) })
+	until(t, "the record", func() bool { return slices.Equal(w.seen.verdicts(), []attempt.Verdict{attempt.Refused}) })
 	until(t, "that it is said to be served", func() bool { v, _ := w.View("one"); return v.Failure == nil })
 }
 
@@ -323,7 +323,7 @@ func TestRemove(t *testing.T) {
 	if err := echo(stays); err != nil {
 		t.Errorf("the other sandbox: %v", err)
 	}
-	if !slices.Equal(w.seen.verdicts(), []proxy.Verdict{proxy.Stopped}) {
+	if !slices.Equal(w.seen.verdicts(), []attempt.Verdict{attempt.Stopped}) {
 		t.Errorf("told: %v", w.seen.verdicts())
 	}
 	if c, err := b.dial(netip.MustParseAddr("198.18.0.9"), w.web.Port()); err == nil {

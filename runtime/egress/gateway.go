@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/gateway/attempt"
 	"github.com/caisson-run/caisson/gateway/control"
-	"github.com/caisson-run/caisson/gateway/dns"
+	"github.com/caisson-run/caisson/gateway/lookup"
 	"github.com/caisson-run/caisson/gateway/policy"
-	"github.com/caisson-run/caisson/gateway/proxy"
 	"github.com/caisson-run/caisson/gateway/route/budget"
 	"github.com/caisson-run/caisson/gateway/upstream"
 	"github.com/caisson-run/caisson/gateway/usage"
@@ -60,9 +60,9 @@ type Accounts interface {
 // Observer is told what sandboxes do, one thing after the other. It must not
 // block: all sandboxes' records wait meanwhile.
 type Observer interface {
-	Attempted(proxy.Attempt)
-	Queried(dns.Query)
-	Arrived(proxy.Arrival)
+	Attempted(attempt.Attempt)
+	Queried(lookup.Query)
+	Arrived(attempt.Arrival)
 	Used(usage.Use)
 	// Named says that a sandbox has an address for a name, which it keeps. Who
 	// adds the sandbox again after a restart of the daemon, gives it back.
@@ -299,7 +299,7 @@ func (e *entry) check() error {
 	if e.names == nil {
 		e.names = map[policy.Name]netip.Addr{}
 	}
-	if _, err := dns.NewPool(control.MaxNames, e.names); err != nil {
+	if _, err := lookup.NewPool(control.MaxNames, e.names); err != nil {
 		return err
 	}
 	return checkPolicy(e.policy)

@@ -17,10 +17,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/caisson-run/caisson/gateway/dns"
+	"github.com/caisson-run/caisson/gateway/attempt"
 	"github.com/caisson-run/caisson/gateway/dns/dnstest"
+	"github.com/caisson-run/caisson/gateway/lookup"
 	"github.com/caisson-run/caisson/gateway/policy"
-	"github.com/caisson-run/caisson/gateway/proxy"
 	"github.com/caisson-run/caisson/gateway/usage"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/tests/netbox"
@@ -69,9 +69,9 @@ func need(t testing.TB) string {
 // seen is an Observer that remembers.
 type seen struct {
 	mu       sync.Mutex
-	attempts []proxy.Attempt
-	queries  []dns.Query
-	arrivals []proxy.Arrival
+	attempts []attempt.Attempt
+	queries  []lookup.Query
+	arrivals []attempt.Arrival
 	uses     []usage.Use
 	names    map[policy.Name]netip.Addr
 }
@@ -82,19 +82,19 @@ func (s *seen) Used(u usage.Use) {
 	s.uses = append(s.uses, u)
 }
 
-func (s *seen) Arrived(a proxy.Arrival) {
+func (s *seen) Arrived(a attempt.Arrival) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.arrivals = append(s.arrivals, a)
 }
 
-func (s *seen) Attempted(a proxy.Attempt) {
+func (s *seen) Attempted(a attempt.Attempt) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.attempts = append(s.attempts, a)
 }
 
-func (s *seen) Queried(q dns.Query) {
+func (s *seen) Queried(q lookup.Query) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.queries = append(s.queries, q)
@@ -109,10 +109,10 @@ func (s *seen) Named(_ string, name policy.Name, addr netip.Addr) {
 	s.names[name] = addr
 }
 
-func (s *seen) verdicts() []proxy.Verdict {
+func (s *seen) verdicts() []attempt.Verdict {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var v []proxy.Verdict
+	var v []attempt.Verdict
 	for _, a := range s.attempts {
 		v = append(v, a.Verdict)
 	}

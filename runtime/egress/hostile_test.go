@@ -17,10 +17,10 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/gateway/attempt"
 	"github.com/caisson-run/caisson/gateway/control"
-	"github.com/caisson-run/caisson/gateway/dns"
+	"github.com/caisson-run/caisson/gateway/lookup"
 	"github.com/caisson-run/caisson/gateway/policy"
-	"github.com/caisson-run/caisson/gateway/proxy"
 )
 
 // hostile is the other end of a link, in hostile hands.
@@ -196,8 +196,8 @@ func TestHostileLies(t *testing.T) {
 	h := newHostile(t, g)
 	h.report(t, control.Report{Confined: true})
 	// Other sandboxes do not come to be.
-	h.report(t, control.Report{Attempt: &proxy.Attempt{Sandbox: "two", Verdict: proxy.Allowed}})
-	h.report(t, control.Report{Query: &dns.Query{Sandbox: "two", Verdict: dns.Answered}})
+	h.report(t, control.Report{Attempt: &attempt.Attempt{Sandbox: "two", Verdict: attempt.Allowed}})
+	h.report(t, control.Report{Query: &lookup.Query{Sandbox: "two", Verdict: lookup.Answered}})
 	h.report(t, control.Report{Named: &control.Named{Sandbox: "two", Name: "x.test", Address: at(9)}})
 	h.report(t, control.Report{Open: &control.Open{Sandbox: "two", Connections: 5}})
 	h.report(t, control.Report{Broken: &control.Broken{Sandbox: "two"}})
@@ -209,8 +209,8 @@ func TestHostileLies(t *testing.T) {
 	h.report(t, control.Report{Named: &control.Named{Sandbox: "one", Name: "c.test", Address: at(3)}})
 	// Counters stay at the most there can be.
 	for range 3 {
-		h.report(t, control.Report{Lost: math.MaxUint64, Attempt: &proxy.Attempt{
-			Sandbox: "one", Verdict: proxy.Refused, Sent: math.MaxInt64, Received: math.MaxInt64, Skipped: math.MaxUint64, Code: sbxerr.EgressDenied,
+		h.report(t, control.Report{Lost: math.MaxUint64, Attempt: &attempt.Attempt{
+			Sandbox: "one", Verdict: attempt.Refused, Sent: math.MaxInt64, Received: math.MaxInt64, Skipped: math.MaxUint64, Code: sbxerr.EgressDenied,
 		}})
 	}
 	until(t, "the last lie", func() bool { return len(told.verdicts()) == 3 })

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/gateway/attempt"
 	"github.com/caisson-run/caisson/gateway/control"
-	"github.com/caisson-run/caisson/gateway/proxy"
 	"github.com/caisson-run/caisson/runtime/traffic"
 )
 
@@ -155,7 +155,7 @@ func (g *Gateway) supply(ctx context.Context, p *published) error {
 	if l == nil || ctx.Err() != nil {
 		return nil // the next process asks again, or the sandbox is gone
 	}
-	sockets, err := p.Sockets(proxy.Batch)
+	sockets, err := p.Sockets(attempt.Batch)
 	if err == nil && len(sockets) > 0 {
 		err = l.ask(control.Request{Op: control.Supply, Sandbox: p.ID, Sockets: len(sockets)}, sockets...)
 	}

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/gateway/attempt"
 	"github.com/caisson-run/caisson/gateway/control"
-	"github.com/caisson-run/caisson/gateway/proxy"
 )
 
 const insidePort = 8080
@@ -115,7 +115,7 @@ func TestPublish(t *testing.T) {
 	if err := w.Publish(t.Context(), e.Published); sbxerr.Of(err) != sbxerr.Exists {
 		t.Errorf("twice: %v", err)
 	}
-	const visits = 3 * proxy.Batch
+	const visits = 3 * attempt.Batch
 	for range visits {
 		c, err := e.visit(t)
 		if err != nil {
@@ -123,11 +123,11 @@ func TestPublish(t *testing.T) {
 		}
 		_ = c.Close()
 	}
-	if n := e.batches.Load(); n < visits/proxy.Batch || n > visits/proxy.Batch+2 {
+	if n := e.batches.Load(); n < visits/attempt.Batch || n > visits/attempt.Batch+2 {
 		t.Errorf("%d batches of sockets for %d connections", n, visits)
 	}
 	until(t, "the records", func() bool { return len(w.arrivals()) == visits })
-	if a := w.arrivals()[0]; a.Sandbox != "one" || a.Port != insidePort || a.Verdict != proxy.Allowed || a.Sent != 5 || a.Received != 5 || !a.Peer.IsValid() {
+	if a := w.arrivals()[0]; a.Sandbox != "one" || a.Port != insidePort || a.Verdict != attempt.Allowed || a.Sent != 5 || a.Received != 5 || !a.Peer.IsValid() {
 		t.Errorf("%+v", a)
 	}
 	held, err := e.visit(t)
@@ -150,10 +150,10 @@ func TestPublish(t *testing.T) {
 	}
 }
 
-func (w *world) arrivals() []proxy.Arrival {
+func (w *world) arrivals() []attempt.Arrival {
 	w.seen.mu.Lock()
 	defer w.seen.mu.Unlock()
-	return append([]proxy.Arrival(nil), w.seen.arrivals...)
+	return append([]attempt.Arrival(nil), w.seen.arrivals...)
 }
 
 // A sandbox can be both: what it sends out and what comes in go with the same

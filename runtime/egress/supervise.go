@@ -11,7 +11,6 @@ import (
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/control"
-	"github.com/caisson-run/caisson/gateway/dns"
 )
 
 // hostResolvers is read where no resolvers are configured.
@@ -135,7 +134,7 @@ func (g *Gateway) servers() []netip.AddrPort {
 	if len(g.options.Servers) > 0 {
 		return g.options.Servers
 	}
-	servers, err := dns.HostServers(hostResolvers)
+	servers, err := hostServers(hostResolvers)
 	if err != nil {
 		g.options.Log.Warn("the gateway has no resolver; only mapped names resolve", "err", err)
 	}

@@ -4,8 +4,8 @@ import (
 	"math"
 	"time"
 
-	"github.com/caisson-run/caisson/gateway/dns"
-	"github.com/caisson-run/caisson/gateway/proxy"
+	"github.com/caisson-run/caisson/gateway/attempt"
+	"github.com/caisson-run/caisson/gateway/lookup"
 )
 
 // Counts are what the entries of a sandbox come to, with those that are no longer
@@ -21,13 +21,13 @@ type Counts struct {
 }
 
 // Attempted counts a connection, or a packet that was refused.
-func (c *Counts) Attempted(a proxy.Attempt) { c.add(entryOfAttempt(a)) }
+func (c *Counts) Attempted(a attempt.Attempt) { c.add(entryOfAttempt(a)) }
 
 // Queried counts a lookup.
-func (c *Counts) Queried(q dns.Query) { c.add(entryOfQuery(q, time.Time{})) }
+func (c *Counts) Queried(q lookup.Query) { c.add(entryOfQuery(q, time.Time{})) }
 
 // Arrived counts the bytes of a connection from outside.
-func (c *Counts) Arrived(a proxy.Arrival) { c.add(entryOfArrival(a)) }
+func (c *Counts) Arrived(a attempt.Arrival) { c.add(entryOfArrival(a)) }
 
 // add counts e. Of what came in from outside, the bytes alone count.
 func (c *Counts) add(e Entry) {
@@ -43,19 +43,19 @@ func (c *Counts) add(e Entry) {
 
 func (c *Counts) addLookup(e Entry) {
 	add(&c.Denied, e.Skipped)
-	switch dns.Verdict(e.Verdict) {
-	case dns.Refused:
+	switch lookup.Verdict(e.Verdict) {
+	case lookup.Refused:
 		add(&c.Denied, 1)
-	case dns.Answered:
+	case lookup.Answered:
 		add(&c.Answered, 1)
 	}
 }
 
 func (c *Counts) addConnection(e Entry) {
 	switch {
-	case e.Verdict == string(proxy.Refused):
+	case e.Verdict == string(attempt.Refused):
 		add(&c.Refused, 1)
-	case e.Verdict == string(proxy.Failed) || e.Address == "":
+	case e.Verdict == string(attempt.Failed) || e.Address == "":
 		add(&c.Failed, 1)
 	default:
 		add(&c.Allowed, 1)

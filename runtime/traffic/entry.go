@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
-	"github.com/caisson-run/caisson/gateway/dns"
+	"github.com/caisson-run/caisson/gateway/attempt"
+	"github.com/caisson-run/caisson/gateway/lookup"
 	"github.com/caisson-run/caisson/gateway/policy"
-	"github.com/caisson-run/caisson/gateway/proxy"
 	"github.com/caisson-run/caisson/gateway/usage"
 )
 
@@ -38,7 +38,7 @@ type Entry struct {
 	Needs    string        `json:"-"`    // the rule that would allow it, found when it is read
 	Time     time.Time     `json:"time"` // when it began
 	Kind     Kind          `json:"kind"`
-	Verdict  string        `json:"verdict"`           // of proxy.Verdict or dns.Verdict
+	Verdict  string        `json:"verdict"`           // of attempt.Verdict or lookup.Verdict
 	Name     string        `json:"name,omitempty"`    // empty for an address without a name
 	Port     uint16        `json:"port,omitempty"`    // 0 for a lookup; inside, of what came in
 	Type     string        `json:"type,omitempty"`    // of a lookup: "A"; of a packet: "udp"; of a request: "GET /path"
@@ -61,7 +61,7 @@ type Entry struct {
 	Skipped  uint64        `json:"skipped,omitempty"` // attempts before this one that have no entry
 }
 
-func entryOfAttempt(a proxy.Attempt) Entry {
+func entryOfAttempt(a attempt.Attempt) Entry {
 	address := a.Address
 	if !address.IsValid() && a.Name == "" {
 		address = a.Asked
@@ -93,7 +93,7 @@ func entryOfAttempt(a proxy.Attempt) Entry {
 
 func entryOfUse(u usage.Use) Entry {
 	e := Entry{
-		Time: u.Begun, Kind: Request, Verdict: string(proxy.Allowed), Name: string(u.Name), Port: policy.RoutePort, Type: u.Method + " " + u.Path,
+		Time: u.Begun, Kind: Request, Verdict: string(attempt.Allowed), Name: string(u.Name), Port: policy.RoutePort, Type: u.Method + " " + u.Path,
 		Status: u.Status, Secret: u.Credential, Rule: policy.RouteRule(u.Name), Code: u.Code, Reason: u.Reason, Sent: u.Sent, Received: u.Received, Duration: u.Duration, Skipped: u.Skipped,
 		Model: u.Model, Input: int64(u.Tokens.Input), Output: int64(u.Tokens.Output), Micros: int64(u.Micros),
 	}
@@ -101,11 +101,11 @@ func entryOfUse(u usage.Use) Entry {
 	switch d, _ := sbxerr.Describe(u.Code); {
 	case u.Code == "":
 	case u.Code == sbxerr.Canceled:
-		e.Verdict = string(proxy.Stopped)
+		e.Verdict = string(attempt.Stopped)
 	case d.Class == sbxerr.ClassPolicy && u.Status != http.StatusBadGateway:
-		e.Verdict = string(proxy.Refused)
+		e.Verdict = string(attempt.Refused)
 	default:
-		e.Verdict = string(proxy.Failed)
+		e.Verdict = string(attempt.Failed)
 	}
 	return e
 }
@@ -133,7 +133,7 @@ func (e Entry) Request() string {
 	return e.Type
 }
 
-func entryOfArrival(a proxy.Arrival) Entry {
+func entryOfArrival(a attempt.Arrival) Entry {
 	return Entry{
 		Time: a.Begun, Kind: Inbound, Verdict: string(a.Verdict), Port: a.Port, Peer: a.Peer.String(),
 		Code: a.Code, Reason: a.Reason, Sent: a.Sent, Received: a.Received, Duration: a.Duration, Skipped: a.Skipped,
@@ -144,7 +144,7 @@ func isPrivate(a netip.AddrPort) bool {
 	return a.IsValid() && policy.Classify(a.Addr()).Grade != policy.Public
 }
 
-func entryOfQuery(q dns.Query, now time.Time) Entry {
+func entryOfQuery(q lookup.Query, now time.Time) Entry {
 	return Entry{
 		Time: now.Add(-q.Duration), Kind: Lookup, Verdict: string(q.Verdict), Name: q.Name, Type: q.Type,
 		Rule: q.Rule, Code: q.Code, Reason: q.Reason, Duration: q.Duration, Skipped: q.Skipped,
@@ -156,7 +156,7 @@ func entryOfQuery(q dns.Query, now time.Time) Entry {
 func (e Entry) carried() bool {
 	switch e.Kind {
 	case Connection, Linked, Inbound, Request:
-		return e.Verdict != string(proxy.Refused) && e.Verdict != string(proxy.Failed)
+		return e.Verdict != string(attempt.Refused) && e.Verdict != string(attempt.Failed)
 	}
 	return false
 }

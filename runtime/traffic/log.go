@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/caisson-run/caisson/gateway/dns"
-	"github.com/caisson-run/caisson/gateway/proxy"
+	"github.com/caisson-run/caisson/gateway/attempt"
+	"github.com/caisson-run/caisson/gateway/lookup"
 	"github.com/caisson-run/caisson/gateway/usage"
 )
 
@@ -36,18 +36,18 @@ func New(f Files, log *slog.Logger) *Log {
 }
 
 // Attempted keeps a connection.
-func (l *Log) Attempted(a proxy.Attempt) {
+func (l *Log) Attempted(a attempt.Attempt) {
 	l.add(a.Sandbox, entryOfAttempt(a))
 }
 
 // Arrived keeps a connection from outside.
-func (l *Log) Arrived(a proxy.Arrival) { l.add(a.Sandbox, entryOfArrival(a)) }
+func (l *Log) Arrived(a attempt.Arrival) { l.add(a.Sandbox, entryOfArrival(a)) }
 
 // Used keeps a request to a route.
 func (l *Log) Used(u usage.Use) { l.add(u.Sandbox, entryOfUse(u)) }
 
 // Queried keeps a question.
-func (l *Log) Queried(q dns.Query) {
+func (l *Log) Queried(q lookup.Query) {
 	l.add(q.Sandbox, entryOfQuery(q, time.Now()))
 }
 

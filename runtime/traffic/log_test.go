@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
-	"github.com/caisson-run/caisson/gateway/dns"
+	"github.com/caisson-run/caisson/gateway/attempt"
+	"github.com/caisson-run/caisson/gateway/lookup"
 	"github.com/caisson-run/caisson/gateway/policy"
-	"github.com/caisson-run/caisson/gateway/proxy"
 )
 
 // newLog keeps what it is told in a directory for each sandbox, of which "a" has
@@ -28,10 +28,10 @@ func newLog(t *testing.T) (*Log, string) {
 	return New(Files{Carried: in("carried"), Rest: in("traffic"), Names: in("names")}, slog.New(slog.DiscardHandler)), dir
 }
 
-func attempt(name string, sent int64) proxy.Attempt {
-	return proxy.Attempt{
+func tried(name string, sent int64) attempt.Attempt {
+	return attempt.Attempt{
 		Sandbox: "a", Name: policy.Name(name), Asked: netip.MustParseAddrPort("198.18.0.9:443"), Address: netip.MustParseAddrPort("10.1.2.3:443"),
-		Rule: "allow " + name, Verdict: proxy.Allowed, Sent: sent, Begun: time.Unix(1, 0), Duration: time.Second,
+		Rule: "allow " + name, Verdict: attempt.Allowed, Sent: sent, Begun: time.Unix(1, 0), Duration: time.Second,
 	}
 }
 
@@ -53,10 +53,10 @@ func TestEntries(t *testing.T) {
 	if got := read(t, l, &c); len(got) != 0 {
 		t.Fatalf("%d entries before there is one", len(got))
 	}
-	l.Attempted(attempt("x.example", 5))
-	l.Queried(dns.Query{Sandbox: "a", Name: "y.example", Type: "A", Verdict: dns.Refused, Code: sbxerr.EgressDenied, Reason: "no"})
-	l.Arrived(proxy.Arrival{Sandbox: "a", Peer: netip.MustParseAddrPort("127.0.0.1:4000"), Port: 8080, Verdict: proxy.Failed, Code: sbxerr.EgressDial, Sent: 1, Received: 2})
-	l.Attempted(proxy.Attempt{Sandbox: "a", Protocol: "udp", Asked: netip.MustParseAddrPort("8.8.8.8:53"), Verdict: proxy.Refused, Code: sbxerr.EgressDenied})
+	l.Attempted(tried("x.example", 5))
+	l.Queried(lookup.Query{Sandbox: "a", Name: "y.example", Type: "A", Verdict: lookup.Refused, Code: sbxerr.EgressDenied, Reason: "no"})
+	l.Arrived(attempt.Arrival{Sandbox: "a", Peer: netip.MustParseAddrPort("127.0.0.1:4000"), Port: 8080, Verdict: attempt.Failed, Code: sbxerr.EgressDial, Sent: 1, Received: 2})
+	l.Attempted(attempt.Attempt{Sandbox: "a", Protocol: "udp", Asked: netip.MustParseAddrPort("8.8.8.8:53"), Verdict: attempt.Refused, Code: sbxerr.EgressDenied})
 	got := read(t, l, &c)
 	if len(got) != 4 || got[0].Name != "x.example" || got[0].Port != 443 || got[0].Address != "10.1.2.3" || !got[0].Private || got[0].Sent != 5 {
 		t.Fatalf("got %+v", got)
@@ -90,12 +90,12 @@ func TestEntries(t *testing.T) {
 
 // Of what left through a proxy, that one's address says nothing of the destination.
 func TestProxied(t *testing.T) {
-	named := attempt("x.example", 5)
+	named := tried("x.example", 5)
 	named.Proxied = true
 	literal := named
 	literal.Name, literal.Asked = "", netip.MustParseAddrPort("9.9.9.9:22")
 	for _, tt := range []struct {
-		of      proxy.Attempt
+		of      attempt.Attempt
 		address string
 		want    policy.Seen
 	}{
@@ -112,7 +112,7 @@ func TestProxied(t *testing.T) {
 // What the gateway found to be the host's own is not public, whatever it looks like.
 func TestHostsOwnNeedsPrivate(t *testing.T) {
 	for _, own := range []bool{false, true} {
-		a := attempt("x.example", 5)
+		a := tried("x.example", 5)
 		a.Address, a.Private = netip.MustParseAddrPort("9.9.9.9:443"), own
 		if seen, ok := entryOfAttempt(a).Seen(); !ok || seen.Private != own {
 			t.Errorf("%v: %+v, %v", own, seen, ok)
@@ -123,8 +123,8 @@ func TestHostsOwnNeedsPrivate(t *testing.T) {
 // A rule for a mapped name needs no private, whatever ended the connection.
 func TestMappedIsLearnt(t *testing.T) {
 	for _, mapped := range []bool{false, true} {
-		a := attempt("x.example", 5)
-		a.Mapped, a.Verdict, a.Rule = mapped, proxy.Stopped, "end of the sandbox"
+		a := tried("x.example", 5)
+		a.Mapped, a.Verdict, a.Rule = mapped, attempt.Stopped, "end of the sandbox"
 		if e := entryOfAttempt(a); e.Private == mapped {
 			t.Errorf("mapped: %v, private: %v", mapped, e.Private)
 		} else if seen, ok := e.Seen(); !ok || seen.Private == mapped {
@@ -141,7 +141,7 @@ func TestNext(t *testing.T) {
 		t.Fatal("woken before there is anything")
 	default:
 	}
-	l.Attempted(attempt("x.example", 1))
+	l.Attempted(tried("x.example", 1))
 	<-next
 	gone := l.Next("a")
 	l.Forget("a")
@@ -152,7 +152,7 @@ func TestNext(t *testing.T) {
 // directory.
 func TestGoneSandbox(t *testing.T) {
 	l, dir := newLog(t)
-	a := attempt("x.example", 1)
+	a := tried("x.example", 1)
 	a.Sandbox = "gone"
 	l.Attempted(a)
 	l.Named("gone", "x.example", netip.MustParseAddr("198.18.0.7"))

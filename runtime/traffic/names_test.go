@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/caisson-run/caisson/gateway/dns"
+	"github.com/caisson-run/caisson/gateway/lookup"
 	"github.com/caisson-run/caisson/gateway/policy"
 )
 
@@ -40,7 +40,7 @@ func wantNames(t *testing.T, l *Log, want ...string) {
 	if !maps.Equal(names, expected) {
 		t.Errorf("names %v, want %v", names, want)
 	}
-	if _, err := dns.NewPool(100, names); err != nil {
+	if _, err := lookup.NewPool(100, names); err != nil {
 		t.Error(err)
 	}
 }
@@ -89,7 +89,7 @@ func TestFullDisk(t *testing.T) {
 	defer signal.Stop(signals)
 	for name, keep := range map[string]func(string){
 		"names":   func(name string) { l.Named("a", policy.Name(name), netip.MustParseAddr("198.18.0.7")) },
-		"carried": func(name string) { l.Attempted(attempt(name, 1)) },
+		"carried": func(name string) { l.Attempted(tried(name, 1)) },
 	} {
 		path := filepath.Join(dir, "a", name)
 		for _, room := range []int{0, 5} { // before there is a file, and after

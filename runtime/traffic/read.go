@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
-	"github.com/caisson-run/caisson/gateway/proxy"
+	"github.com/caisson-run/caisson/gateway/attempt"
 )
 
 // Cursor is where a reader of entries stands. The zero Cursor is the begin.
@@ -80,7 +80,7 @@ func (l *Log) Refused(sandbox string, since time.Time) (refused []Entry, err err
 	l.mu.Lock() // no rotation in between
 	defer l.mu.Unlock()
 	_, _, err = l.rest(sandbox).read(0, func(e Entry, _ int64) {
-		if e.Verdict == string(proxy.Refused) && e.Kind != Inbound && !e.over().Before(since) {
+		if e.Verdict == string(attempt.Refused) && e.Kind != Inbound && !e.over().Before(since) {
 			refused = append(refused, e)
 		}
 	})

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
-	"github.com/caisson-run/caisson/gateway/dns"
-	"github.com/caisson-run/caisson/gateway/proxy"
+	"github.com/caisson-run/caisson/gateway/attempt"
+	"github.com/caisson-run/caisson/gateway/lookup"
 )
 
 // TestRotation writes more than is kept and reads on across the change of files.
@@ -21,7 +21,7 @@ func TestRotation(t *testing.T) {
 	const all = 12_000
 	var seen int64
 	for n := range int64(all) {
-		l.Attempted(attempt("x.example", n))
+		l.Attempted(tried("x.example", n))
 		if n%1000 != 0 {
 			continue
 		}
@@ -58,20 +58,20 @@ func TestRotation(t *testing.T) {
 // came to nothing, lookups, packets. What is dropped of them is told.
 func TestFloodDropsNoConnection(t *testing.T) {
 	l, _ := newLog(t)
-	l.Attempted(attempt("first.example", 1))
-	refused, failed := attempt("x.example", 0), attempt("x.example", 0)
-	refused.Verdict, failed.Verdict = proxy.Refused, proxy.Failed
+	l.Attempted(tried("first.example", 1))
+	refused, failed := tried("x.example", 0), tried("x.example", 0)
+	refused.Verdict, failed.Verdict = attempt.Refused, attempt.Failed
 	reason := strings.Repeat("because ", 20)
 	for range 2000 {
-		for _, verdict := range []dns.Verdict{dns.Refused, dns.Answered, dns.Absent} {
-			l.Queried(dns.Query{Sandbox: "a", Name: "nope.example", Type: "A", Verdict: verdict, Reason: reason})
+		for _, verdict := range []lookup.Verdict{lookup.Refused, lookup.Answered, lookup.Absent} {
+			l.Queried(lookup.Query{Sandbox: "a", Name: "nope.example", Type: "A", Verdict: verdict, Reason: reason})
 		}
 		l.Attempted(refused)
 		l.Attempted(failed)
-		l.Attempted(proxy.Attempt{Sandbox: "a", Protocol: "udp", Asked: netip.MustParseAddrPort("8.8.8.8:53"), Verdict: proxy.Refused, Reason: reason})
-		l.Arrived(proxy.Arrival{Sandbox: "a", Verdict: proxy.Failed, Reason: reason})
+		l.Attempted(attempt.Attempt{Sandbox: "a", Protocol: "udp", Asked: netip.MustParseAddrPort("8.8.8.8:53"), Verdict: attempt.Refused, Reason: reason})
+		l.Arrived(attempt.Arrival{Sandbox: "a", Verdict: attempt.Failed, Reason: reason})
 	}
-	l.Attempted(attempt("last.example", 1))
+	l.Attempted(tried("last.example", 1))
 	entries, gone, err := l.Entries("a", &Cursor{})
 	if err != nil || gone != (Gone{Entries: true}) {
 		t.Errorf("%+v, %v", gone, err)
@@ -100,10 +100,10 @@ func TestEntriesAreMerged(t *testing.T) {
 	begun := time.Now()
 	for i := range 6 {
 		name := fmt.Sprint("n", i, ".example")
-		a := attempt(name, 1)
+		a := tried(name, 1)
 		a.Begun, a.Duration = begun.Add(-time.Hour), time.Hour+time.Duration(i)*time.Second // by their ends
 		if i%3 != 0 {
-			a.Verdict = proxy.Refused
+			a.Verdict = attempt.Refused
 		}
 		l.Attempted(a)
 	}
@@ -120,7 +120,7 @@ func TestGoneWhileFollowed(t *testing.T) {
 	l, _ := newLog(t)
 	var early, late Cursor
 	for n := range int64(6000) {
-		l.Attempted(attempt("x.example", n))
+		l.Attempted(tried("x.example", n))
 		if n == 0 {
 			read(t, l, &late)
 		}
@@ -161,9 +161,9 @@ func TestEntriesOfAnEarlierDaemon(t *testing.T) {
 	if got := read(t, l, &c); len(got) != 3 || got[0].Name != "one.example" || got[2].Name != "three.example" {
 		t.Errorf("read %+v", got)
 	}
-	l.Attempted(attempt("four.example", 0))
+	l.Attempted(tried("four.example", 0))
 	for range 12_000 {
-		l.Queried(dns.Query{Sandbox: "a", Name: "nope.example", Type: "A", Verdict: dns.Refused})
+		l.Queried(lookup.Query{Sandbox: "a", Name: "nope.example", Type: "A", Verdict: lookup.Refused})
 	}
 	if got, gone, err := l.Entries("a", &c); err != nil || !gone.Entries || got[0].Name != "four.example" && got[len(got)-1].Name != "four.example" {
 		t.Errorf("%d more, %+v, %v", len(got), gone, err)
@@ -189,7 +189,7 @@ func TestFollowAcrossAnEarlierDaemonsFile(t *testing.T) {
 	if got, gone, err := l.Entries("a", &c); err != nil || !gone.Reached || len(got) != 1+len(full) {
 		t.Errorf("%d entries, %+v, %v", len(got), gone, err)
 	}
-	l.Queried(dns.Query{Sandbox: "a", Name: "next.example", Type: "A", Verdict: dns.Refused})
+	l.Queried(lookup.Query{Sandbox: "a", Name: "next.example", Type: "A", Verdict: lookup.Refused})
 	if got, gone, err := l.Entries("a", &c); err != nil || gone != (Gone{}) || len(got) != 1 || got[0].Name != "next.example" {
 		t.Errorf("%+v, %+v, %v", got, gone, err)
 	}
@@ -205,7 +205,7 @@ func TestTornFirstLine(t *testing.T) {
 		t.Helper()
 		before, _ := os.Stat(carried)
 		for {
-			l.Attempted(attempt("x.example", sent))
+			l.Attempted(tried("x.example", sent))
 			sent++
 			if now, err := os.Stat(carried); err != nil || before != nil && !os.SameFile(before, now) {
 				return
@@ -257,19 +257,19 @@ func TestCounts(t *testing.T) {
 	if got, err := l.Counts("a"); err != nil || got != (Counts{}) {
 		t.Errorf("counts before there is anything: %+v, %v", got, err)
 	}
-	for _, verdict := range []proxy.Verdict{proxy.Allowed, proxy.Cut, proxy.Refused, proxy.Failed} {
-		a := attempt("x.example", 5)
+	for _, verdict := range []attempt.Verdict{attempt.Allowed, attempt.Cut, attempt.Refused, attempt.Failed} {
+		a := tried("x.example", 5)
 		a.Verdict, a.Received, a.Skipped = verdict, 2, 1
 		l.Attempted(a)
 	}
-	undialled := attempt("x.example", 0)
-	undialled.Verdict, undialled.Address = proxy.Stopped, netip.AddrPort{}
+	undialled := tried("x.example", 0)
+	undialled.Verdict, undialled.Address = attempt.Stopped, netip.AddrPort{}
 	l.Attempted(undialled)
-	for _, verdict := range []dns.Verdict{dns.Answered, dns.Refused} {
-		l.Queried(dns.Query{Sandbox: "a", Name: "y.example", Type: "A", Verdict: verdict, Skipped: 3})
+	for _, verdict := range []lookup.Verdict{lookup.Answered, lookup.Refused} {
+		l.Queried(lookup.Query{Sandbox: "a", Name: "y.example", Type: "A", Verdict: verdict, Skipped: 3})
 	}
-	l.Arrived(proxy.Arrival{Sandbox: "a", Verdict: proxy.Allowed, Sent: 9})
-	l.Attempted(proxy.Attempt{Sandbox: "a", Protocol: "udp", Asked: netip.MustParseAddrPort("9.9.9.9:53"), Verdict: proxy.Refused, Skipped: 2})
+	l.Arrived(attempt.Arrival{Sandbox: "a", Verdict: attempt.Allowed, Sent: 9})
+	l.Attempted(attempt.Attempt{Sandbox: "a", Protocol: "udp", Asked: netip.MustParseAddrPort("9.9.9.9:53"), Verdict: attempt.Refused, Skipped: 2})
 	want := Counts{Allowed: 2, Refused: 8, Failed: 2, Sent: 29, Received: 8, Answered: 1, Denied: 7}
 	wantCounts(t, l, want, "at first")
 	carried, rest := filepath.Join(dir, "a", "carried"), filepath.Join(dir, "a", "traffic")
@@ -279,9 +279,9 @@ func TestCounts(t *testing.T) {
 		}
 		wantCounts(t, l, want, "between two files")
 	}
-	refused := attempt("x.example", 0)
-	refused.Verdict = proxy.Refused
-	l.Attempted(attempt("x.example", 5))
+	refused := tried("x.example", 0)
+	refused.Verdict = attempt.Refused
+	l.Attempted(tried("x.example", 5))
 	l.Attempted(refused)
 	want.Allowed, want.Refused, want.Sent = want.Allowed+1, want.Refused+1, want.Sent+5
 	wantCounts(t, l, want, "of both files")
@@ -304,10 +304,10 @@ func wantCounts(t *testing.T, l *Log, want Counts, when string) {
 func TestBegin(t *testing.T) {
 	l, _ := newLog(t)
 	for n := range int64(6) {
-		a := attempt("x.example", n)
+		a := tried("x.example", n)
 		a.Begun = time.Unix(n, 0)
 		if n%3 == 0 {
-			a.Verdict = proxy.Refused
+			a.Verdict = attempt.Refused
 		}
 		l.Attempted(a)
 	}

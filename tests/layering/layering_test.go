@@ -125,7 +125,7 @@ var heavy = map[string][]string{
 	"cmd/caisson":         {"github.com/containerd", module + "runtime", module + "server", "google.golang.org/grpc", "go.yaml.in/yaml", "encoding/gob", "github.com/google/jsonschema-go", module + "mcp", module + "plug/codex"},
 	"cmd/caisson-gateway": {"github.com/containerd", module + "runtime", "google.golang.org/", "github.com/spf13"},
 	// What parses hostile bytes does not run as root: caisson-images does that.
-	"cmd/caissond":     {module + "rootfs/imagejobs", module + "rootfs/dockerfile", module + "rootfs/fromhost", module + "rootfs/image/filter", module + "rootfs/image/signed", module + "rootfs/registry", "github.com/moby/buildkit", "github.com/sigstore/sigstore/pkg/signature"},
+	"cmd/caissond":     {module + "gateway/proxy", module + "gateway/dns", "github.com/miekg/dns", module + "rootfs/imagejobs", module + "rootfs/dockerfile", module + "rootfs/fromhost", module + "rootfs/image/filter", module + "rootfs/image/signed", module + "rootfs/registry", "github.com/moby/buildkit", "github.com/sigstore/sigstore/pkg/signature"},
 	"cmd/caisson-shim": {"net/http", "github.com/containerd", "google.golang.org/grpc", "google.golang.org/protobuf/proto"},
 	"cmd/caisson-init": {"net/http", "github.com/", "google.golang.org/", "encoding/json"},
 }
