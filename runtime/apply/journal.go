@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 
 	"github.com/caisson-run/caisson/owndir"
 	"github.com/caisson-run/caisson/runtime/changes"
@@ -104,26 +102,5 @@ func write(file string, v any) error {
 	if err != nil {
 		return err
 	}
-	tmp := file + ".new"
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := owndir.Rename(tmp, filepath.Base(file)); err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(file))
-}
-
-// syncDir keeps the names in a directory of the daemon's.
-func syncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
+	return owndir.WriteFile(file, data)
 }

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -157,14 +155,7 @@ func hourOf(t time.Time) int64 { return budget.Bill{}.Account(budget.Hour, "", t
 func (b *Book) Spent(entries []budget.Entry) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	by := map[whose]About{}
-	for _, a := range b.open {
-		for _, w := range ofBill(a.Bill) {
-			if at, ok := by[w]; !ok || a.Bill.Sandbox == a.Sandbox && at.Bill.Sandbox != at.Sandbox {
-				by[w] = a
-			}
-		}
-	}
+	by := b.usersLocked()
 	now := time.Now().Round(0)
 	for _, e := range entries {
 		w := whose{e.Account.Scope, e.Account.Of}
@@ -174,15 +165,28 @@ func (b *Book) Spent(entries []budget.Entry) {
 		}
 		b.put(Row{e.Account, e.Amount, about, now})
 	}
-	b.dropLocked(now, by)
 	if b.timer == nil {
 		b.timer = time.AfterFunc(writeWait, b.write)
 	}
 }
 
+// usersLocked are the sandboxes that may add to accounts: of several, one that is in no other.
+func (b *Book) usersLocked() map[whose]About {
+	by := map[whose]About{}
+	for _, a := range b.open {
+		for _, w := range ofBill(a.Bill) {
+			if at, ok := by[w]; !ok || a.Bill.Sandbox == a.Sandbox && at.Bill.Sandbox != at.Sandbox {
+				by[w] = a
+			}
+		}
+	}
+	return by
+}
+
 // dropLocked drops what is too old, and the oldest where there is too much. What is used stays.
-func (b *Book) dropLocked(now time.Time, used map[whose]About) {
+func (b *Book) dropLocked(now time.Time) {
 	var old []*Row
+	used := b.usersLocked()
 	for w, rows := range b.rows {
 		_, kept := used[w]
 		for a, r := range rows {
@@ -235,19 +239,6 @@ func (b *Book) List(see func(About) bool) []Row {
 	return list
 }
 
-// Sandbox returns what all requests of a sandbox took, with those of what was made inside.
-func (b *Book) Sandbox(id string) (sum budget.Amount) {
-	if b == nil {
-		return sum
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, r := range b.rows[whose{budget.Sandbox, id}] {
-		sum = sum.Plus(r.Amount)
-	}
-	return sum
-}
-
 // Close writes all that there is.
 func (b *Book) Close() {
 	b.mu.Lock()
@@ -263,6 +254,7 @@ func (b *Book) write() {
 	defer b.writing.Unlock()
 	b.mu.Lock()
 	b.timer = nil // what changes from now on is written later
+	b.dropLocked(time.Now())
 	rows := make([]Row, 0, b.n)
 	for _, of := range b.rows {
 		for _, r := range of {
@@ -280,9 +272,5 @@ func (b *Book) save(rows []Row) error {
 	if err != nil {
 		return err
 	}
-	next := b.path + ".new"
-	if err := os.WriteFile(next, data, 0o600); err != nil {
-		return err
-	}
-	return owndir.Rename(next, filepath.Base(b.path))
+	return owndir.WriteFile(b.path, data)
 }

@@ -97,14 +97,14 @@ func (s store) keep(e Ending) error {
 	}
 	applied, err := owndir.ReadFile(e.Applied, 64<<20)
 	if err == nil {
-		err = writeFile(s.path(half, appliedName), applied)
+		err = owndir.WriteFile(s.path(half, appliedName), applied)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	data, err := json.Marshal(e.Changeset)
 	if err == nil {
-		err = writeFile(s.path(half, metaName), data)
+		err = owndir.WriteFile(s.path(half, metaName), data)
 	}
 	if err == nil {
 		err = failpoint.At("changeset/made")
@@ -116,15 +116,6 @@ func (s store) keep(e Ending) error {
 		err = owndir.Rename(filepath.Join(s.dir, half), e.ID)
 	}
 	return err
-}
-
-func writeFile(path string, data []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	return errors.Join(err, f.Sync(), f.Close())
 }
 
 // sweep finishes what an earlier daemon was killed in, or removes it.
