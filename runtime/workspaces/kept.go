@@ -102,22 +102,24 @@ func (s *Service) Prune(ctx context.Context) {
 		if count[c.Owner] <= most.Most && bytes[c.Owner] <= most.Bytes && time.Since(c.KeptAt) < most.For {
 			continue
 		}
-		l := s.lock(c.ID)
-		if !l.TryLock() {
+		release, ok := s.locks.try(c.ID)
+		if !ok {
 			continue
 		}
 		if err := s.dropLocked(ctx, c, "expired"); err != nil {
 			s.log.Error("remove a changeset past its retention", "sandbox", c.ID, "err", err)
 		}
-		l.Unlock()
+		release()
 	}
 }
 
 // drop removes a changeset. Nothing is applied from it meanwhile.
 func (s *Service) drop(ctx context.Context, c Changeset, reason string) error {
-	l := s.lock(c.ID)
-	l.Lock()
-	defer l.Unlock()
+	release, err := s.locks.acquire(ctx, c.ID)
+	if err != nil {
+		return err
+	}
+	defer release()
 	return s.dropLocked(ctx, c, reason)
 }
 

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -60,8 +59,7 @@ type Service struct {
 	events *events.Bus
 	log    *slog.Logger
 
-	mu    sync.Mutex
-	locks map[string]*sync.Mutex // by ID of a sandbox
+	locks locks // by ID of a sandbox
 }
 
 // Options is what a Service is made of.
@@ -83,7 +81,6 @@ type Rules struct {
 func NewService(fleet Fleet, o Options) *Service {
 	return &Service{
 		fleet: fleet, rules: o.Rules, dir: o.Journals, store: store{o.Changesets}, events: o.Events, log: o.Log,
-		locks: map[string]*sync.Mutex{},
 	}
 }
 
@@ -172,13 +169,14 @@ func (s *Service) find(ctx context.Context, ref string) (w Workspace, unlock fun
 	if err != nil {
 		return w, nil, err
 	}
-	l := s.lock(w.ID)
-	l.Lock()
-	if err := s.finish(w.ID, w.Applied); err != nil {
-		l.Unlock()
+	if unlock, err = s.locks.acquire(ctx, w.ID); err != nil {
 		return w, nil, err
 	}
-	return w, l.Unlock, nil
+	if err := s.finish(w.ID, w.Applied); err != nil {
+		unlock()
+		return w, nil, err
+	}
+	return w, unlock, nil
 }
 
 // orKept finds the changeset of a sandbox that has ended, else it returns err.
@@ -194,17 +192,6 @@ func (s *Service) orKept(ctx context.Context, ref string, err error) (Workspace,
 	return s.sealed(c), nil
 }
 
-func (s *Service) lock(id string) *sync.Mutex {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l := s.locks[id]
-	if l == nil {
-		l = new(sync.Mutex)
-		s.locks[id] = l
-	}
-	return l
-}
-
 func (s *Service) files(id, applied string) apply.Files {
 	return apply.Files{Journal: filepath.Join(s.dir, id), Applied: applied}
 }
@@ -218,17 +205,13 @@ func (s *Service) finish(id, applied string) error {
 	return err
 }
 
-// Settle ends what was begun with a sandbox that goes, and forgets it.
+// Settle ends what was begun with a sandbox that goes.
 func (s *Service) Settle(id, applied string) {
-	l := s.lock(id)
-	l.Lock()
-	defer l.Unlock()
+	release, _ := s.locks.acquire(context.Background(), id) // which never ends
+	defer release()
 	if err := s.finish(id, applied); err != nil {
 		s.log.Error("end an apply of a sandbox that goes", "sandbox", id, "err", err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.locks, id)
 }
 
 // Recover ends in the background what an earlier daemon was killed in: a file system may keep
@@ -244,9 +227,8 @@ func (s *Service) Recover(applied func(id string) string) {
 			if isNew {
 				return
 			}
-			l := s.lock(id)
-			l.Lock()
-			defer l.Unlock()
+			release, _ := s.locks.acquire(context.Background(), id) // which never ends
+			defer release()
 			file := applied(id)
 			if _, err := os.Lstat(s.store.path(id, metaName)); err == nil {
 				file = s.store.path(id, appliedName)
