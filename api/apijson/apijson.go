@@ -1,8 +1,8 @@
 // Package apijson writes messages as the JSON of the API, on one line. Names are those of the
 // proto, durations are "1.5s", times are RFC 3339 in UTC, and bytes are base64. A number is a
-// JSON number, or a string from 2^53 on, which not every reader of JSON keeps exactly. Zeros
-// and what is empty are written out; what is absent beside them is left out. Of an [Event] and
-// an [Output], of which there are many, zeros are left out too.
+// JSON number, or a string from 2^53 on, which not every reader of JSON keeps exactly. Zeros and
+// empty lists are written. Absent messages and optional fields are left out, and in an [Event]
+// and an [Output], of which there are many, zeros too.
 //
 // [Event]: https://pkg.go.dev/github.com/caisson-run/caisson/api/caisson/v1#Event
 // [Output]: https://pkg.go.dev/github.com/caisson-run/caisson/api/caisson/v1#Output
@@ -23,9 +23,9 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Form says in what the JSON for a reader differs.
+// Form is how JSON for the CLI differs from that of the API.
 type Form struct {
-	Nulls     bool // what is absent is null
+	Nulls     bool // absent fields are null
 	Documents bool // a field of bytes whose name ends in _json holds the document itself
 }
 

@@ -104,7 +104,7 @@ func TestApplyConflicts(t *testing.T) {
 	d := harness.StartWith(t, "")
 	dir := t.TempDir()
 	writeTree(t, dir)
-	time.Sleep(20 * time.Millisecond)
+	time.Sleep(20 * time.Millisecond) // a tick of the clock of files
 	d.Run(t, "create", "--name", "c", "--workspace", dir+":cow")
 	d.Run(t, "exec", "c", "--", "sh", "-c", "echo sandbox | tee kept script both free; mv gone went")
 	for _, name := range []string{"kept", "both"} {

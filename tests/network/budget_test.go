@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -42,20 +40,12 @@ func metered(w http.ResponseWriter, r *http.Request) {
 // next sandbox, for what is made inside, and over the ends of the gateway and the daemon; the
 // provider's own client understands the refusal and does not try again.
 func TestBudgets(t *testing.T) {
-	need.Tools(t, "node", "npm", "dpkg")
+	need.Tools(t, "node", "dpkg")
 	m := startModels(t)
 	m.answer = metered
 	reaches(t, modelsAt)
 	asks(t, "models.example")
-	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS("testdata/modelsdk")); err != nil {
-		t.Fatal(err)
-	}
-	npm := exec.CommandContext(t.Context(), "npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts")
-	npm.Dir = dir
-	if out, err := npm.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	dir := modelClients(t)
 	d := launch(t, fmt.Sprintf(`network: {dns: [%s]}
 secrets: {one: "file:%s"}
 prices: {"mini*": {input: 1000, output: 5000}}

@@ -30,13 +30,10 @@ func converse(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// The providers' own clients work by a preset, without a change and without a key.
-func TestRoutePresets(t *testing.T) {
-	need.Tools(t, "node", "npm", "dpkg")
-	m := startModels(t)
-	m.answer = converse
-	reaches(t, modelsAt)
-	asks(t, "models.example")
+// modelClients returns a directory with the providers' own clients, and scripts that use them.
+func modelClients(t *testing.T) string {
+	t.Helper()
+	need.Tools(t, "npm")
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS("testdata/modelsdk")); err != nil {
 		t.Fatal(err)
@@ -46,6 +43,17 @@ func TestRoutePresets(t *testing.T) {
 	if out, err := npm.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
+	return dir
+}
+
+// The providers' own clients work by a preset, without a change and without a key.
+func TestRoutePresets(t *testing.T) {
+	need.Tools(t, "node", "dpkg")
+	m := startModels(t)
+	m.answer = converse
+	reaches(t, modelsAt)
+	asks(t, "models.example")
+	dir := modelClients(t)
 	const other = "sk-another-0c7d1e2f3a4b5968"
 	d := launch(t, fmt.Sprintf(`network: {dns: [%s]}
 secrets: {one: "file:%s", two: "file:%s"}

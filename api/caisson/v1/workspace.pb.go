@@ -292,7 +292,7 @@ type ApplyRequest struct {
 	Ref            string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
 	Paths          []string               `protobuf:"bytes,2,rep,name=paths,proto3" json:"paths,omitempty"`                                          // below the workspace: they and all below them; empty: all
 	DryRun         bool                   `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`                         // only answer what would be applied
-	Conflicts      string                 `protobuf:"bytes,4,opt,name=conflicts,proto3" json:"conflicts,omitempty"`                                  // what the host changed as well: "ours" keeps the host's, "theirs" takes the sandbox's; empty: refuse
+	Conflicts      string                 `protobuf:"bytes,4,opt,name=conflicts,proto3" json:"conflicts,omitempty"`                                  // of a path that both sides changed, "ours" keeps the host's and "theirs" takes the sandbox's; empty: refuse
 	IncludeControl bool                   `protobuf:"varint,5,opt,name=include_control,json=includeControl,proto3" json:"include_control,omitempty"` // apply control files as well
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -367,9 +367,9 @@ type ApplyResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Changes       []*Change              `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`     // that the host has now, or would have
 	Control       []*Change              `protobuf:"bytes,2,rep,name=control,proto3" json:"control,omitempty"`     // control files that were left out
-	Conflicts     []*ChangeNote          `protobuf:"bytes,3,rep,name=conflicts,proto3" json:"conflicts,omitempty"` // what the host changed as well
-	Left          []*ChangeNote          `protobuf:"bytes,4,rep,name=left,proto3" json:"left,omitempty"`           // what was not applied
-	Notes         []*ChangeNote          `protobuf:"bytes,5,rep,name=notes,proto3" json:"notes,omitempty"`         // what was applied otherwise than it is in the workspace
+	Conflicts     []*ChangeNote          `protobuf:"bytes,3,rep,name=conflicts,proto3" json:"conflicts,omitempty"` // paths that both sides changed
+	Left          []*ChangeNote          `protobuf:"bytes,4,rep,name=left,proto3" json:"left,omitempty"`           // paths that were not applied
+	Notes         []*ChangeNote          `protobuf:"bytes,5,rep,name=notes,proto3" json:"notes,omitempty"`         // paths that differ from the workspace, such as without a set-user-ID bit
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

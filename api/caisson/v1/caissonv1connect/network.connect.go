@@ -63,7 +63,7 @@ type NetworkServiceClient interface {
 	// first. In the mode "none" only what came to published ports is recorded.
 	Traffic(context.Context, *connect.Request[v1.TrafficRequest]) (*connect.ServerStreamForClient[v1.TrafficResponse], error)
 	// Usage tells what requests by routes took, of the caller's sandboxes, live and gone, and to
-	// root of all. It is kept as long as what they used over time.
+	// root of all. An account is kept for sandboxes.kept_usage_for after its last request.
 	Usage(context.Context, *connect.Request[v1.UsageRequest]) (*connect.Response[v1.UsageResponse], error)
 }
 
@@ -160,7 +160,7 @@ type NetworkServiceHandler interface {
 	// first. In the mode "none" only what came to published ports is recorded.
 	Traffic(context.Context, *connect.Request[v1.TrafficRequest], *connect.ServerStream[v1.TrafficResponse]) error
 	// Usage tells what requests by routes took, of the caller's sandboxes, live and gone, and to
-	// root of all. It is kept as long as what they used over time.
+	// root of all. An account is kept for sandboxes.kept_usage_for after its last request.
 	Usage(context.Context, *connect.Request[v1.UsageRequest]) (*connect.Response[v1.UsageResponse], error)
 }
 

@@ -19,7 +19,7 @@ export interface components {
         };
         ApplyRequest: {
             /**
-             * @description what the host changed as well: "ours" keeps the host's, "theirs" takes the sandbox's; empty: refuse
+             * @description of a path that both sides changed, "ours" keeps the host's and "theirs" takes the sandbox's; empty: refuse
              * @enum {string}
              */
             conflicts?: "" | "ours" | "theirs";
@@ -33,13 +33,13 @@ export interface components {
         ApplyResponse: {
             /** @description that the host has now, or would have */
             changes: components["schemas"]["Change"][];
-            /** @description what the host changed as well */
+            /** @description paths that both sides changed */
             conflicts: components["schemas"]["ChangeNote"][];
             /** @description control files that were left out */
             control: components["schemas"]["Change"][];
-            /** @description what was not applied */
+            /** @description paths that were not applied */
             left: components["schemas"]["ChangeNote"][];
-            /** @description what was applied otherwise than it is in the workspace */
+            /** @description paths that differ from the workspace, such as without a set-user-ID bit */
             notes: components["schemas"]["ChangeNote"][];
         };
         AttachExecRequest: {
