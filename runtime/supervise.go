@@ -37,13 +37,13 @@ func (m *Manager) supervise(ctx context.Context, s *sandbox) {
 	m.emitOver(ctx, s, cause)
 	if lived && s.kept().keeps(cause) {
 		m.retire(ctx, s)
-		close(s.ended)
 		m.keepUsage(s)
+		close(s.ended)
 		return
 	}
 	_ = m.strip(ctx, s) // removal tries again
+	m.keepUsage(s)      // whoever removes it is answered after this
 	close(s.ended)
-	m.keepUsage(s)
 	for _, e := range s.executions() { // who reads has time: what is left to read costs little
 		<-e.left()
 	}

@@ -115,6 +115,7 @@ function lost(failure) {
   state.link = 'lost';
   state.failure = failure;
   stale = true;
+  past = false; // the next daemon may know of more
 }
 
 let cursor = null; // ID of the newest event that was seen
@@ -134,7 +135,7 @@ async function watch(signal) {
       }
     } catch (failure) {
       if (signal.aborted) return;
-      if (failure.code === 'SBX-806') { cursor = null; past = false; } // a new daemon
+      if (failure.code === 'SBX-806') cursor = null; // a new daemon
       lost(failure);
       changed();
     }

@@ -31,10 +31,16 @@ func newTight(t *testing.T) *tight {
 
 func newTightWith(t *testing.T, config string) *tight {
 	t.Helper()
+	return newTightOf(t, config, roomy)
+}
+
+// newTightOf has a disk below its root of so much.
+func newTightOf(t *testing.T, config, root string) *tight {
+	t.Helper()
 	d := harness.New(t)
 	d.Config = config
 	disks := map[string]string{"root": d.Root, "state": d.State}
-	d.Root, d.State = onTmpfs(t, d.Root), onTmpfs(t, d.State)
+	d.Root, d.State = onTmpfs(t, d.Root, root), onTmpfs(t, d.State, roomy)
 	d.Socket = filepath.Join(d.State, filepath.Base(d.Socket))
 	disks["stage"] = filepath.Join(d.State, "sandboxes")
 	d.Launch(t)
@@ -48,10 +54,10 @@ func newTightWith(t *testing.T, config string) *tight {
 // roomy is what there is of a disk that is not to be full.
 const roomy = "size=256m,nr_inodes=20000"
 
-// onTmpfs mounts a file system on dir, and makes a directory in it for a daemon.
-func onTmpfs(t *testing.T, dir string) string {
+// onTmpfs mounts a file system of size on dir, and makes a directory in it for a daemon.
+func onTmpfs(t *testing.T, dir, size string) string {
 	t.Helper()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, roomy); err != nil {
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, size); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -15,8 +15,8 @@ import (
 // all else, and disks take more when there is room again.
 func TestDisksFillTheHost(t *testing.T) {
 	need.Tools(t, "mkfs.ext4")
-	const reserve, count = 64 << 20, 20
-	d := newTightWith(t, "sandboxes: {disk_reserve: 64M}\n")
+	const reserve, count = 192 << 20, 44 // the guard gets a processor late beside so many writers
+	d := newTightOf(t, "sandboxes: {disk_reserve: 192M}\n", "size=768m")
 	free := func() int64 {
 		var st unix.Statfs_t
 		if err := unix.Statfs(d.disks["root"], &st); err != nil {
