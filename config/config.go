@@ -134,30 +134,32 @@ func (p Prune) Free(size int64) (int64, error) {
 // Profile is a named set of defaults for a request. An absent field takes the
 // value of the built-in profile strict.
 type Profile struct {
-	Image     string           `yaml:"image" json:"image"`
-	Seccomp   string           `yaml:"seccomp" json:"seccomp" jsonschema:"enum=strict,enum=compat,enum=debug"`
-	User      string           `yaml:"user" json:"user"`
-	Env       []string         `yaml:"env" json:"env" jsonschema:"description=Variables\\, NAME=VALUE each"`
-	Memory    string           `yaml:"memory" json:"memory" jsonschema:"example=512M"`
-	CPUs      string           `yaml:"cpus" json:"cpus" jsonschema:"example=1.5"`
-	CPUShares int64            `yaml:"cpu_shares" json:"cpu_shares" jsonschema:"description=Weight against other sandboxes while CPUs are short\\, 2 to 262144"`
-	PIDs      int64            `yaml:"pids" json:"pids"`
-	Files     int64            `yaml:"open_files" json:"open_files"`
-	Tmpfs     string           `yaml:"tmpfs" json:"tmpfs" jsonschema:"example=64M"`
-	ShmSize   string           `yaml:"shm_size" json:"shm_size" jsonschema:"description=Size of /dev/shm; empty is that of each tmpfs,example=64M"`
-	IORead    string           `yaml:"io_read_bps" json:"io_read_bps" jsonschema:"description=Bytes per second read from each disk; empty is unbounded,example=10M"`
-	IOWrite   string           `yaml:"io_write_bps" json:"io_write_bps" jsonschema:"description=Bytes per second written to each disk\\, on cgroup v2; empty is unbounded,example=10M"`
-	Disk      string           `yaml:"disk" json:"disk" jsonschema:"description=Size of a disk of each sandbox\\, with a /workspace that its user may write; empty is none,example=2G"`
-	Inodes    int64            `yaml:"disk_inodes" json:"disk_inodes" jsonschema:"description=Files and directories on the disk; 0 is one for each 16K"`
-	Rootfs    string           `yaml:"rootfs" json:"rootfs" jsonschema:"description=rw: the root of each sandbox can be written\\, on its disk; absent is ro,enum=ro,enum=rw"`
-	RootUser  string           `yaml:"root_user" json:"root_user" jsonschema:"description=Who root may be inside: absent\\, nobody; plain\\, without capabilities; setup\\, with those that package managers need,enum=plain,enum=setup"`
-	Network   ProfileNetwork   `yaml:"network" json:"network"`
-	Routes    map[string]Route `yaml:"routes" json:"routes" jsonschema:"description=Servers that are reached as http://NAME.caisson.internal\\, with a credential that the sandbox never has"`
-	Mounts    []Mount          `yaml:"mounts" json:"mounts" jsonschema:"description=Mounts of each sandbox\\, as if each request named them; one of the request on the same target replaces it"`
-	Alerts    Alerts           `yaml:"alerts" json:"alerts"`
-	Nested    Nested           `yaml:"nested" json:"nested"`
-	Timeout   Duration         `yaml:"timeout" json:"timeout" jsonschema:"description=Most time of one command\\, and that of one that asks for none; 0 is none"`
-	Isolation string           `yaml:"isolation" json:"isolation" jsonschema:"description=none runs commands as a user of the host\\, with its files and network; the profile must be named in unisolated\\, too. Absent is sandbox,enum=sandbox,enum=none"`
+	Image       string           `yaml:"image" json:"image"`
+	Seccomp     string           `yaml:"seccomp" json:"seccomp" jsonschema:"enum=strict,enum=compat,enum=debug"`
+	User        string           `yaml:"user" json:"user"`
+	Env         []string         `yaml:"env" json:"env" jsonschema:"description=Variables\\, NAME=VALUE each"`
+	Memory      string           `yaml:"memory" json:"memory" jsonschema:"example=512M"`
+	CPUs        string           `yaml:"cpus" json:"cpus" jsonschema:"example=1.5"`
+	CPUShares   int64            `yaml:"cpu_shares" json:"cpu_shares" jsonschema:"description=Weight against other sandboxes while CPUs are short\\, 2 to 262144"`
+	PIDs        int64            `yaml:"pids" json:"pids"`
+	Files       int64            `yaml:"open_files" json:"open_files"`
+	Tmpfs       string           `yaml:"tmpfs" json:"tmpfs" jsonschema:"example=64M"`
+	ShmSize     string           `yaml:"shm_size" json:"shm_size" jsonschema:"description=Size of /dev/shm; empty is that of each tmpfs,example=64M"`
+	IORead      string           `yaml:"io_read_bps" json:"io_read_bps" jsonschema:"description=Bytes per second read from each disk; empty is unbounded,example=10M"`
+	IOWrite     string           `yaml:"io_write_bps" json:"io_write_bps" jsonschema:"description=Bytes per second written to each disk\\, on cgroup v2; empty is unbounded,example=10M"`
+	Disk        string           `yaml:"disk" json:"disk" jsonschema:"description=Size of a disk of each sandbox\\, with a /workspace that its user may write; empty is none,example=2G"`
+	Inodes      int64            `yaml:"disk_inodes" json:"disk_inodes" jsonschema:"description=Files and directories on the disk; 0 is one for each 16K"`
+	Caches      []string         `yaml:"caches" json:"caches" jsonschema:"description=Caches of sandboxes that name none: names of tools (cargo\\, go\\, maven\\, npm\\, nuget\\, pip\\, uv)\\, or NAME=PATH inside"`
+	MergeCaches bool             `yaml:"merge_caches" json:"merge_caches" jsonschema:"description=What the command of a run wrote to its caches goes into them when it succeeded; otherwise it goes with the sandbox"`
+	Rootfs      string           `yaml:"rootfs" json:"rootfs" jsonschema:"description=rw: the root of each sandbox can be written\\, on its disk; absent is ro,enum=ro,enum=rw"`
+	RootUser    string           `yaml:"root_user" json:"root_user" jsonschema:"description=Who root may be inside: absent\\, nobody; plain\\, without capabilities; setup\\, with those that package managers need,enum=plain,enum=setup"`
+	Network     ProfileNetwork   `yaml:"network" json:"network"`
+	Routes      map[string]Route `yaml:"routes" json:"routes" jsonschema:"description=Servers that are reached as http://NAME.caisson.internal\\, with a credential that the sandbox never has"`
+	Mounts      []Mount          `yaml:"mounts" json:"mounts" jsonschema:"description=Mounts of each sandbox\\, as if each request named them; one of the request on the same target replaces it"`
+	Alerts      Alerts           `yaml:"alerts" json:"alerts"`
+	Nested      Nested           `yaml:"nested" json:"nested"`
+	Timeout     Duration         `yaml:"timeout" json:"timeout" jsonschema:"description=Most time of one command\\, and that of one that asks for none; 0 is none"`
+	Isolation   string           `yaml:"isolation" json:"isolation" jsonschema:"description=none runs commands as a user of the host\\, with its files and network; the profile must be named in unisolated\\, too. Absent is sandbox,enum=sandbox,enum=none"`
 }
 
 // Mount is a mount of a sandbox.

@@ -64,6 +64,10 @@ func (h *host) createDisk(ctx context.Context, s *sandbox) error {
 	}
 	workspace := filepath.Join(h.paths.disk(s.id), plan.DiskWorkspace)
 	if s.plan.From != nil {
+		// A cache is as the volume is now, without what the sandbox of the snapshot wrote.
+		if err := disk.Clear(h.paths.disk(s.id), plan.IsCacheChanges); err != nil {
+			return err
+		}
 		if _, err := os.Lstat(workspace); err == nil {
 			return nil
 		}

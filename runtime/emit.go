@@ -74,7 +74,7 @@ func (r record) described() events.Data {
 		d.Workspace = r.Workspace.Dir
 	}
 	for _, m := range r.Mounts {
-		d.Mounts = append(d.Mounts, events.Mount{Type: m.Type, Source: m.Source, Target: m.Target, ReadOnly: m.ReadOnly, SizeBytes: m.SizeBytes})
+		d.Mounts = append(d.Mounts, events.Mount{Type: m.Type, Source: m.Source, Target: m.Target, ReadOnly: m.ReadOnly, SizeBytes: m.SizeBytes, Cow: m.Cow})
 	}
 	var took time.Duration
 	for _, s := range r.Stages {

@@ -313,6 +313,7 @@ func (h *host) concluded(s *sandbox, e *execution) {
 		old.stopFilling()
 	}
 	if idle.Main == e.number() {
+		h.decideMerge(s, e)
 		s.end(errMainEnded)
 	}
 }

@@ -45,8 +45,10 @@ func (h *host) attachPoint(s *sandbox) func(plan.Mount, *mount.Workspace, *mount
 			return err
 		}
 		if b.Cow {
-			base, err := ws.AttachCow(mount.Cow{Dir: h.paths.sandbox(s.id), Lower: plan.CowLower, Changes: plan.CowChanges, Target: point, Base: s.block.Base}, ids)
-			s.update(func() { s.record.CowBase = base })
+			base, err := ws.AttachCow(mount.Cow{Dir: h.paths.sandbox(s.id), Lower: b.Lower, Changes: b.Changes, Target: point, Base: s.block.Base}, ids)
+			if !b.Volume {
+				s.update(func() { s.record.CowBase = base })
+			}
 			return err
 		}
 		return ws.Attach(point, b.ReadOnly, ids)

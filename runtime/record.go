@@ -59,6 +59,7 @@ type record struct {
 	Workspace    *plan.WorkspaceRequest `json:"workspace"`
 	CowBase      mount.Base             `json:"cow_base,omitzero"` // what its copy-on-write workspace began with
 	Mounts       []plan.MountRequest    `json:"mounts,omitempty"`  // beside the workspace
+	Merges       bool                   `json:"merges,omitempty"`  // what it wrote to caches goes into them
 	Limits       plan.Limits            `json:"limits"`
 	Changing     *plan.Limits           `json:"changing"` // what they are being changed to
 	HostIDBase   uint32                 `json:"host_id_base"`

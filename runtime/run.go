@@ -17,7 +17,7 @@ const mainToCome = math.MaxUint32
 // Run makes a sandbox, runs one command in it, and removes the sandbox. When
 // it returns a result, every process of the sandbox has ended and all output
 // was delivered; what is left of the sandbox on the host is removed right
-// after, while the caller goes on, unless a snapshot is made of it. When ctx ends, so does the command. With r.Keep
+// after, while the caller goes on, unless a snapshot is made of it or its caches are merged. When ctx ends, so does the command. With r.Keep
 // the sandbox stays, and the command is one of [Manager.Exec] in it.
 func (m *Manager) Run(ctx context.Context, r plan.Request, streams IO) (*Result, error) {
 	defer m.Busy()()
@@ -30,7 +30,7 @@ func (m *Manager) Run(ctx context.Context, r plan.Request, streams IO) (*Result,
 		return m.attendExec(ctx, s, e, streams)
 	}
 	result, err := m.attendMain(ctx, s, e, streams)
-	if r.Create.SnapshotOnEnd != "" { // which the caller expects to find
+	if kept := s.kept(); kept.Settings.SnapshotOnEnd != "" || kept.Preset.Merges(kept.Mounts) { // which the caller expects to find
 		err = errors.Join(err, wait(ctx, s.gone))
 	}
 	return result, err

@@ -53,6 +53,9 @@ func (h *host) keepDisk(ctx context.Context, id string) error {
 		return err
 	}
 	r, err := readRecord(h.paths.record(id), h.boot)
+	if err == nil && r.Merges {
+		h.mergeCaches(ctx, r)
+	}
 	if err == nil && r.Ready && r.Workspace.Cow() && r.Parent == "" {
 		return h.workspaces.Keep(ctx, h.changeset(r))
 	}

@@ -25,7 +25,7 @@ func workspacePB(w *plan.WorkspaceRequest) *caissonv1.Workspace {
 }
 
 func mountPB(m plan.MountRequest) *caissonv1.Mount {
-	return &caissonv1.Mount{Type: m.Type, Source: m.Source, Target: m.Target, ReadOnly: m.ReadOnly, SizeBytes: m.SizeBytes}
+	return &caissonv1.Mount{Type: m.Type, Source: m.Source, Target: m.Target, ReadOnly: m.ReadOnly, SizeBytes: m.SizeBytes, Cow: m.Cow}
 }
 
 func resultOf(r *runtime.Result) *caissonv1.Result {

@@ -61,7 +61,7 @@ func createOf(s *caissonv1.SandboxSpec) (plan.CreateRequest, error) {
 	return plan.CreateRequest{
 		Name: s.Name, Hostname: s.Hostname, Rootfs: s.Rootfs, From: s.From, SnapshotOnEnd: s.SnapshotOnEnd, Image: s.Image, Language: s.Language, LanguageReason: s.LanguageReason, Profile: s.Profile, User: s.User, Env: env, Network: s.Network, Allow: s.Allow, Deny: s.Deny, DNS: s.Dns, AllowECH: s.AllowEch, Publish: s.Publish,
 		Expose: s.Expose, Links: s.Links,
-		Workspace: workspaceOf(s.Workspace), Mounts: mountsOf(s.Mounts), Limits: s.Limits,
+		Workspace: workspaceOf(s.Workspace), Mounts: mountsOf(s.Mounts), Caches: s.Caches, Limits: s.Limits,
 		Labels: s.Labels, Session: s.Session, Task: s.Task, TTL: ttl, IdleTimeout: idle,
 		Nested: nestedOf(s.Nested),
 	}, errors.Join(errs...)
@@ -260,7 +260,7 @@ func mountsOf(list []*caissonv1.Mount) []plan.MountRequest {
 		return nil
 	}
 	return each(list, func(m *caissonv1.Mount) plan.MountRequest {
-		return plan.MountRequest{Type: m.Type, Source: m.Source, Target: m.Target, ReadOnly: m.ReadOnly, SizeBytes: m.SizeBytes}
+		return plan.MountRequest{Type: m.Type, Source: m.Source, Target: m.Target, ReadOnly: m.ReadOnly, SizeBytes: m.SizeBytes, Cow: m.Cow}
 	})
 }
 

@@ -53,7 +53,7 @@ func eventDataPB(d *events.Data) *caissonv1.EventData {
 }
 
 func eventMountPB(m events.Mount) *caissonv1.EventMount {
-	return &caissonv1.EventMount{Type: m.Type, Source: text(m.Source), Target: text(m.Target), ReadOnly: m.ReadOnly, SizeBytes: m.SizeBytes}
+	return &caissonv1.EventMount{Type: m.Type, Source: text(m.Source), Target: text(m.Target), ReadOnly: m.ReadOnly, SizeBytes: m.SizeBytes, Cow: m.Cow}
 }
 
 func eventInputPB(f events.Input) *caissonv1.EventInput {

@@ -57,6 +57,7 @@ func profile(p config.Profile, prices map[string]config.Price) (plan.Profile, er
 		out.NestedDepth = p.Nested.Depth
 	}
 	out.Rootfs, out.RootUser = p.Rootfs, p.RootUser
+	out.Caches, out.MergeCaches = p.Caches, p.MergeCaches
 	mounts, mountsErr := mountsOf(p.Mounts)
 	out.Mounts, out.Timeout = mounts, time.Duration(p.Timeout)
 	return out, errors.Join(err, envErr, alertsErr, mountsErr, routesErr, out.Validate())

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
@@ -202,4 +203,16 @@ func Room(dir string, reserve int64) (int64, error) {
 		return 0, sbxerr.Wrap(sbxerr.StateDir, "disk.room", fmt.Errorf("statfs %q: %w", dir, err))
 	}
 	return max(0, int64(st.Bavail)*st.Bsize-reserve), nil
+}
+
+// Clear removes what is at the top of the disk at point under the names that match, with all
+// below it.
+func Clear(point string, match func(name string) bool) error {
+	entries, err := os.ReadDir(point)
+	for _, e := range entries {
+		if match(e.Name()) {
+			err = errors.Join(err, owndir.RemoveTree(filepath.Join(point, e.Name())))
+		}
+	}
+	return sbxerr.Wrap(sbxerr.Disk, "disk.clear", err)
 }

@@ -143,4 +143,5 @@ type Mount struct {
 	Target    string `json:"target"`
 	ReadOnly  bool   `json:"read_only,omitempty"`
 	SizeBytes *int64 `json:"size_bytes,omitempty"`
+	Cow       bool   `json:"cow,omitempty"`
 }

@@ -47,6 +47,7 @@ const (
 	ImageRemoved  Type = "image.removed"
 	VolumeCreated Type = "volume.created"
 	VolumeRemoved Type = "volume.removed"
+	VolumeMerged  Type = "volume.merged"
 
 	SnapshotCreated Type = "snapshot.created"
 	SnapshotRemoved Type = "snapshot.removed"
@@ -70,7 +71,7 @@ func Types() []Type {
 		DaemonStarted, DaemonStopped, ConfigChanged, AuditRecovered, AuditBroken, EngineUp, EngineDown,
 		SandboxCreated, SandboxAdopted, SandboxUpdated, SandboxPaused, SandboxResumed, SandboxCleaned, SandboxEnded, SandboxRemoved,
 		ExecStarted, ExecFailed, ExecSignaled, ExecEnded,
-		LimitHit, LimitCleared, AlertRaised, AlertCleared, NetworkTried, FileRead, FileWritten, FileChanged, ImageImported, ImageRemoved, VolumeCreated, VolumeRemoved, SnapshotCreated, SnapshotRemoved, WorkspaceApplied, ChangesetKept, ChangesetRemoved, PoolFailed, CallRefused,
+		LimitHit, LimitCleared, AlertRaised, AlertCleared, NetworkTried, FileRead, FileWritten, FileChanged, ImageImported, ImageRemoved, VolumeCreated, VolumeRemoved, VolumeMerged, SnapshotCreated, SnapshotRemoved, WorkspaceApplied, ChangesetKept, ChangesetRemoved, PoolFailed, CallRefused,
 	}
 }
 

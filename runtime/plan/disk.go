@@ -41,7 +41,7 @@ func (p *Sandbox) planDisk(pl Planner, r CreateRequest) error {
 		return err
 	}
 	p.WritableRoot = p.writesRoot(r)
-	if p.WritableRoot || r.Workspace.Cow() {
+	if p.WritableRoot || p.copiesOnWrite(r) {
 		p.Limits.DiskBytes = cmp.Or(p.Limits.DiskBytes, pl.DiskBytes)
 	}
 	if pl.From != nil {
@@ -68,7 +68,12 @@ func (p *Sandbox) planDisk(pl Planner, r CreateRequest) error {
 
 // hasDisk reports whether r gets a disk.
 func (p *Sandbox) hasDisk(r CreateRequest) bool {
-	return !r.Build && (r.From != "" || p.Profile.Limits.DiskBytes != 0 || r.Limits.GetDiskBytes() != 0 || p.writesRoot(r) || r.Workspace.Cow())
+	return !r.Build && (r.From != "" || p.Profile.Limits.DiskBytes != 0 || r.Limits.GetDiskBytes() != 0 || p.writesRoot(r) || p.copiesOnWrite(r))
+}
+
+// copiesOnWrite reports whether r has mounts of which the changes are on its disk.
+func (p *Sandbox) copiesOnWrite(r CreateRequest) bool {
+	return r.Workspace.Cow() || len(p.Profile.cachesOf(r)) > 0 || slices.ContainsFunc(r.Mounts, func(m MountRequest) bool { return m.Cow })
 }
 
 // writesRoot reports whether r gets a root that can be written.

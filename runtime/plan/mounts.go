@@ -42,8 +42,11 @@ type Mount struct {
 	Target   string
 	Point    string // of a bind: where it is attached on the host, below the sandbox's directory
 	ReadOnly bool
-	Cow      bool  // what is written goes to the sandbox's disk, and not to Source
-	Size     int64 // of a tmpfs, in bytes
+	Cow      bool // what is written goes to the sandbox's disk, and not to Source
+	// Lower and Changes are where the parts of a copy-on-write mount are, below the sandbox's
+	// directory: Source, and what was written.
+	Lower, Changes string
+	Size           int64 // of a tmpfs, in bytes
 	// Nested says that the target lies in a bind, among files that others may change
 	// meanwhile. The daemon makes such a mount, and not the OCI runtime.
 	Nested bool
@@ -77,20 +80,23 @@ var ownPoints = []string{"/", "/home", "/tmp", "/var", "/var/tmp"}
 // planMounts orders the workspace and the other mounts. Their sizes come with the limits. Of a
 // workspace inside of the calling sandbox the grant says whether it is allowed.
 func (p *Sandbox) planMounts(allowed mount.Allowed, inside bool, r CreateRequest) error {
-	p.MountRequests = p.Profile.mountsWith(r)
+	caches, errs := p.Profile.cacheMounts(r)
+	p.MountRequests = append(p.Profile.mountsWith(r), caches...)
 	if err := AtMost(len(p.MountRequests), maxMounts, "mounts"); err != nil {
 		return err // each is compared with each
 	}
-	var errs []error
 	if w := r.Workspace; w != nil {
 		errs = append(errs, checkWorkspaceMode(w.Mode), checkTarget("workspace path", w.Point()))
 		if !inside {
 			errs = append(errs, allowed.Check(w.Dir))
 		}
-		p.Mounts = append(p.Mounts, Mount{Source: w.Dir, Target: w.Point(), Point: WorkspacePoint, ReadOnly: w.Mode == "ro", Cow: w.Cow()})
+		p.Mounts = append(p.Mounts, Mount{Source: w.Dir, Target: w.Point(), Point: WorkspacePoint, ReadOnly: w.Mode == "ro", Cow: w.Cow(), Lower: CowLower, Changes: CowChanges})
 	}
 	for i, asked := range p.MountRequests {
 		m := Mount{Source: asked.Source, Volume: asked.Type == VolumeType, Layers: asked.Layers, File: asked.File, Target: asked.Target, ReadOnly: asked.ReadOnly}
+		if asked.Cow {
+			m.Cow, m.Lower, m.Changes = true, cacheLower(i), cacheChanges(i)
+		}
 		if asked.Type != "tmpfs" {
 			m.Point = bindPoint(i)
 		}
@@ -144,7 +150,10 @@ func BindPoints(w *WorkspaceRequest, mounts []MountRequest) (points []string) {
 		points = append(points, WorkspacePoint)
 	}
 	for i, m := range mounts {
-		if m.Type != "tmpfs" {
+		switch {
+		case m.Cow:
+			points = append(points, cacheLower(i))
+		case m.Type != "tmpfs":
 			points = append(points, bindPoint(i))
 		}
 	}
@@ -153,6 +162,9 @@ func BindPoints(w *WorkspaceRequest, mounts []MountRequest) (points []string) {
 
 func (r MountRequest) check(allowed mount.Allowed, build bool) error {
 	errs := []error{checkTarget("mount target", r.Target)}
+	if r.Cow && (r.Type != VolumeType || r.ReadOnly) {
+		errs = append(errs, Invalid("mount on %q: cow is for type volume, and not with read-only", sbxerr.Clip(r.Target)))
+	}
 	if build && r.Type != "tmpfs" {
 		errs = nil // see oci.Config
 	}

@@ -30,9 +30,12 @@ type Profile struct {
 	// children.
 	NestedDepth int `json:",omitempty"`
 	// Timeout is the most time of one command, and that of one that asks for none; 0 is none.
-	Timeout  time.Duration `json:",omitempty"`
-	Rootfs   string        `json:",omitempty"` // "ro" or "rw"; empty is ro
-	RootUser string        `json:",omitempty"` // who root may be: RootNone, RootPlain or RootSetup
+	Timeout time.Duration `json:",omitempty"`
+	Caches  []string      `json:",omitempty"` // of sandboxes that name none
+	// MergeCaches has what the command of a run wrote to caches go into them if it succeeded.
+	MergeCaches bool   `json:",omitempty"`
+	Rootfs      string `json:",omitempty"` // "ro" or "rw"; empty is ro
+	RootUser    string `json:",omitempty"` // who root may be: RootNone, RootPlain or RootSetup
 	// Unisolated runs commands as a user of the host, without isolation. Nil has isolation.
 	Unisolated *HostUser `json:",omitempty"`
 }

@@ -54,6 +54,7 @@ type CreateRequest struct {
 	Links          []string // NAME=SANDBOX:PORT; see package policy
 	Workspace      *WorkspaceRequest
 	Mounts         []MountRequest    `json:",omitempty"` // beside the workspace
+	Caches         []string          `json:",omitempty"` // names of tools, or NAME=PATH; none is the profile's
 	Limits         *caissonv1.Limits // what is absent is the profile's; zero is an error and never means unlimited
 	Labels         map[string]string
 	Session        string // the caller's session ID
@@ -151,6 +152,7 @@ type MountRequest struct {
 	Target    string // where it is mounted inside, absolute
 	ReadOnly  bool   `json:",omitempty"`
 	SizeBytes *int64 `json:",omitempty"` // of a tmpfs; nil is that of every tmpfs
+	Cow       bool   `json:",omitempty"` // of a volume: what is written goes to the sandbox's disk
 	// Layers are the directories of an image, the topmost first, of which a tree shows the file
 	// or directory Source.
 	Layers []string `json:"-"`

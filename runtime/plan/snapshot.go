@@ -40,7 +40,7 @@ type Origin struct {
 // reach. The name, ports, links and mounts are of one sandbox, and so is its life.
 func (r CreateRequest) Kept() CreateRequest {
 	k := CreateRequest{
-		Rootfs: r.Rootfs, Image: r.Image, Language: r.Language, LanguageReason: r.LanguageReason, Profile: r.Profile, User: r.User,
+		Rootfs: r.Rootfs, Caches: slices.Clone(r.Caches), Image: r.Image, Language: r.Language, LanguageReason: r.LanguageReason, Profile: r.Profile, User: r.User,
 		Env: slices.Clone(r.Env), Network: r.Network, Allow: slices.Clone(r.Allow), Deny: slices.Clone(r.Deny), DNS: slices.Clone(r.DNS), AllowECH: r.AllowECH,
 		Labels: maps.Clone(r.Labels),
 	}
@@ -62,6 +62,9 @@ func (r CreateRequest) On(kept CreateRequest) CreateRequest {
 	}
 	if len(r.Deny) == 0 {
 		r.Deny = kept.Deny
+	}
+	if len(r.Caches) == 0 {
+		r.Caches = kept.Caches
 	}
 	if len(r.DNS) == 0 {
 		r.DNS = kept.DNS

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"os"
 	"slices"
 	"strings"
 
@@ -175,6 +176,9 @@ func (s *Service) Open(ctx context.Context, g peer.Grant, name string) (*mount.W
 	}
 	return mount.Opened(dir, mount.Identity{UID: k.Owner, GID: gid})
 }
+
+// Dir opens the files of a volume that is there, with O_PATH. gid is its group on disk.
+func (s *Service) Dir(k Key) (dir *os.File, gid uint32, err error) { return s.store.data(k) }
 
 func (s *Service) grant(ctx context.Context) (peer.Grant, error) {
 	g, err := s.fleet.Grant(ctx)

@@ -108,15 +108,22 @@ func (s *Store) Open(k Key, owner uint32, most int) (dir *os.File, gid uint32, c
 	if created, err = s.createLocked(k, owner, most); err != nil {
 		return nil, 0, false, err
 	}
+	dir, gid, err = s.data(k)
+	return dir, gid, created, err
+}
+
+// data opens the data of a volume that is there with O_PATH. gid is its group on disk.
+func (s *Store) data(k Key) (dir *os.File, gid uint32, err error) {
+	const op = "volumes.open"
 	dir, err = owndir.OpenDir(filepath.Join(s.path(k), dataName))
 	if err != nil {
-		return nil, 0, created, sbxerr.Wrap(sbxerr.StateDir, "volumes.open", err)
+		return nil, 0, sbxerr.Wrap(sbxerr.StateDir, op, err)
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
-		return nil, 0, created, sbxerr.Wrap(sbxerr.StateDir, "volumes.open", errors.Join(err, dir.Close()))
+		return nil, 0, sbxerr.Wrap(sbxerr.StateDir, op, errors.Join(err, dir.Close()))
 	}
-	return dir, st.Gid, created, nil
+	return dir, st.Gid, nil
 }
 
 func (s *Store) createLocked(k Key, gid uint32, most int) (bool, error) {

@@ -178,3 +178,25 @@ func replace(dir string) error {
 	}
 	return os.Mkdir(dir, 0o755)
 }
+
+// TestKilledMerge: what a run wrote to a cache is in it though the daemon is killed on the way, and
+// nothing of the way is left there.
+func TestKilledMerge(t *testing.T) {
+	need.Tools(t, "mkfs.ext4")
+	b := newBreakable(t, "profiles: {fills: {caches: [mine=/mine], merge_caches: true}}\n")
+	for _, step := range []string{"apply/begun", "apply/made", "apply/staged", "apply/journal", "apply/op-0", "apply/op-1", "apply/done", "apply/cleared"} {
+		b.arm(t, step+"=kill")
+		run := begin(t, b.Daemon, "run", "--profile", "fills", "--", "sh", "-c", "cd /mine; echo one >a; mkdir d; echo two >d/b")
+		b.died(t, step)
+		run.end(t)
+		b.AwaitNoSandbox(t)
+		if got := b.Run(t, "run", "--cache", "mine=/mine", "--", "sh", "-c", "cd /mine; find . | sort | tr '\\n' ' '; cat a d/b").Stdout; got != ". ./a ./d ./d/b one\ntwo\n" {
+			t.Errorf("%s: the cache has %q", step, got)
+		}
+		if left, err := os.ReadDir(filepath.Join(b.Root, "applies")); err != nil || len(left) > 0 {
+			t.Errorf("%s: left %v, %v", step, left, err)
+		}
+		b.Run(t, "volume", "rm", "caisson-cache-mine")
+		b.empty(t)
+	}
+}

@@ -24,7 +24,7 @@ var shellPages = map[string]int{
 	"docs/how-to/audit-and-metrics.md":       3,
 	"docs/how-to/connect-an-orchestrator.md": 2,
 	"docs/how-to/connect-an-mcp-client.md":   1,
-	"docs/how-to/install-as-root-inside.md":  2,
+	"docs/how-to/install-as-root-inside.md":  3,
 	"docs/how-to/make-an-image.md":           3,
 	"docs/how-to/operate-a-host.md":          5,
 	"docs/how-to/run-an-agent.md":            4,

@@ -772,6 +772,7 @@ type EventMount struct {
 	Target        string                 `protobuf:"bytes,3,opt,name=target,proto3" json:"target,omitempty"`
 	ReadOnly      bool                   `protobuf:"varint,4,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
 	SizeBytes     *int64                 `protobuf:"varint,5,opt,name=size_bytes,json=sizeBytes,proto3,oneof" json:"size_bytes,omitempty"`
+	Cow           bool                   `protobuf:"varint,6,opt,name=cow,proto3" json:"cow,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -839,6 +840,13 @@ func (x *EventMount) GetSizeBytes() int64 {
 		return *x.SizeBytes
 	}
 	return 0
+}
+
+func (x *EventMount) GetCow() bool {
+	if x != nil {
+		return x.Cow
+	}
+	return false
 }
 
 // EventInput is an Input of ExecSpec.
@@ -992,7 +1000,7 @@ const file_caisson_v1_event_proto_rawDesc = "" +
 	"\x14config_digest_before\x18< \x01(\tR\x12configDigestBefore\x12\x12\n" +
 	"\x04keys\x18= \x03(\tR\x04keysB\f\n" +
 	"\n" +
-	"_exit_codeJ\x04\b\x1e\x10\x1fJ\x04\b \x10!\"\xa0\x01\n" +
+	"_exit_codeJ\x04\b\x1e\x10\x1fJ\x04\b \x10!\"\xb2\x01\n" +
 	"\n" +
 	"EventMount\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x16\n" +
@@ -1000,7 +1008,8 @@ const file_caisson_v1_event_proto_rawDesc = "" +
 	"\x06target\x18\x03 \x01(\tR\x06target\x12\x1b\n" +
 	"\tread_only\x18\x04 \x01(\bR\breadOnly\x12\"\n" +
 	"\n" +
-	"size_bytes\x18\x05 \x01(\x03H\x00R\tsizeBytes\x88\x01\x01B\r\n" +
+	"size_bytes\x18\x05 \x01(\x03H\x00R\tsizeBytes\x88\x01\x01\x12\x10\n" +
+	"\x03cow\x18\x06 \x01(\bR\x03cowB\r\n" +
 	"\v_size_bytes\"6\n" +
 	"\n" +
 	"EventInput\x12\x12\n" +

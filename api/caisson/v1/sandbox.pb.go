@@ -231,6 +231,7 @@ type Mount struct {
 	Target        string `protobuf:"bytes,3,opt,name=target,proto3" json:"target,omitempty"`                               // where it is mounted inside, absolute
 	ReadOnly      bool   `protobuf:"varint,4,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`          // of a bind or volume
 	SizeBytes     *int64 `protobuf:"varint,5,opt,name=size_bytes,json=sizeBytes,proto3,oneof" json:"size_bytes,omitempty"` // of a tmpfs; absent is limits.tmpfs_bytes
+	Cow           bool   `protobuf:"varint,6,opt,name=cow,proto3" json:"cow,omitempty"`                                    // of a volume: what is written goes to the sandbox's disk, and not to the volume
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -300,6 +301,13 @@ func (x *Mount) GetSizeBytes() int64 {
 	return 0
 }
 
+func (x *Mount) GetCow() bool {
+	if x != nil {
+		return x.Cow
+	}
+	return false
+}
+
 // SandboxSpec says what a sandbox is made of and how it is confined.
 type SandboxSpec struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -359,6 +367,10 @@ type SandboxSpec struct {
 	// Name of a snapshot that is made of the disk when the sandbox ends, whatever ends it. If there
 	// is one of that name by then, it is followed by a dash and some letters.
 	SnapshotOnEnd string `protobuf:"bytes,28,opt,name=snapshot_on_end,json=snapshotOnEnd,proto3" json:"snapshot_on_end,omitempty"`
+	// Caches of package managers, by name: cargo, go, maven, npm, nuget, pip or uv, or NAME=PATH for
+	// one of another tool, mounted at PATH. Each is the caller's volume caisson-cache-NAME, which
+	// many sandboxes read; what one writes goes to its disk. Absent are the profile's.
+	Caches        []string `protobuf:"bytes,29,rep,name=caches,proto3" json:"caches,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -587,6 +599,13 @@ func (x *SandboxSpec) GetSnapshotOnEnd() string {
 		return x.SnapshotOnEnd
 	}
 	return ""
+}
+
+func (x *SandboxSpec) GetCaches() []string {
+	if x != nil {
+		return x.Caches
+	}
+	return nil
 }
 
 // Nested bounds what a sandbox may give to its children all together. An absent
@@ -3327,15 +3346,16 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\tWorkspace\x12\x10\n" +
 	"\x03dir\x18\x01 \x01(\tR\x03dir\x12\x12\n" +
 	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x12\n" +
-	"\x04path\x18\x03 \x01(\tR\x04path\"\x9b\x01\n" +
+	"\x04path\x18\x03 \x01(\tR\x04path\"\xad\x01\n" +
 	"\x05Mount\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12\x16\n" +
 	"\x06target\x18\x03 \x01(\tR\x06target\x12\x1b\n" +
 	"\tread_only\x18\x04 \x01(\bR\breadOnly\x12\"\n" +
 	"\n" +
-	"size_bytes\x18\x05 \x01(\x03H\x00R\tsizeBytes\x88\x01\x01B\r\n" +
-	"\v_size_bytes\"\x8a\b\n" +
+	"size_bytes\x18\x05 \x01(\x03H\x00R\tsizeBytes\x88\x01\x01\x12\x10\n" +
+	"\x03cow\x18\x06 \x01(\bR\x03cowB\r\n" +
+	"\v_size_bytes\"\xa2\b\n" +
 	"\vSandboxSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05image\x18\x02 \x01(\tR\x05image\x12\x18\n" +
@@ -3365,7 +3385,8 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\x03dns\x18\x19 \x03(\tR\x03dns\x12\x16\n" +
 	"\x06rootfs\x18\x1a \x01(\tR\x06rootfs\x12\x12\n" +
 	"\x04from\x18\x1b \x01(\tR\x04from\x12&\n" +
-	"\x0fsnapshot_on_end\x18\x1c \x01(\tR\rsnapshotOnEnd\x1a6\n" +
+	"\x0fsnapshot_on_end\x18\x1c \x01(\tR\rsnapshotOnEnd\x12\x16\n" +
+	"\x06caches\x18\x1d \x03(\tR\x06caches\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +

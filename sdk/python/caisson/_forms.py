@@ -162,6 +162,8 @@ def _mount(value: Mount) -> Dict[str, Any]:
         out["read_only"] = True
     if value.size_bytes is not None:
         out["size_bytes"] = size(value.size_bytes)
+    if value.cow:
+        out["cow"] = True
     return out
 
 

@@ -119,6 +119,11 @@ class SandboxOptions(TypedDict, total=False):
     snapshot_on_end: Optional[str]
     """Name of a snapshot that is made of the disk when the sandbox ends, whatever ends it. If
     there is one of that name by then, it is followed by a dash and some letters."""
+    caches: Optional[Sequence[str]]
+    """Caches of package managers, by name: cargo, go, maven, npm, nuget, pip or uv, or
+    NAME=PATH for one of another tool, mounted at PATH. Each is the caller's volume
+    caisson-cache-NAME, which many sandboxes read; what one writes goes to its disk. Absent
+    are the profile's."""
 
 
 class CreateOptions(SandboxOptions, total=False):
@@ -335,6 +340,7 @@ SANDBOX: Table = {
     "rootfs": ("rootfs", "text"),
     "from_": ("from", "text"),
     "snapshot_on_end": ("snapshot_on_end", "text"),
+    "caches": ("caches", "texts"),
 }
 
 CREATE: Table = {
@@ -376,6 +382,7 @@ CREATE: Table = {
     "rootfs": ("rootfs", "text"),
     "from_": ("from", "text"),
     "snapshot_on_end": ("snapshot_on_end", "text"),
+    "caches": ("caches", "texts"),
     "ensure": ("ensure", "flag"),
     "replace": ("replace", "flag"),
 }
@@ -447,6 +454,7 @@ ALONE: Table = {
     "rootfs": ("sandbox.rootfs", "text"),
     "from_": ("sandbox.from", "text"),
     "snapshot_on_end": ("sandbox.snapshot_on_end", "text"),
+    "caches": ("sandbox.caches", "texts"),
     "workdir": ("exec.workdir", "text"),
     "timeout": ("exec.timeout", "time"),
     "output_limit": ("exec.output_limit_bytes", "size"),
@@ -557,7 +565,7 @@ FLAGS = {
 }
 """Flags that an option has another name for."""
 
-LISTS = {"allow", "deny", "publish", "expose", "links", "mounts", "dns", "states"}
+LISTS = {"allow", "deny", "publish", "expose", "links", "mounts", "dns", "caches", "states"}
 
 SWITCHES = {"nested", "allow_ech", "ensure", "replace", "stdin", "learn", "learn_private", "keep", "no_cache", "needs_only"}
 

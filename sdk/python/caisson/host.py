@@ -93,6 +93,7 @@ class EventMount:
     target: str = ""
     read_only: bool = False
     size_bytes: Optional[int] = None
+    cow: bool = False
 
 
 @dataclass(frozen=True)

@@ -231,6 +231,8 @@ class Mount:
     source: str = ""
     read_only: bool = False
     size_bytes: Optional[int] = None
+    cow: bool = False
+    """Of a volume: what is written goes to the sandbox's disk, and not to the volume."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from caisson._forms import request
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent.parent
 SCHEMAS = json.loads((ROOT / "api/openapi/openapi.json").read_text())["components"]["schemas"]
 
-MOUNTS = [Mount("bind", "/d", "/s", True), Mount("tmpfs", "/t", size_bytes=4)]
+MOUNTS = [Mount("bind", "/d", "/s", True), Mount("tmpfs", "/t", size_bytes=4), Mount("volume", "/c", "v", cow=True)]
 SAMPLES = {  # a value of each form with all that it can say
     "text": "t", "flag": True, "count": 1, "size": "1K", "cpus": 1.5, "time": "1s", "texts": ["a"], "counts": [1],
     "map": {"a": "b"}, "secrets": {"a": "b"}, "rules": ["a"], "workspace": "/w:/in:ro", "mounts": MOUNTS,
@@ -125,7 +125,8 @@ class OptionsTest(unittest.TestCase):
         mounts = request(_options.SANDBOX, {"mounts": [*MOUNTS, Mount("volume", "/v", "deps")]})["mounts"]
         self.assertEqual(mounts[0], {"type": "bind", "source": "/s", "target": "/d", "read_only": True})
         self.assertEqual(mounts[1], {"type": "tmpfs", "target": "/t", "size_bytes": "4"})
-        self.assertEqual(mounts[2], {"type": "volume", "source": "deps", "target": "/v"})
+        self.assertEqual(mounts[2], {"type": "volume", "source": "v", "target": "/c", "cow": True})
+        self.assertEqual(mounts[3], {"type": "volume", "source": "deps", "target": "/v"})
         self.assertEqual(request(_options.SANDBOX, {"nested": True}), {"nested": {}})
         self.assertEqual(request(_options.CREATE, {"from_": "one"}), {"from": "one"})
         private = request(_options.EXEC, {"inputs": {"token": "s"}, "rlimits": {"core": (0, "unlimited")}})

@@ -34,6 +34,8 @@ export interface MountOptions {
   readOnly?: boolean
   /** Of a tmpfs. By default that of each tmpfs. */
   size?: Size
+  /** Of a volume: what is written goes to the sandbox's disk, and not to the volume. */
+  cow?: boolean
 }
 
 type Json = Record<string, unknown>
@@ -164,13 +166,14 @@ function workspace(value: string): Json {
 }
 
 function mount(value: MountOptions): Json {
-  known(['type', 'source', 'target', 'readOnly', 'size'], value)
+  known(['type', 'source', 'target', 'readOnly', 'size', 'cow'], value)
   return present({
     type: value.type,
     source: value.source !== undefined && value.type === 'bind' ? resolve(value.source) : value.source,
     target: value.target,
     read_only: value.readOnly,
     size_bytes: size(value.size),
+    cow: value.cow,
   })
 }
 

@@ -12,6 +12,7 @@ const { schemas } = JSON.parse(readFileSync(document, 'utf8')).components
 const mounts = [
   { type: 'bind', source: '/s', target: '/d', readOnly: true },
   { type: 'tmpfs', target: '/t', size: 4 },
+  { type: 'volume', source: 'v', target: '/c', cow: true },
 ]
 // A value of each form with all that it can say.
 const samples = {
@@ -84,7 +85,7 @@ test('wrong values name their option', () => {
     ['allowEch', 1, 'allowEch: 1 is neither true nor false'],
     ['image', 3, 'image: 3 is no text'],
     ['cpus', '2', 'cpus: "2" is no number of CPUs'],
-    ['mounts', [{ type: 'tmpfs', target: '/x', sise: 1 }], 'mounts: there is no option "sise"; there are: readOnly, size, source, target, type'],
+    ['mounts', [{ type: 'tmpfs', target: '/x', sise: 1 }], 'mounts: there is no option "sise"; there are: cow, readOnly, size, source, target, type'],
   ]) assert.throws(() => createRequest({ [option]: value }), { name: 'TypeError', message })
 })
 
@@ -105,6 +106,7 @@ test('what is not given is absent in a request', () => {
   assert.deepEqual(spec({ mounts: [...mounts, { type: 'volume', source: 'deps', target: '/v' }] }).mounts, [
     { type: 'bind', source: '/s', target: '/d', read_only: true },
     { type: 'tmpfs', target: '/t', size_bytes: '4' },
+    { type: 'volume', source: 'v', target: '/c', cow: true },
     { type: 'volume', source: 'deps', target: '/v' },
   ])
   const exec = request(made.execTable, { inputs: { token: 's' }, rlimits: { core: [0, 'unlimited'] } })

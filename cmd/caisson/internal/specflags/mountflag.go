@@ -69,7 +69,7 @@ func parseMount(text string) (*caissonv1.Mount, error) {
 // mountKeys are the names of the keys, and their other names.
 var mountKeys = map[string]string{
 	"type": "type", "source": "source", "src": "source", "target": "target", "destination": "target", "dst": "target",
-	"readonly": "readonly", "ro": "readonly", "tmpfs-size": "size", "size": "size",
+	"readonly": "readonly", "ro": "readonly", "tmpfs-size": "size", "size": "size", "cow": "cow",
 }
 
 func unknownMountKey(key string) error {
@@ -94,6 +94,11 @@ func setMount(m *caissonv1.Mount, name, value string, given bool) (err error) {
 		m.ReadOnly = true
 		if given {
 			m.ReadOnly, err = strconv.ParseBool(value)
+		}
+	case "cow":
+		m.Cow = true
+		if given {
+			m.Cow, err = strconv.ParseBool(value)
 		}
 	case "size":
 		var n int64

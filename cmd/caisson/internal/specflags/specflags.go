@@ -32,6 +32,7 @@ type SandboxFlags struct {
 	Name, session, task, user, envFile string
 	ttl, idle                          string
 	allow, deny, publish, env, labels  []string
+	caches                             []string
 	links, expose, mounts, dns         []string
 	allowECH                           bool
 	Pull                               PullFlag
@@ -44,7 +45,8 @@ func (f *SandboxFlags) Register(cmd *cobra.Command) {
 	flags.StringVar(&f.Image, "image", "", "`IMAGE` of the sandbox (default: the profile's, else base)")
 	flags.StringVar(&f.profile, "profile", "", "`PROFILE`: strict, compat, debug, or a name from the daemon's configuration (default strict)")
 	flags.StringVar(&f.workspace, "workspace", "", "bind mount `DIR[:PATH][:rw|ro]` of the host (default PATH /workspace, default rw); with :cow the host's stays as it is")
-	flags.StringArrayVar(&f.mounts, "mount", nil, "attach `MOUNT`: type=bind,src=DIR,dst=PATH[,ro], type=volume,src=NAME,dst=PATH[,ro] or type=tmpfs,dst=PATH[,size=SIZE]")
+	flags.StringArrayVar(&f.mounts, "mount", nil, "attach `MOUNT`: type=bind,src=DIR,dst=PATH[,ro], or type=volume,src=NAME,dst=PATH with ro or cow, or type=tmpfs,dst=PATH[,size=SIZE]")
+	flags.StringArrayVar(&f.caches, "cache", nil, "share the downloads of a tool: `NAME`: cargo, go, maven, npm, nuget, pip or uv, or NAME=PATH (default: the profile's)")
 	flags.StringVarP(&f.user, "user", "u", "", "`USER`: name, uid or uid:gid (default: the profile's, else 1000:1000)")
 	flags.StringArrayVarP(&f.env, "env", "e", nil, "set environment variable `K=V`; K alone copies its value from here")
 	flags.StringVar(&f.envFile, "env-file", "", "set the variables of `FILE`, one on each line, as with --env")
@@ -121,7 +123,7 @@ func (f *SandboxFlags) Spec(p *cli.Parser) *caissonv1.SandboxSpec {
 	p.NotEmpty("image", "profile", "network", "user", "name", "hostname", "rootfs", "from", "snapshot-on-end", "session", "task")
 	s := &caissonv1.SandboxSpec{
 		Name: f.Name, Hostname: f.hostname, Rootfs: f.rootfs, From: f.from, SnapshotOnEnd: f.kept, Image: f.Image, Profile: f.profile, User: f.user, Network: f.network, Allow: f.allow, Deny: f.deny, Dns: f.dns, AllowEch: f.allowECH, Publish: f.publish,
-		Expose: p.Ports("expose", f.expose), Links: f.links,
+		Expose: p.Ports("expose", f.expose), Links: f.links, Caches: f.caches,
 		Session: f.session, Task: f.task,
 		Limits:      f.limits.message(p),
 		Labels:      p.Labels(f.labels),

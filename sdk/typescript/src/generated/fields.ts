@@ -127,6 +127,7 @@ export const fields = {
   CreateRequest: {
     allow: 'string[]',
     allow_ech: 'boolean',
+    caches: 'string[]',
     deny: 'string[]',
     dns: 'string[]',
     ensure: 'boolean',
@@ -289,6 +290,7 @@ export const fields = {
     path: 'string',
   },
   EventMount: {
+    cow: 'boolean',
     read_only: 'boolean',
     size_bytes: 'OptionalInt64',
     source: 'string',
@@ -527,6 +529,7 @@ export const fields = {
     mode: 'number',
   },
   Mount: {
+    cow: 'boolean',
     read_only: 'boolean',
     size_bytes: 'Int64',
     source: 'string',
@@ -747,6 +750,7 @@ export const fields = {
   SandboxSpec: {
     allow: 'string[]',
     allow_ech: 'boolean',
+    caches: 'string[]',
     deny: 'string[]',
     dns: 'string[]',
     env: 'string{}',

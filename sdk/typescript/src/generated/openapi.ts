@@ -249,6 +249,8 @@ export interface components {
             allow?: string[];
             /** @description Let TLS clients encrypt the name that they ask for (encrypted_client_hello), also where a rule depends on it. The profile may say so as well. */
             allow_ech?: boolean;
+            /** @description Caches of package managers, by name: cargo, go, maven, npm, nuget, pip or uv, or NAME=PATH for one of another tool, mounted at PATH. Each is the caller's volume caisson-cache-NAME, which many sandboxes read; what one writes goes to its disk. Absent are the profile's. */
+            caches?: string[];
             /** @description as allow, beside the profile's; deny beats allow */
             deny?: string[];
             /** @description Resolvers to ask for names, ADDRESS or ADDRESS:PORT, at most 3, among those of network.dns_allowed in the configuration. Absent are those of network.dns. */
@@ -619,6 +621,7 @@ export interface components {
         };
         /** @description EventMount is a Mount of SandboxSpec. */
         EventMount: {
+            cow?: boolean;
             read_only?: boolean;
             /** Format: int64 */
             size_bytes?: OptionalInt64;
@@ -1065,6 +1068,8 @@ export interface components {
         };
         /** @description Mount is a mount of a sandbox beside its workspace. A target may lie in the workspace or another bind, in which it is an existing directory. */
         Mount: {
+            /** @description of a volume: what is written goes to the sandbox's disk, and not to the volume */
+            cow?: boolean;
             /** @description of a bind or volume */
             read_only?: boolean;
             /**
@@ -1555,6 +1560,8 @@ export interface components {
             allow?: string[];
             /** @description Let TLS clients encrypt the name that they ask for (encrypted_client_hello), also where a rule depends on it. The profile may say so as well. */
             allow_ech?: boolean;
+            /** @description Caches of package managers, by name: cargo, go, maven, npm, nuget, pip or uv, or NAME=PATH for one of another tool, mounted at PATH. Each is the caller's volume caisson-cache-NAME, which many sandboxes read; what one writes goes to its disk. Absent are the profile's. */
+            caches?: string[];
             /** @description as allow, beside the profile's; deny beats allow */
             deny?: string[];
             /** @description Resolvers to ask for names, ADDRESS or ADDRESS:PORT, at most 3, among those of network.dns_allowed in the configuration. Absent are those of network.dns. */

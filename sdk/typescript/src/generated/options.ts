@@ -106,6 +106,10 @@ export interface SandboxOptions {
   /** Name of a snapshot that is made of the disk when the sandbox ends, whatever ends it. If
    * there is one of that name by then, it is followed by a dash and some letters. */
   snapshotOnEnd?: string
+  /** Caches of package managers, by name: cargo, go, maven, npm, nuget, pip or uv, or NAME=PATH
+   * for one of another tool, mounted at PATH. Each is the caller's volume caisson-cache-NAME,
+   * which many sandboxes read; what one writes goes to its disk. Absent are the profile's. */
+  caches?: readonly string[]
 }
 
 /** How a sandbox is made. */
@@ -314,6 +318,7 @@ export const sandboxTable = {
   rootfs: ['rootfs', 'text'],
   from: ['from', 'text'],
   snapshotOnEnd: ['snapshot_on_end', 'text'],
+  caches: ['caches', 'texts'],
 } as const satisfies Table & Record<keyof SandboxOptions, unknown>
 
 export const createTable = {
@@ -355,6 +360,7 @@ export const createTable = {
   rootfs: ['rootfs', 'text'],
   from: ['from', 'text'],
   snapshotOnEnd: ['snapshot_on_end', 'text'],
+  caches: ['caches', 'texts'],
   ensure: ['ensure', 'flag'],
   replace: ['replace', 'flag'],
 } as const satisfies Table & Record<keyof CreateOptions, unknown>
@@ -426,6 +432,7 @@ export const aloneTable = {
   rootfs: ['sandbox.rootfs', 'text'],
   from: ['sandbox.from', 'text'],
   snapshotOnEnd: ['sandbox.snapshot_on_end', 'text'],
+  caches: ['sandbox.caches', 'texts'],
   workdir: ['exec.workdir', 'text'],
   timeout: ['exec.timeout', 'time'],
   outputLimit: ['exec.output_limit_bytes', 'size'],
@@ -535,7 +542,7 @@ export const flags: Readonly<Record<string, string>> = {
   'from': 'from',
 }
 
-export const lists: readonly string[] = ['allow', 'deny', 'publish', 'expose', 'links', 'mounts', 'dns', 'states']
+export const lists: readonly string[] = ['allow', 'deny', 'publish', 'expose', 'links', 'mounts', 'dns', 'caches', 'states']
 
 export const switches: readonly string[] = ['nested', 'allowEch', 'ensure', 'replace', 'stdin', 'learn', 'learnPrivate', 'keep', 'noCache', 'needsOnly']
 
