@@ -81,7 +81,7 @@ func ending(c *command, notes []string) bashOutput {
 	if r.GetPidsLimitHit() {
 		out.Notes = append(out.Notes, "the sandbox's limit of processes was hit")
 	}
-	for _, limit := range r.GetSandboxLimitsHit() {
+	for _, limit := range r.GetSandbox().GetLimitsHit() {
 		out.Notes = append(out.Notes, "the sandbox's limit of "+limit+" was hit while the command ran, by it or by another one")
 	}
 	if full := r.GetFullTmpfs(); len(full) > 0 {

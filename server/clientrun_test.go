@@ -43,7 +43,7 @@ func TestRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if result.ExitCode != 3 || result.SandboxId != "id" {
+	if result.ExitCode != 3 || result.GetSandbox().GetId() != "id" {
 		t.Errorf("result %v", result)
 	}
 	if stdout.String() != "cat got input" || stderr.String() != "and said so" || started != "id exec" {

@@ -33,16 +33,22 @@ func resultOf(r *runtime.Result) *caissonv1.Result {
 		return nil
 	}
 	return &caissonv1.Result{
-		SandboxId: r.SandboxID, ExitCode: int32(r.ExitCode), Signal: int32(r.Signal),
+		ExitCode: int32(r.ExitCode), Signal: int32(r.Signal), Reason: string(r.Reason), Cause: string(r.Cause), Source: r.Source,
 		TimedOut: r.TimedOut, OomKilled: r.OOMKilled, PidsLimitHit: r.PIDsLimitHit,
+		LimitsHit: r.LimitsHit, FullTmpfs: r.FullTmpfs, ReadOnlyHint: r.ReadOnlyHint,
 		StdoutBytes: r.StdoutBytes, StderrBytes: r.StderrBytes, Truncated: r.Truncated, LostBytes: r.LostBytes,
-		Duration: durationpb.New(r.Duration), Cpu: durationpb.New(r.CPU),
-		PeakMemoryBytes: counted(r.PeakMemoryBytes), MaxRssBytes: r.MaxRSSBytes, CpuThrottledPeriods: r.ThrottledPeriods,
-		IoReadBytes: r.IOReadBytes, IoWriteBytes: r.IOWriteBytes,
-		CpuThrottled: duration(r.Throttled), LimitsHit: r.LimitsHit, SandboxLimitsHit: r.SandboxLimitsHit, Cause: string(r.Cause), FullTmpfs: r.FullTmpfs, ReadOnlyHint: r.ReadOnlyHint,
-		Network: r.Network, Source: r.Source, Reason: string(r.Reason),
-		Stages: each(r.Stages, stagePB), Warnings: r.Warnings, ExecId: r.ExecID, Remaining: int64(r.Remaining), EndedProcesses: int64(r.EndedProcesses),
-		Egress: egressPB(r.Egress), Refusals: each(r.Refusals, refusalPB), Learned: learnedPB(r.Learned), ImageVerified: r.ImageVerified,
+		Duration: durationpb.New(r.Duration), Stages: each(r.Stages, stagePB), Warnings: r.Warnings,
+		Remaining: int64(r.Remaining), EndedProcesses: int64(r.EndedProcesses), ExecId: r.ExecID,
+		Refusals: each(r.Refusals, refusalPB), Learned: learnedPB(r.Learned),
+		Usage: &caissonv1.ResultUsage{
+			Cpu: durationpb.New(r.CPU), PeakMemoryBytes: counted(r.PeakMemoryBytes), MaxRssBytes: r.MaxRSSBytes,
+			CpuThrottled: duration(r.Throttled), CpuThrottledPeriods: r.ThrottledPeriods,
+			IoReadBytes: r.IOReadBytes, IoWriteBytes: r.IOWriteBytes,
+		},
+		Sandbox: &caissonv1.ResultSandbox{
+			Id: r.SandboxID, Network: r.Network, ImageVerified: r.ImageVerified,
+			LimitsHit: r.SandboxLimitsHit, Egress: egressPB(r.Egress),
+		},
 	}
 }
 

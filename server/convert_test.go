@@ -28,11 +28,18 @@ import (
 // renamed maps the names of Go fields to those of the messages, where they
 // differ in more than case and underscores.
 var renamed = map[string]string{
-	"limits.cpu":       "limits.millicpu",
-	"outputlimit":      "outputlimitbytes",
-	"specjson":         "ocispecjson",
-	"throttledperiods": "cputhrottledperiods",
-	"throttled":        "cputhrottled",
+	"limits.cpu":  "limits.millicpu",
+	"outputlimit": "outputlimitbytes",
+	"specjson":    "ocispecjson",
+}
+
+// parts maps the fields of a result that are in a part of the message.
+var parts = map[string]string{
+	"cpu": "usage.cpu", "peakmemorybytes": "usage.peakmemorybytes", "maxrssbytes": "usage.maxrssbytes",
+	"throttled": "usage.cputhrottled", "throttledperiods": "usage.cputhrottledperiods",
+	"ioreadbytes": "usage.ioreadbytes", "iowritebytes": "usage.iowritebytes",
+	"sandboxid": "sandbox.id", "network": "sandbox.network", "imageverified": "sandbox.imageverified",
+	"sandboxlimitshit": "sandbox.limitshit", "egress": "sandbox.egress",
 }
 
 func TestToMessages(t *testing.T) {
@@ -333,7 +340,11 @@ func walkGo(v reflect.Value, path string, inside []string, out map[string]string
 			if untold(v.Type(), i) {
 				continue
 			}
-			walkGo(v.Field(i), join(path, goName(v.Type().Field(i).Name, inside)), inside, out)
+			name := goName(v.Type().Field(i).Name, inside)
+			if v.Type() == reflect.TypeFor[runtime.Result]() {
+				name = cmp.Or(parts[name], name)
+			}
+			walkGo(v.Field(i), join(path, name), inside, out)
 		}
 	default:
 		out[path] = fmt.Sprint(v.Interface())

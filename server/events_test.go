@@ -93,7 +93,7 @@ func TestEvents(t *testing.T) {
 		},
 		"detached":      {"SandboxService/Run", `{"spec":{"exec":{"args":["x"]},"detach":true}}`, []string{`{"started":{"sandbox_id":"id","sandbox_name":"","warnings":[]}}`, `{}`}},
 		"started exec":  {"ExecService/Start", `{"ref":"a","exec":{"args":["x"]}}`, []string{`"id":"e2"`, `{}`}},
-		"finished exec": {"ExecService/Start", `{"ref":"a","exec":{"args":["x"]},"stdin":"aW4=","wait":true}`, []string{`"finished":{"result":{"sandbox_id":"","exit_code":3`, `{}`}},
+		"finished exec": {"ExecService/Start", `{"ref":"a","exec":{"args":["x"]},"stdin":"aW4=","wait":true}`, []string{`"finished":{"result":{"exit_code":3`, `{}`}},
 	} {
 		got := followed(t, f, tt.procedure, tt.body)
 		for i, want := range tt.want {

@@ -159,7 +159,7 @@ func TestRoutes(t *testing.T) {
 		{"DELETE", "/v1/sandboxes/a?force", ``, 200, `{"id":"a"}`},
 		{"DELETE", "/v1/sandboxes/a?force=maybe", ``, 400, `force is \"maybe\": give true or false`},
 		{"POST", "/v1/sandboxes/a/stop?grace=soon", ``, 400, `give a duration such as 10s`},
-		{"POST", "/v1/sandboxes/a/execs?wait=true", `{"exec":{"args":["echo","ü"]}}`, 200, `{"finished":{"result":{"sandbox_id":"","exit_code":0`},
+		{"POST", "/v1/sandboxes/a/execs?wait=true", `{"exec":{"args":["echo","ü"]}}`, 200, `{"finished":{"result":{"exit_code":0`},
 		{"POST", "/v1/sandboxes/a/execs?wait=true", `{"exec":{"args":["echo","ü"]}}`, 200, `"stdout_text":"echo ü"`},
 		{"POST", "/v1/sandboxes/a/execs?wait=true", `{"exec":{"args":["echo","ü"]}}`, 200, `"stderr":"/w=="`},
 		{"POST", "/v1/sandboxes/a/exec", `{"exec":{"args":["x"]}}`, 404, `there is no route`},
@@ -224,7 +224,7 @@ func TestLines(t *testing.T) {
 	want := []string{
 		`{"started":{"sandbox_id":"id",`, `{"stdout":{"text":"über"}}`, `{"stdout":{"offset":5,"skipped":100}}`,
 		`{"stdout":{"offset":105,"text":"end"}}`, `{"stdout":{"offset":108,"data":"ww=="}}`, `{"stdout":{"offset":109,"data":"vA=="}}`,
-		`{"stdout":{"offset":110,"text":"."}}`, `{"stderr":{"data":"/v8="}}`, `{"exit":{"sandbox_id":"","exit_code":3,`,
+		`{"stdout":{"offset":110,"text":"."}}`, `{"stderr":{"data":"/v8="}}`, `{"exit":{"exit_code":3,`,
 	}
 	if !slices.EqualFunc(lines, want, strings.HasPrefix) || res.Header.Get("Content-Type") != "application/x-ndjson" {
 		t.Errorf("%v\ngot  %q\nwant %q", res.Header, lines, want)

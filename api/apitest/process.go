@@ -66,7 +66,8 @@ func (p *process) endLocked(o Outcome, r *caissonv1.Result) {
 	if p.exec.State == "exited" {
 		return
 	}
-	r.SandboxId, r.ExecId, r.Network = p.box.Id, p.exec.Id, p.box.Network
+	r.ExecId = p.exec.Id
+	r.Usage, r.Sandbox = &caissonv1.ResultUsage{}, &caissonv1.ResultSandbox{Id: p.box.Id, Network: p.box.Network}
 	r.StdoutBytes, r.StderrBytes = int64(len(o.Stdout)), int64(len(o.Stderr))
 	p.exec = proto.CloneOf(p.exec)
 	p.exec.State, p.exec.Stdin, p.exec.EndedAt, p.exec.Result = "exited", false, timestamppb.Now(), r

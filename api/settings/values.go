@@ -24,7 +24,7 @@ var Sets = [...]Set{
 	{
 		Name: "Network", Values: []string{"none", "allow", "open", "bridge"},
 		Fields:  []string{"CheckPolicyResponse.network", "ExplainPolicyResponse.network", "NetworkStats.network", "EventData.network"},
-		OrEmpty: []string{"SandboxSpec.network", "PolicyQuery.network", "Result.network", "Sandbox.network"},
+		OrEmpty: []string{"SandboxSpec.network", "PolicyQuery.network", "ResultSandbox.network", "Sandbox.network"},
 	},
 	{Name: "LiveNetwork", Values: []string{"allow", "open"}, Fields: []string{"UpdateRequest.network"}},
 	{
@@ -50,7 +50,7 @@ var Sets = [...]Set{
 		OrEmpty: []string{"Result.cause"},
 	},
 	{Name: "Limit", Values: []string{"memory", "pids", "cpu", "tmpfs", "disk"}, Fields: []string{"Result.limits_hit"}},
-	{Name: "SharedLimit", Values: []string{"memory", "pids"}, Fields: []string{"Result.sandbox_limits_hit"}},
+	{Name: "SharedLimit", Values: []string{"memory", "pids"}, Fields: []string{"ResultSandbox.limits_hit"}},
 	{Name: "Stream", Values: []string{"stdout", "stderr"}, OrEmpty: []string{"LogsRequest.stream"}},
 	{
 		Name:   "LeftoverKind",

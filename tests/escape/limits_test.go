@@ -105,7 +105,7 @@ func TestMemoryBombs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			held(t, "P119", name)
 			r := bomb(t, []string{"-m", "48M", "--tmpfs", "1G"}, args...)
-			if !r.OOMKilled || r.ExitCode != 137 || r.Reason != "oom" || r.PeakMemory > 48<<20 {
+			if !r.OOMKilled || r.ExitCode != 137 || r.Reason != "oom" || r.Usage.PeakMemory > 48<<20 {
 				t.Errorf("result %+v", r)
 			}
 		})
@@ -115,7 +115,7 @@ func TestMemoryBombs(t *testing.T) {
 		dir := workspace(t)
 		must(t, os.Chown(dir, 1000, 1000))
 		r := daemon.RunJSON(t, "-m", "48M", "--workspace", dir, "--", "sh", "-c", "head -c 150000000 /dev/zero > big; cat big big >/dev/null; rm big; echo done")
-		if r.Stdout != "done\n" || r.OOMKilled || r.PeakMemory > 48<<20 { // the kernel reclaims it
+		if r.Stdout != "done\n" || r.OOMKilled || r.Usage.PeakMemory > 48<<20 { // the kernel reclaims it
 			t.Errorf("result %+v", r)
 		}
 	})

@@ -346,7 +346,6 @@ func (d Duration) Milliseconds() float64 { return float64(d.Duration) / float64(
 
 // RunResult is the result of a run with its output.
 type RunResult struct {
-	SandboxID     string   `json:"sandbox_id"`
 	Source        string   `json:"source"`
 	ExitCode      int      `json:"exit_code"`
 	Signal        int      `json:"signal"`
@@ -359,13 +358,18 @@ type RunResult struct {
 	StdoutSkipped int64    `json:"stdout_skipped"`
 	Truncated     bool     `json:"truncated"`
 	Duration      Duration `json:"duration"`
-	CPU           Duration `json:"cpu"`
-	PeakMemory    int64    `json:"peak_memory_bytes"`
 	Reason        string   `json:"reason"`
-	Network       string   `json:"network"`
 	// EndedProcesses were ended with the command.
 	EndedProcesses int      `json:"ended_processes"`
 	Warnings       []string `json:"warnings"`
+	Usage          struct {
+		CPU        Duration `json:"cpu"`
+		PeakMemory int64    `json:"peak_memory_bytes"`
+	} `json:"usage"`
+	Sandbox struct {
+		ID      string `json:"id"`
+		Network string `json:"network"`
+	} `json:"sandbox"`
 }
 
 // RunJSON runs a command in a sandbox and decodes the result, whatever the

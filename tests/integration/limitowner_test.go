@@ -10,19 +10,21 @@ import (
 
 // owned is the part of a result that says whose a limit is.
 type owned struct {
-	ExitCode         int      `json:"exit_code"`
-	Reason           string   `json:"reason"`
-	OOMKilled        bool     `json:"oom_killed"`
-	PIDsLimitHit     bool     `json:"pids_limit_hit"`
-	LimitsHit        []string `json:"limits_hit"`
-	SandboxLimitsHit []string `json:"sandbox_limits_hit"`
+	ExitCode     int      `json:"exit_code"`
+	Reason       string   `json:"reason"`
+	OOMKilled    bool     `json:"oom_killed"`
+	PIDsLimitHit bool     `json:"pids_limit_hit"`
+	LimitsHit    []string `json:"limits_hit"`
+	Sandbox      struct {
+		LimitsHit []string `json:"limits_hit"`
+	} `json:"sandbox"`
 }
 
 // eats runs out of memory in a child, and exits 0.
 const eats = "tail /dev/zero; true"
 
 func (o owned) isClean() bool {
-	return !o.OOMKilled && !o.PIDsLimitHit && len(o.LimitsHit)+len(o.SandboxLimitsHit) == 0
+	return !o.OOMKilled && !o.PIDsLimitHit && len(o.LimitsHit)+len(o.Sandbox.LimitsHit) == 0
 }
 
 func execOwned(t *testing.T, d *harness.Daemon, name, script string) (r owned) {
@@ -47,7 +49,7 @@ func limitEvents(t *testing.T, d *harness.Daemon, name string) (list []eventData
 func TestLimitsOfACommandThatExits0(t *testing.T) {
 	d := harness.Start(t)
 	name := box(t, d, "own", "-m", "32M", "--pids", "24")
-	if r := execOwned(t, d, name, eats); r.ExitCode != 0 || !r.OOMKilled || !slices.Equal(r.LimitsHit, []string{"memory"}) || len(r.SandboxLimitsHit) > 0 {
+	if r := execOwned(t, d, name, eats); r.ExitCode != 0 || !r.OOMKilled || !slices.Equal(r.LimitsHit, []string{"memory"}) || len(r.Sandbox.LimitsHit) > 0 {
 		t.Errorf("out of memory: %+v", r)
 	}
 	if r := execOwned(t, d, name, "exit 3"); r.ExitCode != 3 || !r.isClean() {
@@ -78,7 +80,7 @@ func TestLimitsOfTwoCommands(t *testing.T) {
 	name := box(t, d, "two", "-m", "32M")
 	idle := strings.TrimSpace(d.Run(t, "exec", "-d", name, "--", "sleep", "100").Stdout)
 	shared := []string{"memory"}
-	if r := execOwned(t, d, name, eats); r.ExitCode != 0 || r.OOMKilled || len(r.LimitsHit) > 0 || !slices.Equal(r.SandboxLimitsHit, shared) {
+	if r := execOwned(t, d, name, eats); r.ExitCode != 0 || r.OOMKilled || len(r.LimitsHit) > 0 || !slices.Equal(r.Sandbox.LimitsHit, shared) {
 		t.Errorf("the one that ate: %+v", r)
 	}
 	if r := execOwned(t, d, name, "exit 3"); !r.isClean() {
@@ -87,7 +89,7 @@ func TestLimitsOfTwoCommands(t *testing.T) {
 	d.Run(t, "kill", name, idle)
 	var r owned
 	d.Try("attach", "--json", name, idle).JSONIn(t, "result", &r)
-	if r.OOMKilled || !slices.Equal(r.SandboxLimitsHit, shared) {
+	if r.OOMKilled || !slices.Equal(r.Sandbox.LimitsHit, shared) {
 		t.Errorf("the one beside it: %+v", r)
 	}
 	if told := limitEvents(t, d, name); len(told) != 1 || told[0].ExecID != "" || told[0].Reason != "in the sandbox: command 1, or command 2" {

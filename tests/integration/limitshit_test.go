@@ -10,11 +10,13 @@ import (
 
 // limited is the part of a result that tells of limits.
 type limited struct {
-	ExitCode     int              `json:"exit_code"`
-	LimitsHit    []string         `json:"limits_hit"`
-	FullTmpfs    []string         `json:"full_tmpfs"`
-	ReadOnlyHint bool             `json:"read_only_hint"`
-	Throttled    harness.Duration `json:"cpu_throttled"`
+	ExitCode     int      `json:"exit_code"`
+	LimitsHit    []string `json:"limits_hit"`
+	FullTmpfs    []string `json:"full_tmpfs"`
+	ReadOnlyHint bool     `json:"read_only_hint"`
+	Usage        struct {
+		Throttled harness.Duration `json:"cpu_throttled"`
+	} `json:"usage"`
 }
 
 // TestResultTellsLimits: a result names the limits that the command hit, of a run and of a
@@ -56,7 +58,7 @@ func TestResultTellsLimits(t *testing.T) {
 	}
 	var r limited
 	d.Try("run", "--json", "--cpus", "0.1", "--timeout", "500ms", "--", "sh", "-c", "while :; do :; done").JSONIn(t, "result", &r)
-	if !slices.Equal(r.LimitsHit, []string{"cpu"}) || r.Throttled.Milliseconds() < 100 {
+	if !slices.Equal(r.LimitsHit, []string{"cpu"}) || r.Usage.Throttled.Milliseconds() < 100 {
 		t.Errorf("throttled: %+v", r)
 	}
 	d.Try("run", "--json", "--mount", "type=tmpfs,dst=/scratch,size=64K", "--", "sh", "-c", "head -c 100000 /dev/zero > /scratch/big").JSONIn(t, "result", &r)

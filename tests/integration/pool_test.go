@@ -178,10 +178,10 @@ func TestPooledSandboxIsUsedOnce(t *testing.T) {
 		awaitReady(t, d, 2)
 		var r harness.RunResult
 		d.Run(t, "run", "--json", "--", "sh", "-c", "ls -A /tmp; touch /tmp/used").JSONIn(t, "result", &r)
-		if r.Stdout != "" || seen[r.SandboxID] {
-			t.Errorf("sandbox %s was used before: %q", r.SandboxID, r.Stdout)
+		if r.Stdout != "" || seen[r.Sandbox.ID] {
+			t.Errorf("sandbox %s was used before: %q", r.Sandbox.ID, r.Stdout)
 		}
-		seen[r.SandboxID] = true
+		seen[r.Sandbox.ID] = true
 	}
 	if p := poolOf(t, d); p.Hits != 4 || p.Misses != 0 {
 		t.Errorf("pool %+v", p)
@@ -276,7 +276,7 @@ func TestResultOutOfThePool(t *testing.T) {
 			Stages []struct{ Name string }
 		}
 		d.Try(append(append([]string{"run", "--json", "--trace"}, flags...), "--", "sh", "-c", "exit 4")...).JSONIn(t, "result", &r)
-		if n := len(r.Stages); r.ExitCode != 4 || r.PeakMemory == 0 || n < 2 || r.Stages[n-1].Name != "exec" {
+		if n := len(r.Stages); r.ExitCode != 4 || r.Usage.PeakMemory == 0 || n < 2 || r.Stages[n-1].Name != "exec" {
 			t.Errorf("%s: %+v", name, r)
 		}
 	}

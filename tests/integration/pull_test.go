@@ -360,10 +360,12 @@ func TestPullVerified(t *testing.T) {
 	}
 	for range 2 { // as it is pulled, and as it is there
 		var r struct {
-			ImageVerified string `json:"image_verified"`
+			Sandbox struct {
+				ImageVerified string `json:"image_verified"`
+			}
 		}
 		d.Run(t, "run", "--json", "--image", pinned, "--", "sh", "-c", ":").JSONIn(t, "result", &r)
-		if r.ImageVerified != "digest" {
+		if r.Sandbox.ImageVerified != "digest" {
 			t.Errorf("the result says %+v", r)
 		}
 	}

@@ -54,10 +54,10 @@ func TestExitCodes(t *testing.T) {
 //caisson:smoke
 func TestResultTellsWhatHappened(t *testing.T) {
 	r := daemon.RunJSON(t, "--", "sh", "-c", "printf out; printf err >&2; exit 3")
-	if r.Source != "command" || r.Reason != "exited" || r.ExitCode != 3 || r.Stdout != "out" || r.Stderr != "err" || r.StdoutBytes != 3 || r.Network != "none" {
+	if r.Source != "command" || r.Reason != "exited" || r.ExitCode != 3 || r.Stdout != "out" || r.Stderr != "err" || r.StdoutBytes != 3 || r.Sandbox.Network != "none" {
 		t.Errorf("result %+v", r)
 	}
-	if r.CPU.Milliseconds() <= 0 || r.Duration.Milliseconds() <= 0 || r.SandboxID == "" {
+	if r.Usage.CPU.Milliseconds() <= 0 || r.Duration.Milliseconds() <= 0 || r.Sandbox.ID == "" {
 		t.Errorf("usage is missing: %+v", r)
 	}
 	if r := daemon.RunJSON(t, "--", "sh", "-c", "kill -9 $$"); r.Reason != "signaled" || r.Signal != 9 || r.OOMKilled {
@@ -186,7 +186,7 @@ func TestChildDoesNotHoldTheResult(t *testing.T) {
 func TestMemoryLimit(t *testing.T) {
 	r := daemon.RunJSON(t, "-m", "32M", "--", "sh", "-c", "head -c 100m /dev/zero | tail -c 90m | wc -c")
 	// The kernel lets a dying process take a few pages past the limit.
-	if !r.OOMKilled || r.PeakMemory < 24<<20 || r.PeakMemory > 33<<20 {
+	if !r.OOMKilled || r.Usage.PeakMemory < 24<<20 || r.Usage.PeakMemory > 33<<20 {
 		t.Errorf("result %+v", r)
 	}
 	if r := daemon.RunJSON(t, "-m", "32M", "--", "tail", "/dev/zero"); !r.OOMKilled || r.ExitCode != 137 || r.Reason != "oom" {

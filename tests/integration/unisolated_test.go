@@ -84,7 +84,7 @@ func TestUnisolatedIsAUserOfTheHost(t *testing.T) {
 	port := greeter(t)
 	connect := "exec 3<>/dev/tcp/127.0.0.1/" + port + "; cat <&3"
 	for name, script := range map[string]string{"file": "cat " + filepath.Join(dir, "open"), "network": connect} {
-		if r := d.RunJSON(t, "--profile", "host", "--", "bash", "-c", script); r.ExitCode != 0 || r.Stdout == "" || r.Network != "host" {
+		if r := d.RunJSON(t, "--profile", "host", "--", "bash", "-c", script); r.ExitCode != 0 || r.Stdout == "" || r.Sandbox.Network != "host" {
 			t.Errorf("%s without isolation: %+v", name, r)
 		}
 	}

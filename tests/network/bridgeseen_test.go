@@ -95,13 +95,13 @@ func TestBridgeBytes(t *testing.T) {
 	s := h.create(t)
 	h.reaches(t, s, "syn "+public+":5432")
 	const data = 2 << 20
-	var result struct{ Egress linkBytes }
+	var result struct{ Sandbox struct{ Egress linkBytes } }
 	transfer := func(times int64) {
 		t.Helper()
 		bulk := []string{"/workspace/client", "bulk", public + ":5432", strconv.Itoa(data)}
 		s.of.Run(t, append([]string{"exec", "--json", s.id, "--"}, bulk...)...).JSONIn(t, "result", &result)
-		if !result.Egress.about(times * data) {
-			t.Errorf("%d times %d bytes: %+v", times, data, result.Egress)
+		if !result.Sandbox.Egress.about(times * data) {
+			t.Errorf("%d times %d bytes: %+v", times, data, result.Sandbox.Egress)
 		}
 	}
 	transfer(1)
@@ -112,8 +112,8 @@ func TestBridgeBytes(t *testing.T) {
 	h.daemon.Launch(t)
 	var detail struct{ Egress linkBytes }
 	s.of.Run(t, "inspect", s.id).JSONIn(t, "sandbox", &detail)
-	if !detail.Egress.follows(result.Egress) {
-		t.Errorf("the next daemon has %+v, the one before had %+v", detail.Egress, result.Egress)
+	if !detail.Egress.follows(result.Sandbox.Egress) {
+		t.Errorf("the next daemon has %+v, the one before had %+v", detail.Egress, result.Sandbox.Egress)
 	}
 	transfer(2)
 	if list := traffic(t, s); len(list) > 0 {
@@ -123,17 +123,19 @@ func TestBridgeBytes(t *testing.T) {
 	if !until(5*time.Second, func() bool {
 		s.of.Run(t, "stats", "--no-stream", "--json", s.id).JSON(t, &stats)
 		sent := stats.Sandboxes[0].Sent
-		return sent >= result.Egress.Sent && sent <= result.Egress.Sent+lateBytes
+		return sent >= result.Sandbox.Egress.Sent && sent <= result.Sandbox.Egress.Sent+lateBytes
 	}) {
-		t.Errorf("stats have %+v, want %+v", stats, result.Egress)
+		t.Errorf("stats have %+v, want %+v", stats, result.Sandbox.Egress)
 	}
-	var ended struct{ Result struct{ Egress linkBytes } }
+	var ended struct {
+		Result struct{ Sandbox struct{ Egress linkBytes } }
+	}
 	run := sandbox{strings.TrimSpace(h.daemon.Run(t, "run", "-d", "--network", "bridge", "--workspace", clientDir(t)+":ro", "--", "sh", "-c",
 		"sleep 1; /workspace/client bulk "+public+":5432 "+strconv.Itoa(data)).Stdout), h.daemon}
 	h.reaches(t, run, "syn "+public+":5432")
 	h.daemon.Run(t, "wait", "--json", run.id).JSON(t, &ended)
-	if !ended.Result.Egress.about(data) {
-		t.Errorf("the result of run has %+v", ended.Result.Egress)
+	if !ended.Result.Sandbox.Egress.about(data) {
+		t.Errorf("the result of run has %+v", ended.Result.Sandbox.Egress)
 	}
 }
 
@@ -143,7 +145,7 @@ func TestBridgeFloodIsCounted(t *testing.T) {
 	var ended struct {
 		Result struct {
 			Warnings []string
-			Egress   linkBytes
+			Sandbox  struct{ Egress linkBytes }
 		}
 	}
 	s := sandbox{strings.TrimSpace(h.daemon.Run(t, "run", "-d", "--network", "bridge", "--workspace", clientDir(t)+":ro", "--", "sh", "-c",
@@ -168,8 +170,8 @@ func TestBridgeFloodIsCounted(t *testing.T) {
 	left := 5000 - refused[0]
 	const each = 14 + 20 + 8 + int64(len("ping\n"))
 	want := linkBytes{Refused: refused[0] + refused[1] + refused[2], Sent: left * each, Received: left * each}
-	if ended.Result.Egress != want || len(ended.Result.Warnings) > 0 {
-		t.Errorf("of %d that left, and %v that did not, the result has %+v, with %q", left, refused, ended.Result.Egress, ended.Result.Warnings)
+	if ended.Result.Sandbox.Egress != want || len(ended.Result.Warnings) > 0 {
+		t.Errorf("of %d that left, and %v that did not, the result has %+v, with %q", left, refused, ended.Result.Sandbox.Egress, ended.Result.Warnings)
 	}
 	if !slices.ContainsFunc(traffic(t, s), func(e entry) bool {
 		return e.Kind == "packet" && e.Verdict == "refused" && e.Address == public && e.Rule == "limit of connections" && e.Code == "SBX-706"
@@ -205,10 +207,10 @@ func TestNoneIsCounted(t *testing.T) {
 	if !slices.Contains(stats.Networks, network{s.id, "none", want}) {
 		t.Errorf("stats have %+v", stats)
 	}
-	var result struct{ Egress *counters }
+	var result struct{ Sandbox struct{ Egress *counters } }
 	daemon.Run(t, "run", "--json", "--workspace", clientDir(t)+":ro", "--", "sh", "-c", "/workspace/client flood "+public+":5432 7").JSONIn(t, "result", &result)
-	if result.Egress == nil || *result.Egress != (counters{Refused: 7}) {
-		t.Errorf("the result has %+v", result.Egress)
+	if result.Sandbox.Egress == nil || *result.Sandbox.Egress != (counters{Refused: 7}) {
+		t.Errorf("the result has %+v", result.Sandbox.Egress)
 	}
 }
 
@@ -229,7 +231,8 @@ func (h *house) refused(t *testing.T, s sandbox, refused int64) {
 	t.Helper()
 	type counters struct{ Allowed, Refused, Failed, Lost int64 }
 	want := counters{Refused: refused}
-	var detail, result struct{ Egress counters }
+	var detail struct{ Egress counters }
+	var result struct{ Sandbox struct{ Egress counters } }
 	s.of.Run(t, "inspect", s.id).JSONIn(t, "sandbox", &detail)
 	s.of.Run(t, "exec", "--json", s.id, "--", "true").JSONIn(t, "result", &result)
 	var stats struct {
@@ -239,7 +242,7 @@ func (h *house) refused(t *testing.T, s sandbox, refused int64) {
 		}
 	}
 	s.of.Run(t, "info", "--json").JSON(t, &stats)
-	if detail.Egress != want || result.Egress != want || len(stats.Networks) != 1 || stats.Networks[0].Network != "bridge" || stats.Networks[0].Egress != want {
-		t.Errorf("want %+v; inspect %+v, result %+v, stats %+v", want, detail.Egress, result.Egress, stats)
+	if detail.Egress != want || result.Sandbox.Egress != want || len(stats.Networks) != 1 || stats.Networks[0].Network != "bridge" || stats.Networks[0].Egress != want {
+		t.Errorf("want %+v; inspect %+v, result %+v, stats %+v", want, detail.Egress, result.Sandbox.Egress, stats)
 	}
 }

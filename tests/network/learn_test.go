@@ -89,11 +89,11 @@ func TestLearnOfOpenConnections(t *testing.T) {
 	script := "/workspace/client hold db.example:5432 > /tmp/said & until grep -q held /tmp/said; do sleep 0.05; done"
 	var told struct {
 		ExitCode int `json:"exit_code"`
-		Network  string
+		Sandbox  struct{ Network string }
 		Learned  struct{ Rules, Warnings []string }
 	}
 	learn(t, script, "--json").JSONIn(t, "result", &told)
-	if told.ExitCode != 0 || told.Network != "open" || !slices.Equal(told.Learned.Rules, []string{"db.example:5432"}) || len(told.Learned.Warnings) != 0 {
+	if told.ExitCode != 0 || told.Sandbox.Network != "open" || !slices.Equal(told.Learned.Rules, []string{"db.example:5432"}) || len(told.Learned.Warnings) != 0 {
 		t.Errorf("%+v", told)
 	}
 }

@@ -1563,71 +1563,49 @@ func (*ResizeExecResponse) Descriptor() ([]byte, []int) {
 
 // Result is how a command ended.
 type Result struct {
-	state        protoimpl.MessageState `protogen:"open.v1"`
-	SandboxId    string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
-	ExitCode     int32                  `protobuf:"varint,2,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"` // 128+n on signal n, 124 on timeout, 126, 127
-	Signal       int32                  `protobuf:"varint,3,opt,name=signal,proto3" json:"signal,omitempty"`                     // 0: it exited by itself
-	TimedOut     bool                   `protobuf:"varint,4,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"`
-	OomKilled    bool                   `protobuf:"varint,5,opt,name=oom_killed,json=oomKilled,proto3" json:"oom_killed,omitempty"`
-	PidsLimitHit bool                   `protobuf:"varint,6,opt,name=pids_limit_hit,json=pidsLimitHit,proto3" json:"pids_limit_hit,omitempty"`
-	StdoutBytes  int64                  `protobuf:"varint,7,opt,name=stdout_bytes,json=stdoutBytes,proto3" json:"stdout_bytes,omitempty"` // true totals, also past the limit
-	StderrBytes  int64                  `protobuf:"varint,8,opt,name=stderr_bytes,json=stderrBytes,proto3" json:"stderr_bytes,omitempty"`
-	Truncated    bool                   `protobuf:"varint,9,opt,name=truncated,proto3" json:"truncated,omitempty"` // the daemon keeps less: a caller that was connected had all
-	Duration     *durationpb.Duration   `protobuf:"bytes,10,opt,name=duration,proto3" json:"duration,omitempty"`   // of the command
-	// User and system: all of it of a sandbox that is for this command alone, or of a command
-	// with limits of its own; else that of the command and the processes that it waited for.
-	// The making and the removal of the sandbox are not in it.
-	Cpu *durationpb.Duration `protobuf:"bytes,11,opt,name=cpu,proto3" json:"cpu,omitempty"`
-	// Of the whole sandbox, or of a command with limits of its own. Absent where it is not
-	// counted, as of other commands of a session.
-	PeakMemoryBytes     *int64 `protobuf:"varint,12,opt,name=peak_memory_bytes,json=peakMemoryBytes,proto3,oneof" json:"peak_memory_bytes,omitempty"`
-	MaxRssBytes         int64  `protobuf:"varint,13,opt,name=max_rss_bytes,json=maxRssBytes,proto3" json:"max_rss_bytes,omitempty"` // of the largest process
-	CpuThrottledPeriods int64  `protobuf:"varint,14,opt,name=cpu_throttled_periods,json=cpuThrottledPeriods,proto3" json:"cpu_throttled_periods,omitempty"`
-	Network             string `protobuf:"bytes,15,opt,name=network,proto3" json:"network,omitempty"`
-	Source              string `protobuf:"bytes,16,opt,name=source,proto3" json:"source,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	ExitCode int32                  `protobuf:"varint,1,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"` // 128+n on signal n, 124 on timeout, 126, 127
+	Signal   int32                  `protobuf:"varint,2,opt,name=signal,proto3" json:"signal,omitempty"`                     // 0: it exited by itself
 	// "exited", "signaled", "timeout", "oom"; by the runtime "canceled" (the sandbox
 	// was stopped or removed, the daemon ended, or the caller went away), "expired"
 	// (the sandbox's time was over), "kernel_memory" (the sandbox took too much kernel
 	// memory that no limit counts) and "lost" (the sandbox ended without a word).
-	Reason    string   `protobuf:"bytes,17,opt,name=reason,proto3" json:"reason,omitempty"`
-	Stages    []*Stage `protobuf:"bytes,18,rep,name=stages,proto3" json:"stages,omitempty"`               // where the time went, in order
-	Warnings  []string `protobuf:"bytes,19,rep,name=warnings,proto3" json:"warnings,omitempty"`           // what was clamped or reported, e.g. an rlimit
-	ExecId    string   `protobuf:"bytes,20,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"` // of the command in the sandbox, as id of an Exec
-	Remaining int64    `protobuf:"varint,21,opt,name=remaining,proto3" json:"remaining,omitempty"`        // processes that went on running in the sandbox, by PID 1's word
-	// Of the sandbox so far; absent in the mode none when nothing was tried.
-	Egress        *Egress  `protobuf:"bytes,22,opt,name=egress,proto3" json:"egress,omitempty"`
-	Learned       *Learned `protobuf:"bytes,23,opt,name=learned,proto3" json:"learned,omitempty"`                                  // absent unless RunSpec.learn
-	RequestId     string   `protobuf:"bytes,25,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`             // of the call that brought the result: the header X-Request-Id
-	ImageVerified string   `protobuf:"bytes,26,opt,name=image_verified,json=imageVerified,proto3" json:"image_verified,omitempty"` // the rule that the image was verified by when it was pulled; empty: none
-	// From and to block devices, where peak_memory_bytes is counted and the host counts
-	// them: with cgroup v1 it charges most writes to itself, and io_write_bytes is absent.
-	IoReadBytes  *int64     `protobuf:"varint,28,opt,name=io_read_bytes,json=ioReadBytes,proto3,oneof" json:"io_read_bytes,omitempty"`
-	IoWriteBytes *int64     `protobuf:"varint,29,opt,name=io_write_bytes,json=ioWriteBytes,proto3,oneof" json:"io_write_bytes,omitempty"`
-	LostBytes    int64      `protobuf:"varint,24,opt,name=lost_bytes,json=lostBytes,proto3" json:"lost_bytes,omitempty"` // of output that the daemon's disk did not take: no caller has them
-	Refusals     []*Refusal `protobuf:"bytes,27,rep,name=refusals,proto3" json:"refusals,omitempty"`                     // destinations refused while the command ran, at most 10
-	// Time that the CPU limit held the command back, summed over CPUs. Counted where
-	// peak_memory_bytes is; absent is none.
-	CpuThrottled *durationpb.Duration `protobuf:"bytes,30,opt,name=cpu_throttled,json=cpuThrottled,proto3" json:"cpu_throttled,omitempty"`
-	// Of "memory", "pids", "cpu" (it was throttled), "tmpfs" and "disk" (one was full when the
-	// command failed). Of a command of a session without limits of its own, "cpu" is not known,
-	// and another command may have filled a tmpfs or the disk.
-	LimitsHit []string `protobuf:"bytes,31,rep,name=limits_hit,json=limitsHit,proto3" json:"limits_hit,omitempty"`
-	FullTmpfs []string `protobuf:"bytes,32,rep,name=full_tmpfs,json=fullTmpfs,proto3" json:"full_tmpfs,omitempty"` // where they are mounted inside
-	// A hint: the command failed, and the last 4 KiB of its standard error have the words
-	// "Read-only file system".
-	ReadOnlyHint bool `protobuf:"varint,33,opt,name=read_only_hint,json=readOnlyHint,proto3" json:"read_only_hint,omitempty"`
-	// Processes that were ended with the command, which is not one of them: what it had started
-	// and left running when its time was over, its call was canceled or its caller went away.
-	EndedProcesses int64 `protobuf:"varint,34,opt,name=ended_processes,json=endedProcesses,proto3" json:"ended_processes,omitempty"`
-	// Of "memory" and "pids": hit in the sandbox while the command ran, by it or by something
-	// else that ran there: the kernel does not say. None of them is in limits_hit.
-	SandboxLimitsHit []string `protobuf:"bytes,35,rep,name=sandbox_limits_hit,json=sandboxLimitsHit,proto3" json:"sandbox_limits_hit,omitempty"`
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	// What canceled the command, if the reason is "canceled", else empty: "stopped" or "removed"
 	// (its sandbox was), "daemon_stopped", "caller_left", "parent_ended" (the sandbox that made
 	// its sandbox ended) or "sandbox_ended".
-	Cause         string `protobuf:"bytes,36,opt,name=cause,proto3" json:"cause,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Cause        string `protobuf:"bytes,4,opt,name=cause,proto3" json:"cause,omitempty"`
+	Source       string `protobuf:"bytes,5,opt,name=source,proto3" json:"source,omitempty"` // "command" or "runtime": who decided the end
+	TimedOut     bool   `protobuf:"varint,6,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"`
+	OomKilled    bool   `protobuf:"varint,7,opt,name=oom_killed,json=oomKilled,proto3" json:"oom_killed,omitempty"`
+	PidsLimitHit bool   `protobuf:"varint,8,opt,name=pids_limit_hit,json=pidsLimitHit,proto3" json:"pids_limit_hit,omitempty"`
+	// Of "memory", "pids", "cpu" (it was throttled), "tmpfs" and "disk" (one was full when the
+	// command failed). Of a command of a session without limits of its own, "cpu" is not known,
+	// and another command may have filled a tmpfs or the disk.
+	LimitsHit []string `protobuf:"bytes,9,rep,name=limits_hit,json=limitsHit,proto3" json:"limits_hit,omitempty"`
+	FullTmpfs []string `protobuf:"bytes,10,rep,name=full_tmpfs,json=fullTmpfs,proto3" json:"full_tmpfs,omitempty"` // where they are mounted inside
+	// A hint: the command failed, and the last 4 KiB of its standard error have the words
+	// "Read-only file system".
+	ReadOnlyHint bool                 `protobuf:"varint,11,opt,name=read_only_hint,json=readOnlyHint,proto3" json:"read_only_hint,omitempty"`
+	StdoutBytes  int64                `protobuf:"varint,12,opt,name=stdout_bytes,json=stdoutBytes,proto3" json:"stdout_bytes,omitempty"` // true totals, also past the limit
+	StderrBytes  int64                `protobuf:"varint,13,opt,name=stderr_bytes,json=stderrBytes,proto3" json:"stderr_bytes,omitempty"`
+	Truncated    bool                 `protobuf:"varint,14,opt,name=truncated,proto3" json:"truncated,omitempty"`                  // the daemon keeps less: a caller that was connected had all
+	LostBytes    int64                `protobuf:"varint,15,opt,name=lost_bytes,json=lostBytes,proto3" json:"lost_bytes,omitempty"` // of output that the daemon's disk did not take: no caller has them
+	Duration     *durationpb.Duration `protobuf:"bytes,16,opt,name=duration,proto3" json:"duration,omitempty"`                     // of the command
+	Stages       []*Stage             `protobuf:"bytes,17,rep,name=stages,proto3" json:"stages,omitempty"`                         // where the time went, in order
+	Warnings     []string             `protobuf:"bytes,18,rep,name=warnings,proto3" json:"warnings,omitempty"`                     // what was clamped or reported, e.g. an rlimit
+	Remaining    int64                `protobuf:"varint,19,opt,name=remaining,proto3" json:"remaining,omitempty"`                  // processes that went on running in the sandbox, by PID 1's word
+	// Processes that were ended with the command, which is not one of them: what it had started
+	// and left running when its time was over, its call was canceled or its caller went away.
+	EndedProcesses int64          `protobuf:"varint,20,opt,name=ended_processes,json=endedProcesses,proto3" json:"ended_processes,omitempty"`
+	ExecId         string         `protobuf:"bytes,21,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`          // of the command in the sandbox, as id of an Exec
+	RequestId      string         `protobuf:"bytes,22,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"` // of the call that brought the result: the header X-Request-Id
+	Refusals       []*Refusal     `protobuf:"bytes,23,rep,name=refusals,proto3" json:"refusals,omitempty"`                    // destinations refused while the command ran, at most 10
+	Learned        *Learned       `protobuf:"bytes,24,opt,name=learned,proto3" json:"learned,omitempty"`                      // absent unless RunSpec.learn
+	Usage          *ResultUsage   `protobuf:"bytes,25,opt,name=usage,proto3" json:"usage,omitempty"`                          // always there
+	Sandbox        *ResultSandbox `protobuf:"bytes,26,opt,name=sandbox,proto3" json:"sandbox,omitempty"`                      // always there
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Result) Reset() {
@@ -1660,13 +1638,6 @@ func (*Result) Descriptor() ([]byte, []int) {
 	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{21}
 }
 
-func (x *Result) GetSandboxId() string {
-	if x != nil {
-		return x.SandboxId
-	}
-	return ""
-}
-
 func (x *Result) GetExitCode() int32 {
 	if x != nil {
 		return x.ExitCode
@@ -1679,6 +1650,27 @@ func (x *Result) GetSignal() int32 {
 		return x.Signal
 	}
 	return 0
+}
+
+func (x *Result) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Result) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
+func (x *Result) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
 }
 
 func (x *Result) GetTimedOut() bool {
@@ -1698,6 +1690,27 @@ func (x *Result) GetOomKilled() bool {
 func (x *Result) GetPidsLimitHit() bool {
 	if x != nil {
 		return x.PidsLimitHit
+	}
+	return false
+}
+
+func (x *Result) GetLimitsHit() []string {
+	if x != nil {
+		return x.LimitsHit
+	}
+	return nil
+}
+
+func (x *Result) GetFullTmpfs() []string {
+	if x != nil {
+		return x.FullTmpfs
+	}
+	return nil
+}
+
+func (x *Result) GetReadOnlyHint() bool {
+	if x != nil {
+		return x.ReadOnlyHint
 	}
 	return false
 }
@@ -1723,60 +1736,18 @@ func (x *Result) GetTruncated() bool {
 	return false
 }
 
+func (x *Result) GetLostBytes() int64 {
+	if x != nil {
+		return x.LostBytes
+	}
+	return 0
+}
+
 func (x *Result) GetDuration() *durationpb.Duration {
 	if x != nil {
 		return x.Duration
 	}
 	return nil
-}
-
-func (x *Result) GetCpu() *durationpb.Duration {
-	if x != nil {
-		return x.Cpu
-	}
-	return nil
-}
-
-func (x *Result) GetPeakMemoryBytes() int64 {
-	if x != nil && x.PeakMemoryBytes != nil {
-		return *x.PeakMemoryBytes
-	}
-	return 0
-}
-
-func (x *Result) GetMaxRssBytes() int64 {
-	if x != nil {
-		return x.MaxRssBytes
-	}
-	return 0
-}
-
-func (x *Result) GetCpuThrottledPeriods() int64 {
-	if x != nil {
-		return x.CpuThrottledPeriods
-	}
-	return 0
-}
-
-func (x *Result) GetNetwork() string {
-	if x != nil {
-		return x.Network
-	}
-	return ""
-}
-
-func (x *Result) GetSource() string {
-	if x != nil {
-		return x.Source
-	}
-	return ""
-}
-
-func (x *Result) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
 }
 
 func (x *Result) GetStages() []*Stage {
@@ -1793,13 +1764,6 @@ func (x *Result) GetWarnings() []string {
 	return nil
 }
 
-func (x *Result) GetExecId() string {
-	if x != nil {
-		return x.ExecId
-	}
-	return ""
-}
-
 func (x *Result) GetRemaining() int64 {
 	if x != nil {
 		return x.Remaining
@@ -1807,9 +1771,30 @@ func (x *Result) GetRemaining() int64 {
 	return 0
 }
 
-func (x *Result) GetEgress() *Egress {
+func (x *Result) GetEndedProcesses() int64 {
 	if x != nil {
-		return x.Egress
+		return x.EndedProcesses
+	}
+	return 0
+}
+
+func (x *Result) GetExecId() string {
+	if x != nil {
+		return x.ExecId
+	}
+	return ""
+}
+
+func (x *Result) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *Result) GetRefusals() []*Refusal {
+	if x != nil {
+		return x.Refusals
 	}
 	return nil
 }
@@ -1821,95 +1806,196 @@ func (x *Result) GetLearned() *Learned {
 	return nil
 }
 
-func (x *Result) GetRequestId() string {
+func (x *Result) GetUsage() *ResultUsage {
 	if x != nil {
-		return x.RequestId
-	}
-	return ""
-}
-
-func (x *Result) GetImageVerified() string {
-	if x != nil {
-		return x.ImageVerified
-	}
-	return ""
-}
-
-func (x *Result) GetIoReadBytes() int64 {
-	if x != nil && x.IoReadBytes != nil {
-		return *x.IoReadBytes
-	}
-	return 0
-}
-
-func (x *Result) GetIoWriteBytes() int64 {
-	if x != nil && x.IoWriteBytes != nil {
-		return *x.IoWriteBytes
-	}
-	return 0
-}
-
-func (x *Result) GetLostBytes() int64 {
-	if x != nil {
-		return x.LostBytes
-	}
-	return 0
-}
-
-func (x *Result) GetRefusals() []*Refusal {
-	if x != nil {
-		return x.Refusals
+		return x.Usage
 	}
 	return nil
 }
 
-func (x *Result) GetCpuThrottled() *durationpb.Duration {
+func (x *Result) GetSandbox() *ResultSandbox {
+	if x != nil {
+		return x.Sandbox
+	}
+	return nil
+}
+
+// ResultUsage is what a command used. It counts the whole sandbox if that is for this command
+// alone, and else a command with limits of its own. Of other commands of a session, cpu counts
+// the command and the processes that it waited for, and most is not counted.
+type ResultUsage struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Cpu             *durationpb.Duration   `protobuf:"bytes,1,opt,name=cpu,proto3" json:"cpu,omitempty"`                                                         // user and system, without making and removing the sandbox
+	PeakMemoryBytes *int64                 `protobuf:"varint,2,opt,name=peak_memory_bytes,json=peakMemoryBytes,proto3,oneof" json:"peak_memory_bytes,omitempty"` // absent where it is not counted
+	MaxRssBytes     int64                  `protobuf:"varint,3,opt,name=max_rss_bytes,json=maxRssBytes,proto3" json:"max_rss_bytes,omitempty"`                   // of the largest process
+	// Time that the CPU limit held the command back, summed over CPUs. Counted where
+	// peak_memory_bytes is; absent is none.
+	CpuThrottled        *durationpb.Duration `protobuf:"bytes,4,opt,name=cpu_throttled,json=cpuThrottled,proto3" json:"cpu_throttled,omitempty"`
+	CpuThrottledPeriods int64                `protobuf:"varint,5,opt,name=cpu_throttled_periods,json=cpuThrottledPeriods,proto3" json:"cpu_throttled_periods,omitempty"`
+	// From and to block devices, where peak_memory_bytes is counted and the host counts
+	// them: with cgroup v1 it charges most writes to itself, and io_write_bytes is absent.
+	IoReadBytes   *int64 `protobuf:"varint,6,opt,name=io_read_bytes,json=ioReadBytes,proto3,oneof" json:"io_read_bytes,omitempty"`
+	IoWriteBytes  *int64 `protobuf:"varint,7,opt,name=io_write_bytes,json=ioWriteBytes,proto3,oneof" json:"io_write_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResultUsage) Reset() {
+	*x = ResultUsage{}
+	mi := &file_caisson_v1_exec_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResultUsage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResultUsage) ProtoMessage() {}
+
+func (x *ResultUsage) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_exec_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResultUsage.ProtoReflect.Descriptor instead.
+func (*ResultUsage) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ResultUsage) GetCpu() *durationpb.Duration {
+	if x != nil {
+		return x.Cpu
+	}
+	return nil
+}
+
+func (x *ResultUsage) GetPeakMemoryBytes() int64 {
+	if x != nil && x.PeakMemoryBytes != nil {
+		return *x.PeakMemoryBytes
+	}
+	return 0
+}
+
+func (x *ResultUsage) GetMaxRssBytes() int64 {
+	if x != nil {
+		return x.MaxRssBytes
+	}
+	return 0
+}
+
+func (x *ResultUsage) GetCpuThrottled() *durationpb.Duration {
 	if x != nil {
 		return x.CpuThrottled
 	}
 	return nil
 }
 
-func (x *Result) GetLimitsHit() []string {
+func (x *ResultUsage) GetCpuThrottledPeriods() int64 {
+	if x != nil {
+		return x.CpuThrottledPeriods
+	}
+	return 0
+}
+
+func (x *ResultUsage) GetIoReadBytes() int64 {
+	if x != nil && x.IoReadBytes != nil {
+		return *x.IoReadBytes
+	}
+	return 0
+}
+
+func (x *ResultUsage) GetIoWriteBytes() int64 {
+	if x != nil && x.IoWriteBytes != nil {
+		return *x.IoWriteBytes
+	}
+	return 0
+}
+
+// ResultSandbox is the sandbox that a command ran in.
+type ResultSandbox struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Network       string                 `protobuf:"bytes,2,opt,name=network,proto3" json:"network,omitempty"`                                  // the mode
+	ImageVerified string                 `protobuf:"bytes,3,opt,name=image_verified,json=imageVerified,proto3" json:"image_verified,omitempty"` // the rule that the image was verified by when it was pulled; empty: none
+	// Of "memory" and "pids": hit in the sandbox while the command ran, by it or by something
+	// else that ran there: the kernel does not say. None of them is in Result.limits_hit.
+	LimitsHit     []string `protobuf:"bytes,4,rep,name=limits_hit,json=limitsHit,proto3" json:"limits_hit,omitempty"`
+	Egress        *Egress  `protobuf:"bytes,5,opt,name=egress,proto3" json:"egress,omitempty"` // so far; absent in the mode none when nothing was tried
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResultSandbox) Reset() {
+	*x = ResultSandbox{}
+	mi := &file_caisson_v1_exec_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResultSandbox) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResultSandbox) ProtoMessage() {}
+
+func (x *ResultSandbox) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_exec_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResultSandbox.ProtoReflect.Descriptor instead.
+func (*ResultSandbox) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *ResultSandbox) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ResultSandbox) GetNetwork() string {
+	if x != nil {
+		return x.Network
+	}
+	return ""
+}
+
+func (x *ResultSandbox) GetImageVerified() string {
+	if x != nil {
+		return x.ImageVerified
+	}
+	return ""
+}
+
+func (x *ResultSandbox) GetLimitsHit() []string {
 	if x != nil {
 		return x.LimitsHit
 	}
 	return nil
 }
 
-func (x *Result) GetFullTmpfs() []string {
+func (x *ResultSandbox) GetEgress() *Egress {
 	if x != nil {
-		return x.FullTmpfs
+		return x.Egress
 	}
 	return nil
-}
-
-func (x *Result) GetReadOnlyHint() bool {
-	if x != nil {
-		return x.ReadOnlyHint
-	}
-	return false
-}
-
-func (x *Result) GetEndedProcesses() int64 {
-	if x != nil {
-		return x.EndedProcesses
-	}
-	return 0
-}
-
-func (x *Result) GetSandboxLimitsHit() []string {
-	if x != nil {
-		return x.SandboxLimitsHit
-	}
-	return nil
-}
-
-func (x *Result) GetCause() string {
-	if x != nil {
-		return x.Cause
-	}
-	return ""
 }
 
 // Refusal is one destination that was refused.
@@ -1927,7 +2013,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[22]
+	mi := &file_caisson_v1_exec_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1939,7 +2025,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[22]
+	mi := &file_caisson_v1_exec_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1952,7 +2038,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{22}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Refusal) GetName() string {
@@ -1994,7 +2080,7 @@ type Learned struct {
 
 func (x *Learned) Reset() {
 	*x = Learned{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[23]
+	mi := &file_caisson_v1_exec_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2006,7 +2092,7 @@ func (x *Learned) String() string {
 func (*Learned) ProtoMessage() {}
 
 func (x *Learned) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[23]
+	mi := &file_caisson_v1_exec_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2019,7 +2105,7 @@ func (x *Learned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Learned.ProtoReflect.Descriptor instead.
 func (*Learned) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{23}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Learned) GetRules() []string {
@@ -2059,7 +2145,7 @@ type Egress struct {
 
 func (x *Egress) Reset() {
 	*x = Egress{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[24]
+	mi := &file_caisson_v1_exec_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2071,7 +2157,7 @@ func (x *Egress) String() string {
 func (*Egress) ProtoMessage() {}
 
 func (x *Egress) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[24]
+	mi := &file_caisson_v1_exec_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2084,7 +2170,7 @@ func (x *Egress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Egress.ProtoReflect.Descriptor instead.
 func (*Egress) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{24}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Egress) GetOpen() int64 {
@@ -2161,7 +2247,7 @@ type Stage struct {
 
 func (x *Stage) Reset() {
 	*x = Stage{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[25]
+	mi := &file_caisson_v1_exec_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2173,7 +2259,7 @@ func (x *Stage) String() string {
 func (*Stage) ProtoMessage() {}
 
 func (x *Stage) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[25]
+	mi := &file_caisson_v1_exec_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2186,7 +2272,7 @@ func (x *Stage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stage.ProtoReflect.Descriptor instead.
 func (*Stage) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{25}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Stage) GetName() string {
@@ -2341,55 +2427,58 @@ const file_caisson_v1_exec_proto_rawDesc = "" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12'\n" +
 	"\x04size\x18\x03 \x01(\v2\x13.caisson.v1.WinSizeR\x04size\"\x14\n" +
-	"\x12ResizeExecResponse\"\xe8\n" +
+	"\x12ResizeExecResponse\"\x8d\a\n" +
+	"\x06Result\x12\x1b\n" +
+	"\texit_code\x18\x01 \x01(\x05R\bexitCode\x12\x16\n" +
+	"\x06signal\x18\x02 \x01(\x05R\x06signal\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05cause\x18\x04 \x01(\tR\x05cause\x12\x16\n" +
+	"\x06source\x18\x05 \x01(\tR\x06source\x12\x1b\n" +
+	"\ttimed_out\x18\x06 \x01(\bR\btimedOut\x12\x1d\n" +
 	"\n" +
-	"\x06Result\x12\x1d\n" +
+	"oom_killed\x18\a \x01(\bR\toomKilled\x12$\n" +
+	"\x0epids_limit_hit\x18\b \x01(\bR\fpidsLimitHit\x12\x1d\n" +
 	"\n" +
-	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x1b\n" +
-	"\texit_code\x18\x02 \x01(\x05R\bexitCode\x12\x16\n" +
-	"\x06signal\x18\x03 \x01(\x05R\x06signal\x12\x1b\n" +
-	"\ttimed_out\x18\x04 \x01(\bR\btimedOut\x12\x1d\n" +
+	"limits_hit\x18\t \x03(\tR\tlimitsHit\x12\x1d\n" +
 	"\n" +
-	"oom_killed\x18\x05 \x01(\bR\toomKilled\x12$\n" +
-	"\x0epids_limit_hit\x18\x06 \x01(\bR\fpidsLimitHit\x12!\n" +
-	"\fstdout_bytes\x18\a \x01(\x03R\vstdoutBytes\x12!\n" +
-	"\fstderr_bytes\x18\b \x01(\x03R\vstderrBytes\x12\x1c\n" +
-	"\ttruncated\x18\t \x01(\bR\ttruncated\x125\n" +
-	"\bduration\x18\n" +
-	" \x01(\v2\x19.google.protobuf.DurationR\bduration\x12+\n" +
-	"\x03cpu\x18\v \x01(\v2\x19.google.protobuf.DurationR\x03cpu\x12/\n" +
-	"\x11peak_memory_bytes\x18\f \x01(\x03H\x00R\x0fpeakMemoryBytes\x88\x01\x01\x12\"\n" +
-	"\rmax_rss_bytes\x18\r \x01(\x03R\vmaxRssBytes\x122\n" +
-	"\x15cpu_throttled_periods\x18\x0e \x01(\x03R\x13cpuThrottledPeriods\x12\x18\n" +
-	"\anetwork\x18\x0f \x01(\tR\anetwork\x12\x16\n" +
-	"\x06source\x18\x10 \x01(\tR\x06source\x12\x16\n" +
-	"\x06reason\x18\x11 \x01(\tR\x06reason\x12)\n" +
-	"\x06stages\x18\x12 \x03(\v2\x11.caisson.v1.StageR\x06stages\x12\x1a\n" +
-	"\bwarnings\x18\x13 \x03(\tR\bwarnings\x12\x17\n" +
-	"\aexec_id\x18\x14 \x01(\tR\x06execId\x12\x1c\n" +
-	"\tremaining\x18\x15 \x01(\x03R\tremaining\x12*\n" +
-	"\x06egress\x18\x16 \x01(\v2\x12.caisson.v1.EgressR\x06egress\x12-\n" +
-	"\alearned\x18\x17 \x01(\v2\x13.caisson.v1.LearnedR\alearned\x12\x1d\n" +
+	"full_tmpfs\x18\n" +
+	" \x03(\tR\tfullTmpfs\x12$\n" +
+	"\x0eread_only_hint\x18\v \x01(\bR\freadOnlyHint\x12!\n" +
+	"\fstdout_bytes\x18\f \x01(\x03R\vstdoutBytes\x12!\n" +
+	"\fstderr_bytes\x18\r \x01(\x03R\vstderrBytes\x12\x1c\n" +
+	"\ttruncated\x18\x0e \x01(\bR\ttruncated\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x19 \x01(\tR\trequestId\x12%\n" +
-	"\x0eimage_verified\x18\x1a \x01(\tR\rimageVerified\x12'\n" +
-	"\rio_read_bytes\x18\x1c \x01(\x03H\x01R\vioReadBytes\x88\x01\x01\x12)\n" +
-	"\x0eio_write_bytes\x18\x1d \x01(\x03H\x02R\fioWriteBytes\x88\x01\x01\x12\x1d\n" +
+	"lost_bytes\x18\x0f \x01(\x03R\tlostBytes\x125\n" +
+	"\bduration\x18\x10 \x01(\v2\x19.google.protobuf.DurationR\bduration\x12)\n" +
+	"\x06stages\x18\x11 \x03(\v2\x11.caisson.v1.StageR\x06stages\x12\x1a\n" +
+	"\bwarnings\x18\x12 \x03(\tR\bwarnings\x12\x1c\n" +
+	"\tremaining\x18\x13 \x01(\x03R\tremaining\x12'\n" +
+	"\x0fended_processes\x18\x14 \x01(\x03R\x0eendedProcesses\x12\x17\n" +
+	"\aexec_id\x18\x15 \x01(\tR\x06execId\x12\x1d\n" +
 	"\n" +
-	"lost_bytes\x18\x18 \x01(\x03R\tlostBytes\x12/\n" +
-	"\brefusals\x18\x1b \x03(\v2\x13.caisson.v1.RefusalR\brefusals\x12>\n" +
-	"\rcpu_throttled\x18\x1e \x01(\v2\x19.google.protobuf.DurationR\fcpuThrottled\x12\x1d\n" +
-	"\n" +
-	"limits_hit\x18\x1f \x03(\tR\tlimitsHit\x12\x1d\n" +
-	"\n" +
-	"full_tmpfs\x18  \x03(\tR\tfullTmpfs\x12$\n" +
-	"\x0eread_only_hint\x18! \x01(\bR\freadOnlyHint\x12'\n" +
-	"\x0fended_processes\x18\" \x01(\x03R\x0eendedProcesses\x12,\n" +
-	"\x12sandbox_limits_hit\x18# \x03(\tR\x10sandboxLimitsHit\x12\x14\n" +
-	"\x05cause\x18$ \x01(\tR\x05causeB\x14\n" +
+	"request_id\x18\x16 \x01(\tR\trequestId\x12/\n" +
+	"\brefusals\x18\x17 \x03(\v2\x13.caisson.v1.RefusalR\brefusals\x12-\n" +
+	"\alearned\x18\x18 \x01(\v2\x13.caisson.v1.LearnedR\alearned\x12-\n" +
+	"\x05usage\x18\x19 \x01(\v2\x17.caisson.v1.ResultUsageR\x05usage\x123\n" +
+	"\asandbox\x18\x1a \x01(\v2\x19.caisson.v1.ResultSandboxR\asandbox\"\x92\x03\n" +
+	"\vResultUsage\x12+\n" +
+	"\x03cpu\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x03cpu\x12/\n" +
+	"\x11peak_memory_bytes\x18\x02 \x01(\x03H\x00R\x0fpeakMemoryBytes\x88\x01\x01\x12\"\n" +
+	"\rmax_rss_bytes\x18\x03 \x01(\x03R\vmaxRssBytes\x12>\n" +
+	"\rcpu_throttled\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\fcpuThrottled\x122\n" +
+	"\x15cpu_throttled_periods\x18\x05 \x01(\x03R\x13cpuThrottledPeriods\x12'\n" +
+	"\rio_read_bytes\x18\x06 \x01(\x03H\x01R\vioReadBytes\x88\x01\x01\x12)\n" +
+	"\x0eio_write_bytes\x18\a \x01(\x03H\x02R\fioWriteBytes\x88\x01\x01B\x14\n" +
 	"\x12_peak_memory_bytesB\x10\n" +
 	"\x0e_io_read_bytesB\x11\n" +
-	"\x0f_io_write_bytes\"[\n" +
+	"\x0f_io_write_bytes\"\xab\x01\n" +
+	"\rResultSandbox\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
+	"\anetwork\x18\x02 \x01(\tR\anetwork\x12%\n" +
+	"\x0eimage_verified\x18\x03 \x01(\tR\rimageVerified\x12\x1d\n" +
+	"\n" +
+	"limits_hit\x18\x04 \x03(\tR\tlimitsHit\x12*\n" +
+	"\x06egress\x18\x05 \x01(\v2\x12.caisson.v1.EgressR\x06egress\"[\n" +
 	"\aRefusal\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04port\x18\x02 \x01(\rR\x04port\x12\x12\n" +
@@ -2442,7 +2531,7 @@ func file_caisson_v1_exec_proto_rawDescGZIP() []byte {
 	return file_caisson_v1_exec_proto_rawDescData
 }
 
-var file_caisson_v1_exec_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_caisson_v1_exec_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_caisson_v1_exec_proto_goTypes = []any{
 	(*ExecSpec)(nil),              // 0: caisson.v1.ExecSpec
 	(*Input)(nil),                 // 1: caisson.v1.Input
@@ -2466,23 +2555,25 @@ var file_caisson_v1_exec_proto_goTypes = []any{
 	(*ResizeExecRequest)(nil),     // 19: caisson.v1.ResizeExecRequest
 	(*ResizeExecResponse)(nil),    // 20: caisson.v1.ResizeExecResponse
 	(*Result)(nil),                // 21: caisson.v1.Result
-	(*Refusal)(nil),               // 22: caisson.v1.Refusal
-	(*Learned)(nil),               // 23: caisson.v1.Learned
-	(*Egress)(nil),                // 24: caisson.v1.Egress
-	(*Stage)(nil),                 // 25: caisson.v1.Stage
-	nil,                           // 26: caisson.v1.ExecSpec.EnvEntry
-	(*durationpb.Duration)(nil),   // 27: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 28: google.protobuf.Timestamp
+	(*ResultUsage)(nil),           // 22: caisson.v1.ResultUsage
+	(*ResultSandbox)(nil),         // 23: caisson.v1.ResultSandbox
+	(*Refusal)(nil),               // 24: caisson.v1.Refusal
+	(*Learned)(nil),               // 25: caisson.v1.Learned
+	(*Egress)(nil),                // 26: caisson.v1.Egress
+	(*Stage)(nil),                 // 27: caisson.v1.Stage
+	nil,                           // 28: caisson.v1.ExecSpec.EnvEntry
+	(*durationpb.Duration)(nil),   // 29: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 30: google.protobuf.Timestamp
 }
 var file_caisson_v1_exec_proto_depIdxs = []int32{
-	26, // 0: caisson.v1.ExecSpec.env:type_name -> caisson.v1.ExecSpec.EnvEntry
+	28, // 0: caisson.v1.ExecSpec.env:type_name -> caisson.v1.ExecSpec.EnvEntry
 	2,  // 1: caisson.v1.ExecSpec.tty:type_name -> caisson.v1.WinSize
-	27, // 2: caisson.v1.ExecSpec.timeout:type_name -> google.protobuf.Duration
+	29, // 2: caisson.v1.ExecSpec.timeout:type_name -> google.protobuf.Duration
 	3,  // 3: caisson.v1.ExecSpec.rlimits:type_name -> caisson.v1.Rlimit
 	4,  // 4: caisson.v1.ExecSpec.limits:type_name -> caisson.v1.ExecLimits
 	1,  // 5: caisson.v1.ExecSpec.inputs:type_name -> caisson.v1.Input
-	28, // 6: caisson.v1.Exec.started_at:type_name -> google.protobuf.Timestamp
-	28, // 7: caisson.v1.Exec.ended_at:type_name -> google.protobuf.Timestamp
+	30, // 6: caisson.v1.Exec.started_at:type_name -> google.protobuf.Timestamp
+	30, // 7: caisson.v1.Exec.ended_at:type_name -> google.protobuf.Timestamp
 	21, // 8: caisson.v1.Exec.result:type_name -> caisson.v1.Result
 	21, // 9: caisson.v1.Finished.result:type_name -> caisson.v1.Result
 	0,  // 10: caisson.v1.StartExecRequest.exec:type_name -> caisson.v1.ExecSpec
@@ -2492,38 +2583,40 @@ var file_caisson_v1_exec_proto_depIdxs = []int32{
 	21, // 14: caisson.v1.ExecEvent.exit:type_name -> caisson.v1.Result
 	6,  // 15: caisson.v1.ExecEvent.finished:type_name -> caisson.v1.Finished
 	5,  // 16: caisson.v1.Started.exec:type_name -> caisson.v1.Exec
-	28, // 17: caisson.v1.Output.time:type_name -> google.protobuf.Timestamp
+	30, // 17: caisson.v1.Output.time:type_name -> google.protobuf.Timestamp
 	5,  // 18: caisson.v1.ListExecsResponse.execs:type_name -> caisson.v1.Exec
 	2,  // 19: caisson.v1.ResizeExecRequest.size:type_name -> caisson.v1.WinSize
-	27, // 20: caisson.v1.Result.duration:type_name -> google.protobuf.Duration
-	27, // 21: caisson.v1.Result.cpu:type_name -> google.protobuf.Duration
-	25, // 22: caisson.v1.Result.stages:type_name -> caisson.v1.Stage
-	24, // 23: caisson.v1.Result.egress:type_name -> caisson.v1.Egress
-	23, // 24: caisson.v1.Result.learned:type_name -> caisson.v1.Learned
-	22, // 25: caisson.v1.Result.refusals:type_name -> caisson.v1.Refusal
-	27, // 26: caisson.v1.Result.cpu_throttled:type_name -> google.protobuf.Duration
-	27, // 27: caisson.v1.Stage.duration:type_name -> google.protobuf.Duration
-	7,  // 28: caisson.v1.ExecService.Start:input_type -> caisson.v1.StartExecRequest
-	8,  // 29: caisson.v1.ExecService.Attach:input_type -> caisson.v1.AttachExecRequest
-	12, // 30: caisson.v1.ExecService.SendInput:input_type -> caisson.v1.SendInputRequest
-	12, // 31: caisson.v1.ExecService.StreamInput:input_type -> caisson.v1.SendInputRequest
-	17, // 32: caisson.v1.ExecService.Signal:input_type -> caisson.v1.SignalExecRequest
-	19, // 33: caisson.v1.ExecService.Resize:input_type -> caisson.v1.ResizeExecRequest
-	16, // 34: caisson.v1.ExecService.Wait:input_type -> caisson.v1.WaitExecRequest
-	14, // 35: caisson.v1.ExecService.List:input_type -> caisson.v1.ListExecsRequest
-	9,  // 36: caisson.v1.ExecService.Start:output_type -> caisson.v1.ExecEvent
-	9,  // 37: caisson.v1.ExecService.Attach:output_type -> caisson.v1.ExecEvent
-	13, // 38: caisson.v1.ExecService.SendInput:output_type -> caisson.v1.SendInputResponse
-	13, // 39: caisson.v1.ExecService.StreamInput:output_type -> caisson.v1.SendInputResponse
-	18, // 40: caisson.v1.ExecService.Signal:output_type -> caisson.v1.SignalExecResponse
-	20, // 41: caisson.v1.ExecService.Resize:output_type -> caisson.v1.ResizeExecResponse
-	5,  // 42: caisson.v1.ExecService.Wait:output_type -> caisson.v1.Exec
-	15, // 43: caisson.v1.ExecService.List:output_type -> caisson.v1.ListExecsResponse
-	36, // [36:44] is the sub-list for method output_type
-	28, // [28:36] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	29, // 20: caisson.v1.Result.duration:type_name -> google.protobuf.Duration
+	27, // 21: caisson.v1.Result.stages:type_name -> caisson.v1.Stage
+	24, // 22: caisson.v1.Result.refusals:type_name -> caisson.v1.Refusal
+	25, // 23: caisson.v1.Result.learned:type_name -> caisson.v1.Learned
+	22, // 24: caisson.v1.Result.usage:type_name -> caisson.v1.ResultUsage
+	23, // 25: caisson.v1.Result.sandbox:type_name -> caisson.v1.ResultSandbox
+	29, // 26: caisson.v1.ResultUsage.cpu:type_name -> google.protobuf.Duration
+	29, // 27: caisson.v1.ResultUsage.cpu_throttled:type_name -> google.protobuf.Duration
+	26, // 28: caisson.v1.ResultSandbox.egress:type_name -> caisson.v1.Egress
+	29, // 29: caisson.v1.Stage.duration:type_name -> google.protobuf.Duration
+	7,  // 30: caisson.v1.ExecService.Start:input_type -> caisson.v1.StartExecRequest
+	8,  // 31: caisson.v1.ExecService.Attach:input_type -> caisson.v1.AttachExecRequest
+	12, // 32: caisson.v1.ExecService.SendInput:input_type -> caisson.v1.SendInputRequest
+	12, // 33: caisson.v1.ExecService.StreamInput:input_type -> caisson.v1.SendInputRequest
+	17, // 34: caisson.v1.ExecService.Signal:input_type -> caisson.v1.SignalExecRequest
+	19, // 35: caisson.v1.ExecService.Resize:input_type -> caisson.v1.ResizeExecRequest
+	16, // 36: caisson.v1.ExecService.Wait:input_type -> caisson.v1.WaitExecRequest
+	14, // 37: caisson.v1.ExecService.List:input_type -> caisson.v1.ListExecsRequest
+	9,  // 38: caisson.v1.ExecService.Start:output_type -> caisson.v1.ExecEvent
+	9,  // 39: caisson.v1.ExecService.Attach:output_type -> caisson.v1.ExecEvent
+	13, // 40: caisson.v1.ExecService.SendInput:output_type -> caisson.v1.SendInputResponse
+	13, // 41: caisson.v1.ExecService.StreamInput:output_type -> caisson.v1.SendInputResponse
+	18, // 42: caisson.v1.ExecService.Signal:output_type -> caisson.v1.SignalExecResponse
+	20, // 43: caisson.v1.ExecService.Resize:output_type -> caisson.v1.ResizeExecResponse
+	5,  // 44: caisson.v1.ExecService.Wait:output_type -> caisson.v1.Exec
+	15, // 45: caisson.v1.ExecService.List:output_type -> caisson.v1.ListExecsResponse
+	38, // [38:46] is the sub-list for method output_type
+	30, // [30:38] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_caisson_v1_exec_proto_init() }
@@ -2546,14 +2639,14 @@ func file_caisson_v1_exec_proto_init() {
 	}
 	file_caisson_v1_exec_proto_msgTypes[11].OneofWrappers = []any{}
 	file_caisson_v1_exec_proto_msgTypes[12].OneofWrappers = []any{}
-	file_caisson_v1_exec_proto_msgTypes[21].OneofWrappers = []any{}
+	file_caisson_v1_exec_proto_msgTypes[22].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_caisson_v1_exec_proto_rawDesc), len(file_caisson_v1_exec_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   27,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

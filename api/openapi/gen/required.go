@@ -6,8 +6,11 @@ import (
 	"strings"
 )
 
-// require marks the fields that every answer has. Messages, times and optional fields may be
-// absent. Messages that a request uses are left out, because a request may omit any field.
+// always are the messages that every answer has.
+var always = []string{"Result.usage", "Result.sandbox"}
+
+// require marks the fields that every answer has. Other messages, times and optional fields may
+// be absent. Messages that a request uses are left out, because a request may omit any field.
 // Output and events are left out, because their JSON omits empty fields.
 func (s schemas) require(paths object) {
 	spared := map[string]bool{"Output": true, "Error": true}
@@ -26,8 +29,11 @@ func (s schemas) require(paths object) {
 			continue
 		}
 		properties := schema["properties"].(object)
-		required := slices.DeleteFunc(slices.Sorted(maps.Keys(properties)), func(name string) bool {
-			p := properties[name].(object)
+		required := slices.DeleteFunc(slices.Sorted(maps.Keys(properties)), func(field string) bool {
+			p := properties[field].(object)
+			if slices.Contains(always, name+"."+field) {
+				return false
+			}
 			return p["$ref"] != nil || p["format"] == "date-time" || p["pattern"] != nil || p["x-optional"] != nil
 		})
 		if len(required) > 0 {

@@ -58,6 +58,32 @@ class Learned:
 
 
 @dataclass(frozen=True)
+class ResultUsage:
+    """What a command used. What is not counted is None."""
+
+    cpu: float = 0.0
+    peak_memory_bytes: Optional[int] = None
+    max_rss_bytes: int = 0
+    cpu_throttled: float = 0.0
+    cpu_throttled_periods: int = 0
+    io_read_bytes: Optional[int] = None
+    io_write_bytes: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class ResultSandbox:
+    """The sandbox that a command ran in."""
+
+    id: str = ""
+    network: Network = ABSENT
+    image_verified: str = ""
+    """The rule that the image was verified by when it was pulled."""
+    limits_hit: List[SharedLimit] = field(default_factory=list)
+    """Hit while the command ran, by it or by something else."""
+    egress: Optional[Egress] = None
+
+
+@dataclass(frozen=True)
 class Result:
     """How a command ended, and its output as far as it was kept.
 
@@ -65,52 +91,40 @@ class Result:
     could not be executed.
     """
 
-    sandbox_id: str = ""
-    exec_id: str = ""
     exit_code: int = 0
     signal: int = 0
     reason: Reason = ABSENT
+    cause: Cause = ABSENT
+    """Of the reason "canceled" alone."""
     source: Source = ABSENT
     timed_out: bool = False
     oom_killed: bool = False
     pids_limit_hit: bool = False
-    duration: float = 0.0
-    cpu: float = 0.0
-    peak_memory_bytes: Optional[int] = None
-    max_rss_bytes: int = 0
-    cpu_throttled_periods: int = 0
-    cpu_throttled: float = 0.0
     limits_hit: List[Limit] = field(default_factory=list)
-    cause: Cause = ABSENT
-    """Of the reason "canceled" alone."""
-    sandbox_limits_hit: List[SharedLimit] = field(default_factory=list)
-    """Hit while the command ran, by it or by something else."""
     full_tmpfs: List[str] = field(default_factory=list)
     """The tmpfs, by path inside, that were full when the command failed."""
     read_only_hint: bool = False
     """The command failed, and its standard error ends with "Read-only file system"."""
-    io_read_bytes: Optional[int] = None
-    io_write_bytes: Optional[int] = None
-    network: Network = ABSENT
-    warnings: List[str] = field(default_factory=list)
-    remaining: int = 0
-    ended_processes: int = 0
-    """Of the command, ended with it as its time was over or its call was canceled."""
-    egress: Optional[Egress] = None
-    refusals: List[Refusal] = field(default_factory=list)
-    """At most 10 that were refused while the command ran. Without a network they have no name."""
-    lost_bytes: int = 0
     stdout_bytes: int = 0
     """All that the command wrote, also what was not kept."""
     stderr_bytes: int = 0
     truncated: bool = False
+    lost_bytes: int = 0
+    duration: float = 0.0
     stages: List[Stage] = field(default_factory=list)
     """Of the making of its sandbox, in order."""
-    learned: Optional[Learned] = None
+    warnings: List[str] = field(default_factory=list)
+    remaining: int = 0
+    ended_processes: int = 0
+    """Of the command, ended with it as its time was over or its call was canceled."""
+    exec_id: str = ""
     request_id: str = ""
     """Of the call that brought the result."""
-    image_verified: str = ""
-    """The rule that the image was verified by when it was pulled."""
+    refusals: List[Refusal] = field(default_factory=list)
+    """At most 10 that were refused while the command ran. Without a network they have no name."""
+    learned: Optional[Learned] = None
+    usage: ResultUsage = field(default_factory=ResultUsage)
+    sandbox: ResultSandbox = field(default_factory=ResultSandbox)
 
     stdout_data: bytes = b""
     """The first and the last half of the limit, if the command wrote more."""

@@ -36,12 +36,13 @@ class WireTest(unittest.TestCase):
         info = _wire.decode(
             SandboxInfo,
             {"id": "x", "pid": "9007199254740993", "created_at": "2026-11-24T20:38:20.656238694Z", "news": 1,
-             "ports": [{"host_port": 80}], "labels": {"a": "b"}, "result": {"exit_code": 3, "duration": "0.25s"}},
+             "ports": [{"host_port": 80}], "labels": {"a": "b"}, "result": {"exit_code": 3, "duration": "0.25s", "usage": {"cpu": "1.5s"}}},
         )
         self.assertEqual(info.pid, 9007199254740993)
         self.assertEqual(info.created_at, datetime(2026, 11, 24, 20, 38, 20, 656238, timezone.utc))
         self.assertEqual((info.ports[0].host_port, info.ports[0].port, info.labels), (80, 0, {"a": "b"}))
-        self.assertEqual((info.result.exit_code, info.result.duration, info.result.egress), (3, 0.25, None))
+        self.assertEqual((info.result.exit_code, info.result.duration, info.result.sandbox.egress), (3, 0.25, None))
+        self.assertEqual((info.result.usage.cpu, info.result.usage.peak_memory_bytes, info.result.sandbox.id), (1.5, None, ""))
         self.assertEqual(_wire.decode(Result, {}), Result())
 
     def test_errors(self):

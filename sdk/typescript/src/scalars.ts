@@ -34,7 +34,7 @@ type Value<T> = T extends Int64 | OptionalInt64 | OptionalNumber | Duration
             : Decoded<T>
           : T
 
-// A message, a time and an optional number may be absent. All else has a zero.
+// A message that is not required, a time and an optional number may be absent. All else has a zero.
 type MayBeAbsent<T> = T extends Timestamp | OptionalInt64 | OptionalNumber
   ? true
   : T extends string | readonly unknown[]
@@ -45,7 +45,7 @@ type MayBeAbsent<T> = T extends Timestamp | OptionalInt64 | OptionalNumber
         : true
       : false
 
-type AbsentKeys<T> = { [Key in keyof T]-?: MayBeAbsent<NonNullable<T[Key]>> extends true ? Key : never }[keyof T]
+type AbsentKeys<T> = { [Key in keyof T]-?: {} extends Pick<T, Key> ? (MayBeAbsent<NonNullable<T[Key]>> extends true ? Key : never) : never }[keyof T]
 
 /**
  * A message as this package returns it: names in camelCase, 64-bit numbers and durations

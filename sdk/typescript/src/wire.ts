@@ -39,6 +39,7 @@ function decodeValue(kind: string, value: unknown): unknown {
     const pairs = Object.entries((value ?? {}) as Json)
     return Object.fromEntries(pairs.map(([key, item]) => [key, decodeValue(kind.slice(0, -2), item)]))
   }
+  if (kind.endsWith('!')) return decodeMessage(kind.slice(0, -1), (value ?? {}) as Json)
   const scalar = scalars[kind]
   if (scalar !== undefined) return scalar(value ?? undefined)
   return value === undefined || value === null ? undefined : decodeMessage(kind, value as Json)

@@ -6,7 +6,7 @@ import { decode, errorOf, filePath, sandboxPath, target } from '../dist/esm/wire
 test('a message is decoded by its fields', () => {
   const box = decode('Sandbox', {
     id: 'x', pid: '12', created_at: '2026-01-02T03:04:05.5Z', idle_timeout: '1.5s', labels: { a_b: 'c' },
-    ports: [{ host_port: 80 }], result: { exit_code: 3, peak_memory_bytes: '9' }, later: 'unknown',
+    ports: [{ host_port: 80 }], result: { exit_code: 3, usage: { peak_memory_bytes: '9' } }, later: 'unknown',
   })
   assert.equal(box.pid, 12)
   assert.deepEqual(box.createdAt, new Date('2026-01-02T03:04:05.500Z'))
@@ -14,15 +14,16 @@ test('a message is decoded by its fields', () => {
   assert.deepEqual(box.labels, { a_b: 'c' })
   assert.deepEqual(box.ports, [{ address: '', hostPort: 80, port: 0 }])
   assert.equal(box.result.exitCode, 3)
-  assert.equal(box.result.peakMemoryBytes, 9)
+  assert.equal(box.result.usage.peakMemoryBytes, 9)
   assert.equal('later' in box, false)
 })
 
-test('an absent value is zero, and an absent message undefined', () => {
+test('an absent value is zero, and an absent message undefined, but not the parts of a result', () => {
   const box = decode('Sandbox', { result: null })
   assert.deepEqual([box.id, box.pid, box.labels, box.ports, box.idleTimeout], ['', 0, {}, [], 0])
   assert.deepEqual([box.createdAt, box.result], [undefined, undefined])
-  assert.equal(decode('Result', {}).peakMemoryBytes, undefined)
+  const { usage, sandbox } = decode('Result', {})
+  assert.deepEqual([usage.cpu, usage.peakMemoryBytes, sandbox.id, sandbox.egress], [0, undefined, '', undefined])
   assert.equal(decode('Limits', undefined).memoryBytes, 0)
 })
 

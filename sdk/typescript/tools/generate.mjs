@@ -52,7 +52,8 @@ async function types(schemas) {
   return `import type { ${scalars.join(', ')} } from '../scalars.js'\n\n${astToString(nodes)}`
 }
 
-// kind is how the decoder reads a field: a scalar or a message, "[]" for lists, "{}" for maps.
+// kind is how the decoder reads a field: a scalar or a message, "[]" for lists, "{}" for maps,
+// "!" for a message that is always there.
 function kind(schema) {
   if (schema.$ref) return schema.$ref.split('/').at(-1)
   if (schema.type === 'array') return `${kind(schema.items)}[]`
@@ -64,7 +65,7 @@ function fields(schemas) {
   const lines = Object.entries(schemas)
     .filter(([name]) => name !== 'Error')
     .map(([name, schema]) => {
-      const list = Object.entries(schema.properties ?? {}).map(([field, s]) => `    ${field}: '${kind(s)}',\n`)
+      const list = Object.entries(schema.properties ?? {}).map(([field, s]) => `    ${field}: '${kind(s)}${s.$ref && schema.required?.includes(field) ? '!' : ''}',\n`)
       return list.length === 0 ? `  ${name}: {},\n` : `  ${name}: {\n${list.join('')}  },\n`
     })
   return `/** The fields of each message, and how they are read. */\nexport const fields = {\n${lines.join('')}} as const\n`

@@ -308,7 +308,7 @@ func TestStreamJSONL(t *testing.T) {
 		t.Fatalf("got %v", got)
 	}
 	isStart(t, got[0], "e1")
-	if exit := got[len(want)+1]["exit"].(map[string]any); exit["max_rss_bytes"] != 5.0 || exit["exit_code"] != 4.0 {
+	if exit := got[len(want)+1]["exit"].(map[string]any); exit["usage"].(map[string]any)["max_rss_bytes"] != 5.0 || exit["exit_code"] != 4.0 {
 		t.Errorf("got %v", exit)
 	}
 }

@@ -40,7 +40,7 @@ func refusedLine(result *caissonv1.Result) string {
 		return line + ". Allow it with " + flags[0]
 	case len(flags) > 0:
 		return line + ". Allow with " + strings.Join(flags, " ")
-	case result.Network == "bridge": // which has no policy
+	case result.GetSandbox().GetNetwork() == "bridge": // which has no policy
 		return line + ". caisson spec --network bridge shows the rules"
 	}
 	return line + ". caisson policy check says why"

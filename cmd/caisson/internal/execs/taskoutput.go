@@ -132,9 +132,9 @@ func noteOf(r *caissonv1.Result, h hints) string {
 		return "the sandbox ended without a word about the command"
 	case r.PidsLimitHit:
 		return h.pids
-	case r.ExitCode != 0 && slices.Contains(r.SandboxLimitsHit, "memory"):
+	case r.ExitCode != 0 && slices.Contains(r.GetSandbox().GetLimitsHit(), "memory"):
 		return "the sandbox ran out of memory while the command ran, with others: caisson update -m gives it more"
-	case r.ExitCode != 0 && slices.Contains(r.SandboxLimitsHit, "pids"):
+	case r.ExitCode != 0 && slices.Contains(r.GetSandbox().GetLimitsHit(), "pids"):
 		return "the sandbox reached its limit of processes while the command ran, with others: create it with more --pids"
 	case len(r.FullTmpfs) > 0:
 		return "when the command failed, no space was left in " + strings.Join(r.FullTmpfs, ", ") + ": create the sandbox with a larger --tmpfs, or write to a workspace"

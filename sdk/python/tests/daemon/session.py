@@ -262,7 +262,7 @@ class SandboxTest(unittest.TestCase):
     def test_a_command_of_its_own(self):
         result = self.client.run("cat; exit 2", input="in", memory="64M", env={"A": "b"})
         self.assertEqual((result.stdout, result.exit_code), ("in", 2))
-        self.assertNotIn(result.sandbox_id, [box.id for box in self.client.list()])
+        self.assertNotIn(result.sandbox.id, [box.id for box in self.client.list()])
 
     def test_policy(self):
         with Sandbox.create(allow=["github.com"], client=self.client) as box:

@@ -1287,24 +1287,10 @@ export interface components {
              */
             cause: "" | "stopped" | "removed" | "daemon_stopped" | "caller_left" | "parent_ended" | "sandbox_ended";
             /**
-             * @description User and system: all of it of a sandbox that is for this command alone, or of a command with limits of its own; else that of the command and the processes that it waited for. The making and the removal of the sandbox are not in it.
-             * @example 90s
-             */
-            cpu?: Duration;
-            /**
-             * @description Time that the CPU limit held the command back, summed over CPUs. Counted where peak_memory_bytes is; absent is none.
-             * @example 90s
-             */
-            cpu_throttled?: Duration;
-            /** Format: int64 */
-            cpu_throttled_periods: Int64;
-            /**
              * @description of the command
              * @example 90s
              */
             duration?: Duration;
-            /** @description Of the sandbox so far; absent in the mode none when nothing was tried. */
-            egress?: components["schemas"]["Egress"];
             /**
              * Format: int64
              * @description Processes that were ended with the command, which is not one of them: what it had started and left running when its time was over, its call was canceled or its caller went away.
@@ -1319,15 +1305,6 @@ export interface components {
             exit_code: number;
             /** @description where they are mounted inside */
             full_tmpfs: string[];
-            /** @description the rule that the image was verified by when it was pulled; empty: none */
-            image_verified: string;
-            /**
-             * Format: int64
-             * @description From and to block devices, where peak_memory_bytes is counted and the host counts them: with cgroup v1 it charges most writes to itself, and io_write_bytes is absent.
-             */
-            io_read_bytes?: OptionalInt64;
-            /** Format: int64 */
-            io_write_bytes?: OptionalInt64;
             /** @description absent unless RunSpec.learn */
             learned?: components["schemas"]["Learned"];
             /** @description Of "memory", "pids", "cpu" (it was throttled), "tmpfs" and "disk" (one was full when the command failed). Of a command of a session without limits of its own, "cpu" is not known, and another command may have filled a tmpfs or the disk. */
@@ -1337,19 +1314,7 @@ export interface components {
              * @description of output that the daemon's disk did not take: no caller has them
              */
             lost_bytes: Int64;
-            /**
-             * Format: int64
-             * @description of the largest process
-             */
-            max_rss_bytes: Int64;
-            /** @enum {string} */
-            network: "" | "none" | "allow" | "open" | "bridge";
             oom_killed: boolean;
-            /**
-             * Format: int64
-             * @description Of the whole sandbox, or of a command with limits of its own. Absent where it is not counted, as of other commands of a session.
-             */
-            peak_memory_bytes?: OptionalInt64;
             pids_limit_hit: boolean;
             /** @description A hint: the command failed, and the last 4 KiB of its standard error have the words "Read-only file system". */
             read_only_hint: boolean;
@@ -1367,15 +1332,17 @@ export interface components {
             remaining: Int64;
             /** @description of the call that brought the result: the header X-Request-Id */
             request_id: string;
-            sandbox_id: string;
-            /** @description Of "memory" and "pids": hit in the sandbox while the command ran, by it or by something else that ran there: the kernel does not say. None of them is in limits_hit. */
-            sandbox_limits_hit: ("memory" | "pids")[];
+            /** @description always there */
+            sandbox: components["schemas"]["ResultSandbox"];
             /**
              * Format: int32
              * @description 0: it exited by itself
              */
             signal: number;
-            /** @enum {string} */
+            /**
+             * @description "command" or "runtime": who decided the end
+             * @enum {string}
+             */
             source: "" | "command" | "runtime";
             /** @description where the time went, in order */
             stages: components["schemas"]["Stage"][];
@@ -1389,8 +1356,57 @@ export interface components {
             timed_out: boolean;
             /** @description the daemon keeps less: a caller that was connected had all */
             truncated: boolean;
+            /** @description always there */
+            usage: components["schemas"]["ResultUsage"];
             /** @description what was clamped or reported, e.g. an rlimit */
             warnings: string[];
+        };
+        /** @description ResultSandbox is the sandbox that a command ran in. */
+        ResultSandbox: {
+            /** @description so far; absent in the mode none when nothing was tried */
+            egress?: components["schemas"]["Egress"];
+            id: string;
+            /** @description the rule that the image was verified by when it was pulled; empty: none */
+            image_verified: string;
+            /** @description Of "memory" and "pids": hit in the sandbox while the command ran, by it or by something else that ran there: the kernel does not say. None of them is in Result.limits_hit. */
+            limits_hit: ("memory" | "pids")[];
+            /**
+             * @description the mode
+             * @enum {string}
+             */
+            network: "" | "none" | "allow" | "open" | "bridge";
+        };
+        /** @description ResultUsage is what a command used. It counts the whole sandbox if that is for this command alone, and else a command with limits of its own. Of other commands of a session, cpu counts the command and the processes that it waited for, and most is not counted. */
+        ResultUsage: {
+            /**
+             * @description user and system, without making and removing the sandbox
+             * @example 90s
+             */
+            cpu?: Duration;
+            /**
+             * @description Time that the CPU limit held the command back, summed over CPUs. Counted where peak_memory_bytes is; absent is none.
+             * @example 90s
+             */
+            cpu_throttled?: Duration;
+            /** Format: int64 */
+            cpu_throttled_periods: Int64;
+            /**
+             * Format: int64
+             * @description From and to block devices, where peak_memory_bytes is counted and the host counts them: with cgroup v1 it charges most writes to itself, and io_write_bytes is absent.
+             */
+            io_read_bytes?: OptionalInt64;
+            /** Format: int64 */
+            io_write_bytes?: OptionalInt64;
+            /**
+             * Format: int64
+             * @description of the largest process
+             */
+            max_rss_bytes: Int64;
+            /**
+             * Format: int64
+             * @description absent where it is not counted
+             */
+            peak_memory_bytes?: OptionalInt64;
         };
         /** @description Rlimit is one resource limit of setrlimit(2), in its units. 2^64-1 is unlimited. */
         Rlimit: {
