@@ -31,7 +31,7 @@ func newSetup(t *testing.T) *setup {
 		s.mux.ServeHTTP(w, r)
 	}))
 	t.Cleanup(server.Close)
-	s.Daemon = harness.StartWith(t, fmt.Sprintf("network: {map: {%s: %q}}\n", index, server.Listener.Addr()))
+	s.Daemon = harness.StartWith(t, fmt.Sprintf("network: {map: {%s: %q}}\nprofiles: {fill: {user: root, root_user: setup, seccomp: compat, rootfs: rw, memory: 2G, pids: 1024, merge_caches: true}}\n", index, server.Listener.Addr()))
 	return s
 }
 
@@ -53,6 +53,26 @@ func (s *setup) sandbox(t *testing.T, image string, flags ...string) func(script
 			t.Fatalf("%s: exit code %d, want %q:\n%s%s", script, r.Code, want, r.Stdout, r.Stderr)
 		}
 	}
+}
+
+// cached fills a cache by one run that reaches the index, and has another one that reaches nothing
+// use it. Without the cache that one fails.
+func (s *setup) cached(t *testing.T, cache string, flags []string, fill, use, want string) {
+	t.Helper()
+	run := func(script string, more ...string) harness.Result {
+		args := append(append([]string{"run", "--image", "tools"}, flags...), more...)
+		return s.Try(append(args, "--", "sh", "-ec", script)...)
+	}
+	if r := run(fill, "--profile", "fill", "--cache", cache, "--allow", index); r.Code != 0 {
+		t.Fatalf("fill: exit code %d:\n%s%s", r.Code, r.Stdout, r.Stderr)
+	}
+	if r := run(use, "--profile", "dev", "--network", "none"); r.Code == 0 {
+		t.Errorf("without the cache: %s", r.Stdout)
+	}
+	if r := run(use, "--profile", "dev", "--network", "none", "--cache", cache); r.Code != 0 || !strings.HasSuffix(r.Stdout, want) {
+		t.Errorf("exit code %d, want %q:\n%s%s", r.Code, want, r.Stdout, r.Stderr)
+	}
+	s.Run(t, "volume", "rm", "caisson-cache-"+cache)
 }
 
 // TestSetups sets up what real projects need, as root inside, from indexes on the loopback.

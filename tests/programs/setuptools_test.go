@@ -27,10 +27,13 @@ func (s *setup) installsNode(t *testing.T) {
 		s.publish(t, filepath.Join(dir, name), name, version)
 	}
 	s.serve("/npm/-/", dir)
-	sh := s.sandbox(t, "tools", "-e", "npm_config_registry=http://"+index+"/npm/", "-e", "npm_config_update_notifier=false")
+	registry := []string{"-e", "npm_config_registry=http://" + index + "/npm/", "-e", "npm_config_update_notifier=false"}
+	sh := s.sandbox(t, "tools", registry...)
 	sh(`npm install --loglevel=error -g tool; command -v tool; tool`, "/tool\nleft root\n")
 	sh(`mkdir app; cd app; printf %s '{"name": "app", "dependencies": {"left": "1.2.0"}, "scripts": {"test": "node -p \"require(\\\"left\\\")(1)\""}}' > package.json
 npm install --loglevel=error --package-lock-only; test ! -e node_modules; npm ci --loglevel=error; npm test --silent`, "left 1\n")
+	const needs = `mkdir app; cd app; printf %s '{"name": "app", "dependencies": {"left": "1.2.0"}}' > package.json; `
+	s.cached(t, "npm", registry, needs+"npm install --loglevel=error", needs+`npm install --offline --loglevel=error; node -p 'require("left")(2)'`, "left 2\n")
 }
 
 // publish serves the document of a package.
@@ -135,11 +138,14 @@ func (s *setup) module(t *testing.T) {
 // buildsGo: a module of a proxy is fetched once into the cache of modules, and built.
 func (s *setup) buildsGo(t *testing.T) {
 	s.module(t)
-	sh := s.sandbox(t, "tools", "--cpus", "2", "--mount", "type=bind,src="+toolchain(t)+",dst=/toolchain,ro", "-e", "GOPROXY=http://"+index+"/go", "-e", "GONOSUMDB=*", "-e", "GOFLAGS=-mod=mod", "-e", "CGO_ENABLED=0")
+	flags := []string{"--cpus", "2", "--mount", "type=bind,src=" + toolchain(t) + ",dst=/toolchain,ro", "-e", "GOPROXY=http://" + index + "/go", "-e", "GONOSUMDB=*", "-e", "GOFLAGS=-mod=mod", "-e", "CGO_ENABLED=0"}
+	sh := s.sandbox(t, "tools", flags...)
 	const source = "package main\n\nimport \"" + index + "/lib\"\n\nfunc main() { print(lib.Word, \"\\n\") }\n"
 	sh(fmt.Sprintf(`export PATH=/toolchain/bin:$PATH; go mod init app 2>/dev/null; cat > main.go <<'X'
 %sX
 go build -o /usr/local/bin/app . 2>/dev/null; app 2>&1; cat $(go env GOMODCACHE)/cache/download/%s/lib/@v/list; GOPROXY=off go build . && echo cached`, source, index), "built\nv1.0.0\ncached\n")
+	build := fmt.Sprintf("export PATH=/toolchain/bin:$PATH; go mod init app; go mod edit -require %s/lib@v1.0.0; cat > main.go <<'X'\n%sX\n", index, source)
+	s.cached(t, "go", flags, build+"go build .", build+"GOPROXY=off go build .; ./app 2>&1", "built\n")
 }
 
 // toolchain copies what builds programs of Go, as no part of the host's /usr can be mounted.
