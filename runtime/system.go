@@ -48,6 +48,9 @@ func (m *Manager) Versions(ctx context.Context) (Versions, error) {
 	return m.opts.Versions(ctx)
 }
 
+// CheckAdmin refuses callers that may not do what is an operator's.
+func CheckAdmin(ctx context.Context, m *Manager) error { return m.permit(ctx, peer.Grant.CheckAdmin) }
+
 // Ready is why nothing can be run now; nil if something can. Every caller may know.
 func (m *Manager) Ready(ctx context.Context) error {
 	if _, err := peer.Require(ctx); err != nil {

@@ -78,7 +78,7 @@ func (d *daemon) openNetwork(c config.Config, o *runtime.Options) error {
 	})
 	d.onStop(func(context.Context) error { o.Spending.Close(); return nil }) // after the gateway told the last
 	d.onStop(func(context.Context) error { return gateway.Close() })
-	if err := gateway.SetSecrets(context.Background(), secrets(c)); err != nil {
+	if err := gateway.SetSecrets(context.Background(), sourcesOf(c)); err != nil {
 		return err
 	}
 	d.gateway = gateway

@@ -77,7 +77,7 @@ func (d *daemon) reload(ctx context.Context) (runtime.Reloaded, error) {
 	if err != nil {
 		return runtime.Reloaded{}, err
 	}
-	if err := d.gateway.SetSecrets(ctx, secrets(change.Config)); err != nil { // also where no key changed: a file may hold another value
+	if err := d.gateway.SetSecrets(ctx, sourcesOf(change.Config)); err != nil { // also where no key changed: a file may hold another value
 		return runtime.Reloaded{}, err
 	}
 	before, after := digestOf(running), digestOf(change.Config)

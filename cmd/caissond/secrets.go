@@ -24,13 +24,17 @@ const (
 	mostSecretFile  = 8<<10 + 2
 )
 
-// secrets are the sources of the secrets of c. The daemon opens them and never reads them.
-func secrets(c config.Config) map[string]egress.Source {
+// sourcesOf are the sources of the secrets of c. The daemon opens them and never reads them.
+func sourcesOf(c config.Config) map[string]egress.Source {
 	sources := map[string]egress.Source{}
 	for name, s := range c.SecretSources() {
-		sources[name] = func() (*os.File, error) { return openSecret(name, s) }
+		sources[name] = opened(name, s)
 	}
 	return sources
+}
+
+func opened(name string, s config.SecretSource) egress.Source {
+	return func() (*os.File, error) { return openSecret(name, s) }
 }
 
 // openSecret opens the file with the value of a secret.

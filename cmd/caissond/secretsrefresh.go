@@ -43,5 +43,5 @@ func (d *daemon) takeSecrets(ctx context.Context) error {
 	if err := printed.run(ctx, c); err != nil {
 		return err
 	}
-	return d.gateway.SetSecrets(ctx, secrets(c))
+	return d.gateway.SetSecrets(ctx, sourcesOf(c))
 }

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -119,6 +120,8 @@ func scenario(layout, tree []byte, image, dir string) []exchange {
 		{call: "VolumePruneVolumes", method: "POST", path: "/v1/volumes/prune", body: `{"dry_run":true}`},
 		{call: "VolumeRemoveVolume", method: "DELETE", path: "/v1/volumes/deps"},
 
+		{call: "SecretListSecrets", path: "/v1/secrets"},
+
 		{method: "POST", path: "/v1/sandboxes", body: `{"name":"setup","rootfs":"rw","limits":{"disk_bytes":"67108864"}}`},
 		{call: "SnapshotCreateSnapshot", method: "POST", path: "/v1/snapshots", body: `{"ref":"setup","name":"tools"}`},
 		{call: "SnapshotListSnapshots", path: "/v1/snapshots"},
@@ -146,7 +149,11 @@ func scenario(layout, tree []byte, image, dir string) []exchange {
 func TestRouteExamples(t *testing.T) {
 	need.Tools(t, "mkfs.ext4")
 	s := newSource(t)
-	d := harness.StartWith(t, s.config())
+	key := filepath.Join(t.TempDir(), "models.key")
+	if err := os.WriteFile(key, []byte("not-a-real-key\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := harness.StartWith(t, s.config()+"secrets: {models-key: \"file:"+key+"\"}\nprofiles: {agent: {routes: {gpt: {preset: openai, upstream: \"https://api.example.com/v1\", credential: models-key}}}}\n")
 	layout := tarOf(t, ociLayout(t, "x"))
 	image := s.host + "/tools:1"
 	s.Push(t, "tools", "1", shell(t))
@@ -154,7 +161,7 @@ func TestRouteExamples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plain := strings.NewReplacer(s.host, "registry.example.com", d.Root, "/var/lib/caisson", d.State, "/run/caisson", "//"+host+"/", "//host/")
+	plain := strings.NewReplacer(key, "/etc/caisson/models.key", s.host, "registry.example.com", d.Root, "/var/lib/caisson", d.State, "/run/caisson", "//"+host+"/", "//host/")
 	recorded := readExamples(t)
 	covered := map[string]bool{}
 	var list []example

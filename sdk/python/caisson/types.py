@@ -540,6 +540,22 @@ class Volume:
 
 
 @dataclass(frozen=True)
+class Secret:
+    """One secret of routes, without its value. Its times are since the daemon started."""
+
+    name: str = ""
+    source: str = ""
+    """Such as "file:PATH"; of a command its program alone."""
+    read_at: Optional[datetime] = None
+    used_at: Optional[datetime] = None
+    """When a request with it was answered last."""
+    error: str = ""
+    """Why its value cannot be read now; empty: it can."""
+    routes: List[str] = field(default_factory=list)
+    """That use it, as PROFILE/ROUTE."""
+
+
+@dataclass(frozen=True)
 class ChangeState:
     """What is there under a name."""
 

@@ -514,6 +514,9 @@ export const fields = {
     next: 'string',
     sandboxes: 'Sandbox[]',
   },
+  ListSecretsResponse: {
+    secrets: 'Secret[]',
+  },
   ListSnapshotsResponse: {
     next: 'string',
     snapshots: 'Snapshot[]',
@@ -803,6 +806,14 @@ export const fields = {
     condition: 'string',
     syscalls: 'string[]',
     why: 'string',
+  },
+  Secret: {
+    error: 'string',
+    name: 'string',
+    read_at: 'Timestamp',
+    routes: 'string[]',
+    source: 'string',
+    used_at: 'Timestamp',
   },
   SendInputRequest: {
     close: 'boolean',

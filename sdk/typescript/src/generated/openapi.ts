@@ -1043,6 +1043,10 @@ export interface components {
             next: string;
             sandboxes: components["schemas"]["Sandbox"][];
         };
+        ListSecretsResponse: {
+            /** @description by name, at most 64 */
+            secrets: components["schemas"]["Secret"][];
+        };
         ListSnapshotsResponse: {
             /** @description for the entries after these; empty: there are none */
             next: string;
@@ -1698,6 +1702,26 @@ export interface components {
             condition: string;
             syscalls: string[];
             why: string;
+        };
+        /** @description Secret is what may be told of a secret. Its times are absent if it was neither read nor used since the daemon started. */
+        Secret: {
+            /** @description why the value cannot be read now; empty: it can */
+            error: string;
+            name: string;
+            /**
+             * Format: date-time
+             * @description when the gateway read the value last
+             */
+            read_at?: Timestamp;
+            /** @description that use it, as PROFILE/ROUTE */
+            routes: string[];
+            /** @description Where the value comes from: "file:PATH", "credential:NAME" of systemd, "env:VARIABLE" of the daemon, or "command:PROGRAM", without its arguments. */
+            source: string;
+            /**
+             * Format: date-time
+             * @description when a request with it was answered last
+             */
+            used_at?: Timestamp;
         };
         SendInputRequest: {
             /** @description the input ends after data */

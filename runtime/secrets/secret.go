@@ -1,0 +1,14 @@
+// Package secrets has what the daemon may tell of the secrets of routes. It holds no values.
+package secrets
+
+import "time"
+
+// Secret is a secret without its value. A zero time is never since the daemon started.
+type Secret struct {
+	Name   string
+	Source string // without the arguments of a command
+	Read   time.Time
+	Used   time.Time
+	Err    error    // why its value cannot be read now
+	Routes []string // that use it, as PROFILE/ROUTE
+}

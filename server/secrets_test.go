@@ -1,0 +1,30 @@
+package server_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/runtime/secrets"
+	"github.com/caisson-run/caisson/server/servertest"
+)
+
+func TestSecrets(t *testing.T) {
+	at := time.Unix(1_800_000_000, 0)
+	client := dial(t, &servertest.Fake{Secrets: []secrets.Secret{
+		{Name: "key", Source: "file:/k", Read: at, Used: at.Add(time.Second), Routes: []string{"agent/gpt"}},
+		{Name: "new", Source: "env:NEW", Err: errors.New("it is\x00not there")},
+	}})
+	got, err := client.ListSecrets(t.Context(), &caissonv1.ListSecretsRequest{})
+	if err != nil || len(got.Secrets) != 2 {
+		t.Fatalf("%v, %v", got, err)
+	}
+	if s := got.Secrets[0]; s.Name != "key" || s.Source != "file:/k" || !s.ReadAt.AsTime().Equal(at) || !s.UsedAt.AsTime().Equal(at.Add(time.Second)) || s.Error != "" || !slices.Equal(s.Routes, []string{"agent/gpt"}) {
+		t.Errorf("%v", s)
+	}
+	if s := got.Secrets[1]; s.ReadAt != nil || s.UsedAt != nil || s.Error == "" || len(s.Routes) != 0 {
+		t.Errorf("%v", s)
+	}
+}
