@@ -480,6 +480,11 @@ export interface components {
             config_digest?: string;
             /** @description as config_digest, before the configuration was reloaded */
             config_digest_before?: string;
+            /**
+             * Format: double
+             * @description in the unit of prices
+             */
+            cost?: number;
             /** @example 90s */
             cpu?: Duration;
             /** @description that was added: the name of a secret */
@@ -501,6 +506,11 @@ export interface components {
             image_digest?: string;
             /** @description the rule that the image was verified by when it was pulled */
             image_verified?: string;
+            /**
+             * Format: int64
+             * @description Of sandbox.ended: what its requests by routes took, with those of the sandboxes made inside.
+             */
+            input_tokens?: Int64;
             /** @description input files of a command */
             inputs?: components["schemas"]["EventInput"][];
             /**
@@ -542,6 +552,8 @@ export interface components {
             name?: string;
             /** @enum {string} */
             network?: "none" | "allow" | "open" | "bridge";
+            /** Format: int64 */
+            output_tokens?: Int64;
             /** @description inside */
             path?: string;
             /** Format: int64 */
