@@ -18,8 +18,17 @@ func (s secretService) ListSecrets(ctx context.Context, _ *connect.Request[caiss
 	return reply(&caissonv1.ListSecretsResponse{Secrets: each(list, secretPB)}, err)
 }
 
+func (s secretService) SetSecret(ctx context.Context, r *connect.Request[caissonv1.SetSecretRequest]) (*connect.Response[caissonv1.Secret], error) {
+	v, err := s.store.Set(ctx, r.Msg.Name, r.Msg.Source)
+	return reply(secretPB(v), err)
+}
+
+func (s secretService) RemoveSecret(ctx context.Context, r *connect.Request[caissonv1.RemoveSecretRequest]) (*connect.Response[caissonv1.RemoveSecretResponse], error) {
+	return reply(&caissonv1.RemoveSecretResponse{}, s.store.Remove(ctx, r.Msg.Name))
+}
+
 func secretPB(s secrets.Secret) *caissonv1.Secret {
-	pb := &caissonv1.Secret{Name: s.Name, Source: s.Source, ReadAt: timestamp(s.Read), UsedAt: timestamp(s.Used), Routes: s.Routes}
+	pb := &caissonv1.Secret{Name: s.Name, Source: s.Source, ReadAt: timestamp(s.Read), UsedAt: timestamp(s.Used), Routes: s.Routes, Kept: s.Kept}
 	if s.Err != nil {
 		pb.Error = text(api.Explain(s.Err).Error())
 	}

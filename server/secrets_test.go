@@ -7,6 +7,7 @@ import (
 	"time"
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime/secrets"
 	"github.com/caisson-run/caisson/server/servertest"
 )
@@ -26,5 +27,16 @@ func TestSecrets(t *testing.T) {
 	}
 	if s := got.Secrets[1]; s.ReadAt != nil || s.UsedAt != nil || s.Error == "" || len(s.Routes) != 0 {
 		t.Errorf("%v", s)
+	}
+	if s, err := client.SetSecret(t.Context(), &caissonv1.SetSecretRequest{Name: "other", Source: "file:/o"}); err != nil || s.Name != "other" || s.Source != "file:/o" || !s.Kept {
+		t.Errorf("%v, %v", s, err)
+	}
+	if _, err := client.SetSecret(t.Context(), &caissonv1.SetSecretRequest{Name: "key", Source: "file:/o"}); !errors.Is(err, sbxerr.Exists) {
+		t.Errorf("one of the configuration: %v", err)
+	}
+	for name, want := range map[string]error{"key": sbxerr.SecretInUse, "absent": sbxerr.SecretNotFound, "new": nil} {
+		if _, err := client.RemoveSecret(t.Context(), &caissonv1.RemoveSecretRequest{Name: name}); !errors.Is(err, want) {
+			t.Errorf("remove %s: %v, want %v", name, err, want)
+		}
 	}
 }

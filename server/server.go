@@ -141,6 +141,8 @@ type Spending interface {
 // Secrets manages the credentials of routes, without their values.
 type Secrets interface {
 	List(ctx context.Context) ([]secrets.Secret, error)
+	Set(ctx context.Context, name, source string) (secrets.Secret, error)
+	Remove(ctx context.Context, name string) error
 }
 
 // System says what the daemon and its host are.

@@ -119,7 +119,7 @@ func (s *server) do(q control.Request, files []*os.File) error {
 // setSecrets has the values that were sent, and no others.
 func (s *server) setSecrets(q control.Request, files []*os.File) error {
 	if s.secrets == nil {
-		if len(q.Secrets) > 0 {
+		if len(q.Secrets)+len(q.Kept) > 0 {
 			return s.noSecrets
 		}
 		return nil
@@ -128,7 +128,7 @@ func (s *server) setSecrets(q control.Request, files []*os.File) error {
 	for i, name := range q.Secrets {
 		values[name] = files[i]
 	}
-	return s.secrets.Set(values)
+	return s.secrets.Set(values, q.Kept...)
 }
 
 // trySecret says what is wrong with a value.

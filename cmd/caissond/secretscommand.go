@@ -65,6 +65,36 @@ func (p *commandSecrets) run(ctx context.Context, c config.Config) error {
 	return errors.Join(errs...)
 }
 
+// replace notes how a run of line ended: f is what it printed.
+func (p *commandSecrets) replace(line string, f *os.File, failure error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.files == nil {
+		p.files, p.failed = map[string]*os.File{}, map[string]error{}
+	}
+	p.failed[line] = failure
+	if failure != nil { // the value before is used
+		return
+	}
+	if before := p.files[line]; before != nil {
+		_ = before.Close() // it is in memory
+	}
+	p.files[line] = f
+}
+
+// forget drops what commands printed.
+func (p *commandSecrets) forget(is func(line string) bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for line, f := range p.files {
+		if is(line) {
+			_ = f.Close() // it is in memory
+			delete(p.files, line)
+		}
+	}
+	maps.DeleteFunc(p.failed, func(line string, _ error) bool { return is(line) })
+}
+
 // failure is why the last run of a command printed no secret.
 func (p *commandSecrets) failure(line string) error {
 	p.mu.Lock()

@@ -24,26 +24,32 @@ func (s secretService) List(ctx context.Context) ([]secrets.Secret, error) {
 	}
 	_ = s.gateway.Refresh(ctx, "") // without, the uses are those told before
 	c := *s.config.Load()
-	sources, uses := c.SecretSources(), s.gateway.SecretUses()
+	configured, kept := c.SecretSources(), s.keptBeside(c)
+	names := slices.AppendSeq(slices.Collect(maps.Keys(configured)), maps.Keys(kept))
 	list := []secrets.Secret{}
-	for _, name := range slices.Sorted(maps.Keys(sources)) {
-		source := sources[name]
-		list = append(list, secrets.Secret{
-			Name: name, Source: shownSource(source), Read: uses[name].Read, Used: uses[name].Used,
-			Err: s.trySecret(ctx, name, source), Routes: routesWith(c, name),
-		})
+	for _, name := range slices.Sorted(slices.Values(names)) {
+		if source, ok := kept[name]; ok {
+			list = append(list, s.tell(ctx, c, name, source, &keptPrinted, true))
+			continue
+		}
+		list = append(list, s.tell(ctx, c, name, configured[name], &printed, false))
 	}
 	return list, nil
 }
 
-// trySecret says why a secret cannot be read now. That of a command is what its last run came to.
-func (s secretService) trySecret(ctx context.Context, name string, source config.SecretSource) error {
+// tell returns what may be told of a secret. Commands are not run for it: by has their last runs.
+func (s secretService) tell(ctx context.Context, c config.Config, name string, source config.SecretSource, by *commandSecrets, kept bool) secrets.Secret {
+	use := s.gateway.SecretUses()[name]
+	var err error
 	if source.Kind == config.SecretCommand {
-		if err := printed.failure(source.From); err != nil {
-			return refuseSecret(name, source, err)
+		if err = by.failure(source.From); err != nil {
+			err = refuseSecret(name, source, err)
 		}
 	}
-	return s.gateway.TrySecret(ctx, name, opened(name, source))
+	if err == nil {
+		err = s.gateway.TrySecret(ctx, name, opened(name, source, by))
+	}
+	return secrets.Secret{Name: name, Source: shownSource(source), Read: use.Read, Used: use.Used, Err: err, Routes: routesWith(c, name), Kept: kept}
 }
 
 // shownSource is source without the arguments of a command, which may be secret.

@@ -67,6 +67,7 @@ type daemon struct {
 	load      func() (config.Config, error) // reads the configuration
 	config    atomic.Pointer[config.Config] // in force
 	reloading sync.Mutex
+	kept      atomic.Pointer[map[string]string] // by name: references of secrets that calls set; changed under reloading
 }
 
 func (d *daemon) onStop(f func(context.Context) error) { d.close = append(d.close, f) }

@@ -24,7 +24,7 @@ const (
 	SetBill   Op = "bill"
 	Publish   Op = "publish"
 	Supply    Op = "supply"
-	Secrets   Op = "secrets"    // all there are, whose values come from descriptors
+	Secrets   Op = "secrets"    // all there are: those whose values come from descriptors, and Kept
 	TrySecret Op = "try secret" // whether a descriptor has the value of one, of which nothing is kept
 	Settle    Op = "settle"
 	Remove    Op = "remove"
@@ -64,6 +64,7 @@ type Request struct {
 	Exposed []uint16                   `json:",omitempty"` // of Publish: to which links may lead
 	Sockets int                        `json:",omitempty"` // of Supply: how many come
 	Secrets []string                   `json:",omitempty"` // of Secrets and TrySecret: their names
+	Kept    []string                   `json:",omitempty"` // of Secrets: names of others that stay
 	Bill    budget.Bill                `json:",omitzero"`  // of Add and SetBill
 	Spent   []budget.Entry             `json:",omitempty"` // of Add and SetBill: what its accounts came to before
 }

@@ -59,10 +59,11 @@ func NewStore() (*Store, error) {
 // Protection is how the memory of the secrets is protected.
 func (s *Store) Protection() Protection { return s.arena().protection }
 
-// Set reads the values of all secrets by name, each to its end, and keeps no others. A line end
-// after a value does not count. The error names those that are no values, and shows nothing of
-// them; its code is sbxerr.Secret, and all is as it was. Requests that use a value go on with it.
-func (s *Store) Set(values map[string]io.Reader) error {
+// Set reads the values of secrets by name, each to its end, and keeps of the others those that
+// are named. A line end after a value does not count. The error names those that are no values,
+// and shows nothing of them; its code is sbxerr.Secret, and all is as it was. Requests that use a
+// value go on with it.
+func (s *Store) Set(values map[string]io.Reader, kept ...string) error {
 	next := map[string]Value{}
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(values)) {
@@ -80,6 +81,12 @@ func (s *Store) Set(values map[string]io.Reader) error {
 			v.of().free()
 		}
 		return errors.Join(errs...)
+	}
+	for _, name := range kept {
+		if v, ok := s.current[name]; ok && next[name].of == nil {
+			next[name] = v
+			delete(s.current, name)
+		}
 	}
 	for _, v := range s.current {
 		v.of().replaced = true

@@ -187,6 +187,14 @@ func TestRefuses(t *testing.T) {
 	if _, ok := s.Use("key"); ok {
 		t.Error("a secret is there that was not named again")
 	}
+	if err := s.Set(one("key", strings.NewReader(value)), "most", "absent"); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{"key": true, "most": true, "absent": false} {
+		if _, ok := s.Use(name); ok != want {
+			t.Errorf("%s is there: %v", name, ok)
+		}
+	}
 }
 
 // What is tried is not kept.

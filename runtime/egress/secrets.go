@@ -22,23 +22,25 @@ type SecretUse struct {
 	Used time.Time // for a request that its upstream answered
 }
 
-// SetSecrets gives the gateway the value of each secret, and takes those away that are not
-// among sources. Each process that is started later gets them as they are then. An error names
-// the secrets without a value, and leaves all as they were.
-func (g *Gateway) SetSecrets(ctx context.Context, sources map[string]Source) error {
+// SetSecrets gives the gateway the value of each secret of sources, leaves it those of kept, and
+// takes all others away. Each process that is started later gets both as they are then. An error
+// names the secrets without a value, and leaves all as they were.
+func (g *Gateway) SetSecrets(ctx context.Context, sources, kept map[string]Source) error {
 	if err := g.acquire(ctx, "egress.secrets"); err != nil {
 		return err
 	}
 	defer g.release()
 	if l := g.current(); l != nil {
-		if err := g.giveSecrets(l, sources); err != nil && !errors.Is(err, errGone) { // then the next process gets them
+		if err := g.giveSecrets(l, sources, kept); err != nil && !errors.Is(err, errGone) { // then the next process gets them
 			return err
 		}
 	}
-	g.secrets = maps.Clone(sources)
+	g.secrets = map[string]Source{}
+	maps.Copy(g.secrets, kept)
+	maps.Copy(g.secrets, sources)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	maps.DeleteFunc(g.uses, func(name string, _ SecretUse) bool { return sources[name] == nil })
+	maps.DeleteFunc(g.uses, func(name string, _ SecretUse) bool { return g.secrets[name] == nil })
 	return nil
 }
 
@@ -62,6 +64,13 @@ func (g *Gateway) TrySecret(ctx context.Context, name string, source Source) err
 	return sbxerr.Wrap(sbxerr.Secret, op, err)
 }
 
+// Start returns when a process serves.
+func (g *Gateway) Start(ctx context.Context) error {
+	const op = "egress.start"
+	_, err := g.await(ctx, op)
+	return sbxerr.Wrap(sbxerr.Gateway, op, err)
+}
+
 // SecretUses returns what became of each secret that was read.
 func (g *Gateway) SecretUses() map[string]SecretUse {
 	g.mu.Lock()
@@ -81,21 +90,22 @@ func trySecret(l *link, name string, source Source) error {
 // handOverSecrets gives a new process those secrets that have a value. Requests that need
 // another one are refused.
 func (g *Gateway) handOverSecrets(l *link) error {
-	err := g.giveSecrets(l, g.secrets)
+	err := g.giveSecrets(l, g.secrets, nil)
 	if err == nil || errors.Is(err, errGone) {
 		return err
 	}
 	g.options.Log.Error("the gateway does not take a secret", "err", err)
 	good := maps.Clone(g.secrets)
 	maps.DeleteFunc(good, func(name string, source Source) bool { return trySecret(l, name, source) != nil })
-	if err := g.giveSecrets(l, good); errors.Is(err, errGone) {
+	if err := g.giveSecrets(l, good, nil); errors.Is(err, errGone) {
 		return err
 	}
 	return nil
 }
 
-// giveSecrets gives all secrets to a process. An error leaves those that it has.
-func (g *Gateway) giveSecrets(l *link, sources map[string]Source) error {
+// giveSecrets gives secrets to a process, which keeps of the others those of kept. An error
+// leaves all that it has.
+func (g *Gateway) giveSecrets(l *link, sources, kept map[string]Source) error {
 	const op = "egress.secrets"
 	r := control.Request{Op: control.Secrets}
 	var files []*os.File
@@ -111,6 +121,11 @@ func (g *Gateway) giveSecrets(l *link, sources map[string]Source) error {
 	}
 	if err := errors.Join(errs...); err != nil {
 		return sbxerr.Wrap(sbxerr.Secret, op, err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(kept)) {
+		if sources[name] == nil {
+			r.Kept = append(r.Kept, name)
+		}
 	}
 	if err := l.ask(r, files...); err != nil {
 		return sbxerr.Wrap(sbxerr.Secret, op, err)

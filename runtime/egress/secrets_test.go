@@ -32,7 +32,7 @@ func TestSecrets(t *testing.T) {
 	up := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { arrived <- r.Header.Get("Authorization") }))
 	defer up.Close()
 	w := newWorld(t, fast)
-	if err := w.SetSecrets(t.Context(), map[string]Source{"key": source(t, "the-first-value\n")}); err != nil {
+	if err := w.SetSecrets(t.Context(), map[string]Source{"key": source(t, "the-first-value\n")}, nil); err != nil {
 		t.Fatal(err)
 	}
 	_, port, _ := strings.Cut(up.Listener.Addr().String(), ":") // of the address of web.example
@@ -66,7 +66,7 @@ func TestSecrets(t *testing.T) {
 		t.Errorf("%+v", w.SecretUses())
 	}
 	bad := map[string]Source{"key": source(t, "the-second-value"), "other": source(t, "two\nlines of it")}
-	if err := w.SetSecrets(t.Context(), bad); sbxerr.Of(err) != sbxerr.Secret || !strings.Contains(err.Error(), `"other"`) {
+	if err := w.SetSecrets(t.Context(), bad, nil); sbxerr.Of(err) != sbxerr.Secret || !strings.Contains(err.Error(), `"other"`) {
 		t.Errorf("a bad value: %v", err)
 	}
 	if got := ask(); got != "Bearer the-first-value" {
@@ -81,7 +81,7 @@ func TestSecrets(t *testing.T) {
 	if got := ask(); got != "Bearer the-first-value" {
 		t.Errorf("after both were tried: %q", got)
 	}
-	if err := w.SetSecrets(t.Context(), map[string]Source{"key": source(t, "the-second-value")}); err != nil {
+	if err := w.SetSecrets(t.Context(), map[string]Source{"key": source(t, "the-second-value")}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if got := ask(); got != "Bearer the-second-value" {
@@ -96,8 +96,12 @@ func TestSecrets(t *testing.T) {
 		t.Errorf("by the next process: %q", got)
 	}
 	gone := source(t, "a-value-that-goes")
-	if err := w.SetSecrets(t.Context(), map[string]Source{"key": source(t, "the-third-value"), "gone": gone}); err != nil {
+	unread := map[string]Source{"key": source(t, "the-third-value")}
+	if err := w.SetSecrets(t.Context(), map[string]Source{"gone": gone}, unread); err != nil {
 		t.Fatal(err)
+	}
+	if got := ask(); got != "Bearer the-second-value" {
+		t.Errorf("one that was left: %q", got)
 	}
 	f, err := gone()
 	if err != nil {
@@ -114,7 +118,7 @@ func TestSecrets(t *testing.T) {
 	if got := ask(); got != "Bearer the-third-value" {
 		t.Errorf("beside one that has no value any more: %q", got)
 	}
-	if err := w.SetSecrets(t.Context(), nil); err != nil {
+	if err := w.SetSecrets(t.Context(), nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	if got := ask(); got != string(sbxerr.Secret) {

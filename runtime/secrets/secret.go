@@ -11,4 +11,5 @@ type Secret struct {
 	Used   time.Time
 	Err    error    // why its value cannot be read now
 	Routes []string // that use it, as PROFILE/ROUTE
+	Kept   bool     // it was set by a call, not by the configuration
 }

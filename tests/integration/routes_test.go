@@ -45,7 +45,7 @@ type exchange struct {
 
 // scenario has a daemon's every call. Sandboxes, commands and images have the names that a
 // person would give them.
-func scenario(layout, tree []byte, image, dir string) []exchange {
+func scenario(layout, tree []byte, image, dir, key string) []exchange {
 	return []exchange{
 		{call: "SystemPing", path: "/v1/ping"},
 		{call: "SystemVersion", path: "/v1/version"},
@@ -121,6 +121,8 @@ func scenario(layout, tree []byte, image, dir string) []exchange {
 		{call: "VolumeRemoveVolume", method: "DELETE", path: "/v1/volumes/deps"},
 
 		{call: "SecretListSecrets", path: "/v1/secrets"},
+		{call: "SecretSetSecret", method: "PUT", path: "/v1/secrets/forge", body: fmt.Sprintf(`{"source":"file:%s"}`, key)},
+		{call: "SecretRemoveSecret", method: "DELETE", path: "/v1/secrets/forge"},
 
 		{method: "POST", path: "/v1/sandboxes", body: `{"name":"setup","rootfs":"rw","limits":{"disk_bytes":"67108864"}}`},
 		{call: "SnapshotCreateSnapshot", method: "POST", path: "/v1/snapshots", body: `{"ref":"setup","name":"tools"}`},
@@ -165,7 +167,7 @@ func TestRouteExamples(t *testing.T) {
 	recorded := readExamples(t)
 	covered := map[string]bool{}
 	var list []example
-	for _, x := range scenario(layout, tarOf(t, []file{{name: "in.txt", data: []byte("in"), mode: 0o644}}), image, t.TempDir()) {
+	for _, x := range scenario(layout, tarOf(t, []file{{name: "in.txt", data: []byte("in"), mode: 0o644}}), image, t.TempDir(), key) {
 		answer := x.send(t, d)
 		if x.call == "" {
 			continue

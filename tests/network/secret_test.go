@@ -2,6 +2,8 @@ package network
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,6 +22,7 @@ type listed struct {
 	Read                time.Time `json:"read_at"`
 	Used                time.Time `json:"used_at"`
 	Routes              []string
+	Kept                bool
 }
 
 // secretsOf lists the secrets of d. Neither a value nor the arguments of a command are shown.
@@ -119,4 +122,107 @@ func TestSecretList(t *testing.T) {
 	}) {
 		t.Errorf("after it is there again: %+v", secretsOf(t, d))
 	}
+}
+
+// A secret that a call sets is used at once and replaced by the next call. It is found by the
+// next gateway and the next daemon, and removed when no route uses it.
+func TestSecretSet(t *testing.T) {
+	need.Tools(t, "curl", "dpkg")
+	m := startModels(t)
+	reaches(t, modelsAt)
+	asks(t, "models.example")
+	key := writeFile(t, "key", canary+"\n")
+	printer := writeFile(t, "print-key", "#!/bin/sh\nexec cat $1\n")
+	hangs := writeFile(t, "hangs", "#!/bin/sh\nexec sleep 100\n")
+	if err := errors.Join(os.Chmod(printer, 0o700), os.Chmod(hangs, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	const unused = "network: {dns: [%s]}\nsecrets: {fixed: \"file:%s\"}\nprofiles: {agent: {image: tools}}\n"
+	d := launch(t, fmt.Sprintf(unused, resolver, key))
+	with := fmt.Sprintf("network: {dns: [%s]}\nsecrets: {fixed: \"file:%s\"}\nprofiles:\n  agent:\n    image: tools\n    routes:\n      a: {upstream: \"https://models.example:8443/v1\", credential: late, ca: \"file:%s\"}\n", resolver, key, m.ca)
+
+	t.Run("refused", func(t *testing.T) {
+		fifo := filepath.Join(t.TempDir(), "fifo")
+		if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for source, code := range map[string]string{
+			"env:HOME": "SBX-101", "fd:3": "SBX-101", canary: "SBX-101", "file:key": "SBX-101",
+			"file:" + fifo: "SBX-712", "file:/nonexistent/key": "SBX-712", "file:" + writeFile(t, "short", "short"): "SBX-712",
+			"file:" + writeFile(t, "lines", "two\nlines of it"): "SBX-712", "command:/bin/false": "SBX-712",
+		} {
+			if f := d.Refused(t, code, "secret", "set", "late", "--from", source, "--json"); strings.Contains(fmt.Sprint(f), canary) {
+				t.Errorf("%s: %+v", source, f)
+			}
+		}
+		d.Refused(t, "SBX-106", "secret", "set", "fixed", "--from", "file:"+key, "--json")
+		d.Refused(t, "SBX-106", "secret", "rm", "fixed", "--json")
+		d.Refused(t, "SBX-714", "secret", "rm", "late", "--json")
+		if got := secretsOf(t, d); len(got) != 1 {
+			t.Errorf("%+v", got)
+		}
+	})
+
+	d.Run(t, "secret", "set", "late", "--from", "command:"+printer+" "+key)
+	d.Configure(t, with)
+	d.Run(t, "config", "reload")
+	d.Run(t, "image", "from-host", "tools", "--package", "curl")
+	s := createFor(t, d, "--profile", "agent")
+	arrives := func() string {
+		m.take()
+		d.Try("exec", s.id, "--", "curl", "-sS", "-m", "20", "--noproxy", "*", "http://a.caisson.internal/models")
+		if seen := m.take(); len(seen) == 1 {
+			return seen[0].Header.Get("Authorization")
+		}
+		return ""
+	}
+	if got := arrives(); got != "Bearer "+canary {
+		t.Errorf("set: %q", got)
+	}
+	if got := secretsOf(t, d)["late"]; !got.Kept || got.Source != "command:"+printer || got.Used.IsZero() || !slices.Equal(got.Routes, []string{"agent/a"}) {
+		t.Errorf("%+v", got)
+	}
+	other := writeFile(t, "other", "another-key-0123456789\n")
+	d.Run(t, "secret", "set", "late", "--from", "file:"+other)
+	if got := arrives(); got != "Bearer another-key-0123456789" {
+		t.Errorf("set again: %q", got)
+	}
+	if err := os.WriteFile(other, []byte("another-key-of-late\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.Run(t, "config", "reload")
+	if got := arrives(); got != "Bearer another-key-of-late" {
+		t.Errorf("reloaded: %q", got)
+	}
+	d.Refused(t, "SBX-712", "secret", "set", "late", "--from", "command:"+hangs, "--json")
+	if got := arrives(); got != "Bearer another-key-of-late" {
+		t.Errorf("after a source that hangs: %q", got)
+	}
+	if err := syscall.Kill(gatewayOf(t, d), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if !until(20*time.Second, func() bool { return arrives() == "Bearer another-key-of-late" }) {
+		t.Errorf("by the next gateway: %q", arrives())
+	}
+	d.Kill(t)
+	d.Launch(t)
+	if !until(20*time.Second, func() bool { return arrives() == "Bearer another-key-of-late" }) {
+		t.Errorf("by the next daemon: %q", arrives())
+	}
+	if f := d.Refused(t, "SBX-715", "secret", "rm", "late", "--json"); !strings.Contains(fmt.Sprint(f), "agent/a") {
+		t.Errorf("%+v", f)
+	}
+	held, err := os.ReadFile(filepath.Join(d.Root, "secrets.json"))
+	if err != nil || !strings.Contains(string(held), other) || strings.Contains(string(held), "another-key-of-late") {
+		t.Errorf("%s, %v", held, err)
+	}
+	d.Configure(t, fmt.Sprintf(unused, resolver, key))
+	d.Run(t, "config", "reload")
+	d.Run(t, "secret", "rm", "late")
+	if got := secretsOf(t, d); len(got) != 1 {
+		t.Errorf("removed: %+v", got)
+	}
+	d.Configure(t, with)
+	d.Refused(t, "SBX-105", "config", "reload", "--json")
+	d.Configure(t, fmt.Sprintf(unused, resolver, key))
 }

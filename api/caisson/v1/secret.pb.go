@@ -34,6 +34,7 @@ type Secret struct {
 	UsedAt        *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=used_at,json=usedAt,proto3" json:"used_at,omitempty"` // when a request with it was answered last
 	Error         string                 `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`                 // why the value cannot be read now; empty: it can
 	Routes        []string               `protobuf:"bytes,6,rep,name=routes,proto3" json:"routes,omitempty"`               // that use it, as PROFILE/ROUTE
+	Kept          bool                   `protobuf:"varint,7,opt,name=kept,proto3" json:"kept,omitempty"`                  // it was set by SetSecret, not by the configuration
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -108,6 +109,13 @@ func (x *Secret) GetRoutes() []string {
 		return x.Routes
 	}
 	return nil
+}
+
+func (x *Secret) GetKept() bool {
+	if x != nil {
+		return x.Kept
+	}
+	return false
 }
 
 type ListSecretsRequest struct {
@@ -190,25 +198,170 @@ func (x *ListSecretsResponse) GetSecrets() []*Secret {
 	return nil
 }
 
+type SetSecretRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// "file:PATH" of root's alone, "credential:NAME" of systemd, or "command:PROGRAM ARGUMENTS",
+	// which is run once and on each reload.
+	Source        string `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetSecretRequest) Reset() {
+	*x = SetSecretRequest{}
+	mi := &file_caisson_v1_secret_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetSecretRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetSecretRequest) ProtoMessage() {}
+
+func (x *SetSecretRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_secret_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetSecretRequest.ProtoReflect.Descriptor instead.
+func (*SetSecretRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_secret_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *SetSecretRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SetSecretRequest) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+type RemoveSecretRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveSecretRequest) Reset() {
+	*x = RemoveSecretRequest{}
+	mi := &file_caisson_v1_secret_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveSecretRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveSecretRequest) ProtoMessage() {}
+
+func (x *RemoveSecretRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_secret_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveSecretRequest.ProtoReflect.Descriptor instead.
+func (*RemoveSecretRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_secret_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *RemoveSecretRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type RemoveSecretResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveSecretResponse) Reset() {
+	*x = RemoveSecretResponse{}
+	mi := &file_caisson_v1_secret_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveSecretResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveSecretResponse) ProtoMessage() {}
+
+func (x *RemoveSecretResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_secret_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveSecretResponse.ProtoReflect.Descriptor instead.
+func (*RemoveSecretResponse) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_secret_proto_rawDescGZIP(), []int{5}
+}
+
 var File_caisson_v1_secret_proto protoreflect.FileDescriptor
 
 const file_caisson_v1_secret_proto_rawDesc = "" +
 	"\n" +
 	"\x17caisson/v1/secret.proto\x12\n" +
-	"caisson.v1\x1a\x16caisson/v1/route.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcc\x01\n" +
+	"caisson.v1\x1a\x16caisson/v1/route.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe0\x01\n" +
 	"\x06Secret\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x123\n" +
 	"\aread_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x06readAt\x123\n" +
 	"\aused_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x06usedAt\x12\x14\n" +
 	"\x05error\x18\x05 \x01(\tR\x05error\x12\x16\n" +
-	"\x06routes\x18\x06 \x03(\tR\x06routes\"\x14\n" +
+	"\x06routes\x18\x06 \x03(\tR\x06routes\x12\x12\n" +
+	"\x04kept\x18\a \x01(\bR\x04kept\"\x14\n" +
 	"\x12ListSecretsRequest\"C\n" +
 	"\x13ListSecretsResponse\x12,\n" +
-	"\asecrets\x18\x01 \x03(\v2\x12.caisson.v1.SecretR\asecrets2w\n" +
+	"\asecrets\x18\x01 \x03(\v2\x12.caisson.v1.SecretR\asecrets\">\n" +
+	"\x10SetSecretRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06source\x18\x02 \x01(\tR\x06source\")\n" +
+	"\x13RemoveSecretRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\x16\n" +
+	"\x14RemoveSecretResponse2\xca\x02\n" +
 	"\rSecretService\x12f\n" +
 	"\vListSecrets\x12\x1e.caisson.v1.ListSecretsRequest\x1a\x1f.caisson.v1.ListSecretsResponse\"\x16\x82\xb5\x18\x12\n" +
-	"\x03GET\x12\v/v1/secretsB9Z7github.com/caisson-run/caisson/api/caisson/v1;caissonv1b\x06proto3"
+	"\x03GET\x12\v/v1/secrets\x12\\\n" +
+	"\tSetSecret\x12\x1c.caisson.v1.SetSecretRequest\x1a\x12.caisson.v1.Secret\"\x1d\x82\xb5\x18\x19\n" +
+	"\x03PUT\x12\x12/v1/secrets/{name}\x12s\n" +
+	"\fRemoveSecret\x12\x1f.caisson.v1.RemoveSecretRequest\x1a .caisson.v1.RemoveSecretResponse\" \x82\xb5\x18\x1c\n" +
+	"\x06DELETE\x12\x12/v1/secrets/{name}B9Z7github.com/caisson-run/caisson/api/caisson/v1;caissonv1b\x06proto3"
 
 var (
 	file_caisson_v1_secret_proto_rawDescOnce sync.Once
@@ -222,21 +375,28 @@ func file_caisson_v1_secret_proto_rawDescGZIP() []byte {
 	return file_caisson_v1_secret_proto_rawDescData
 }
 
-var file_caisson_v1_secret_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_caisson_v1_secret_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_caisson_v1_secret_proto_goTypes = []any{
 	(*Secret)(nil),                // 0: caisson.v1.Secret
 	(*ListSecretsRequest)(nil),    // 1: caisson.v1.ListSecretsRequest
 	(*ListSecretsResponse)(nil),   // 2: caisson.v1.ListSecretsResponse
-	(*timestamppb.Timestamp)(nil), // 3: google.protobuf.Timestamp
+	(*SetSecretRequest)(nil),      // 3: caisson.v1.SetSecretRequest
+	(*RemoveSecretRequest)(nil),   // 4: caisson.v1.RemoveSecretRequest
+	(*RemoveSecretResponse)(nil),  // 5: caisson.v1.RemoveSecretResponse
+	(*timestamppb.Timestamp)(nil), // 6: google.protobuf.Timestamp
 }
 var file_caisson_v1_secret_proto_depIdxs = []int32{
-	3, // 0: caisson.v1.Secret.read_at:type_name -> google.protobuf.Timestamp
-	3, // 1: caisson.v1.Secret.used_at:type_name -> google.protobuf.Timestamp
+	6, // 0: caisson.v1.Secret.read_at:type_name -> google.protobuf.Timestamp
+	6, // 1: caisson.v1.Secret.used_at:type_name -> google.protobuf.Timestamp
 	0, // 2: caisson.v1.ListSecretsResponse.secrets:type_name -> caisson.v1.Secret
 	1, // 3: caisson.v1.SecretService.ListSecrets:input_type -> caisson.v1.ListSecretsRequest
-	2, // 4: caisson.v1.SecretService.ListSecrets:output_type -> caisson.v1.ListSecretsResponse
-	4, // [4:5] is the sub-list for method output_type
-	3, // [3:4] is the sub-list for method input_type
+	3, // 4: caisson.v1.SecretService.SetSecret:input_type -> caisson.v1.SetSecretRequest
+	4, // 5: caisson.v1.SecretService.RemoveSecret:input_type -> caisson.v1.RemoveSecretRequest
+	2, // 6: caisson.v1.SecretService.ListSecrets:output_type -> caisson.v1.ListSecretsResponse
+	0, // 7: caisson.v1.SecretService.SetSecret:output_type -> caisson.v1.Secret
+	5, // 8: caisson.v1.SecretService.RemoveSecret:output_type -> caisson.v1.RemoveSecretResponse
+	6, // [6:9] is the sub-list for method output_type
+	3, // [3:6] is the sub-list for method input_type
 	3, // [3:3] is the sub-list for extension type_name
 	3, // [3:3] is the sub-list for extension extendee
 	0, // [0:3] is the sub-list for field type_name
@@ -254,7 +414,7 @@ func file_caisson_v1_secret_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_caisson_v1_secret_proto_rawDesc), len(file_caisson_v1_secret_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   3,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

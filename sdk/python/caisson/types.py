@@ -553,6 +553,8 @@ class Secret:
     """Why its value cannot be read now; empty: it can."""
     routes: List[str] = field(default_factory=list)
     """That use it, as PROFILE/ROUTE."""
+    kept: bool = False
+    """It was set by a call, not by the configuration."""
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,7 @@ def methods(transport):
         lambda: images.pull("a"), lambda: images.build("a", "FROM b"), lambda: images.from_host("a", packages=["b"]),
         lambda: images.tag("a", "b"), lambda: next(images.save("a")), images.prune, images.du, lambda: images.remove("a"),
         volumes.list, lambda: volumes.create("v"), lambda: volumes.get("v"), lambda: volumes.remove("v"), volumes.prune,
-        client.secrets.list,
+        client.secrets.list, lambda: client.secrets.set("s", "file:/k"), lambda: client.secrets.remove("s"),
         snapshots.list, lambda: snapshots.get("s"), lambda: snapshots.remove("s"), box.snapshot, box.fork, box.diff, box.apply,
         client.changesets.list, lambda: client.changesets.diff("c"), lambda: client.changesets.apply("c"), lambda: client.changesets.discard("c"),
         lambda: box.run("x"), lambda: box.start("x"), box.processes, lambda: next(box.logs()), box.update, box.pause,

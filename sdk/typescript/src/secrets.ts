@@ -11,4 +11,19 @@ export class Secrets {
   async list(): Promise<Secret[]> {
     return decode('ListSecretsResponse', await this.transport.call({ method: 'GET', path: '/v1/secrets' })).secrets
   }
+
+  /** Sets where the value of a secret comes from, such as `file:/etc/caisson/models.key`. */
+  async set(name: string, source: string): Promise<Secret> {
+    return decode('Secret', await this.transport.call({ method: 'PUT', path: secretPath(name), json: { source }, repeatable: true }))
+  }
+
+  /** Removes a secret that a call set and that no route uses. */
+  async remove(name: string): Promise<void> {
+    await this.transport.call({ method: 'DELETE', path: secretPath(name) })
+  }
+}
+
+function secretPath(name: string): string {
+  if (!name) throw new TypeError('the name of the secret is empty')
+  return `/v1/secrets/${encodeURIComponent(name)}`
 }

@@ -36,12 +36,23 @@ const (
 	// SecretServiceListSecretsProcedure is the fully-qualified name of the SecretService's ListSecrets
 	// RPC.
 	SecretServiceListSecretsProcedure = "/caisson.v1.SecretService/ListSecrets"
+	// SecretServiceSetSecretProcedure is the fully-qualified name of the SecretService's SetSecret RPC.
+	SecretServiceSetSecretProcedure = "/caisson.v1.SecretService/SetSecret"
+	// SecretServiceRemoveSecretProcedure is the fully-qualified name of the SecretService's
+	// RemoveSecret RPC.
+	SecretServiceRemoveSecretProcedure = "/caisson.v1.SecretService/RemoveSecret"
 )
 
 // SecretServiceClient is a client for the caisson.v1.SecretService service.
 type SecretServiceClient interface {
 	// ListSecrets returns all secrets.
 	ListSecrets(context.Context, *connect.Request[v1.ListSecretsRequest]) (*connect.Response[v1.ListSecretsResponse], error)
+	// SetSecret has the daemon keep where the value of a secret comes from, and use it from the next
+	// request on. It replaces what an earlier call set, and refuses names of the configuration. A
+	// source that cannot be read changes nothing.
+	SetSecret(context.Context, *connect.Request[v1.SetSecretRequest]) (*connect.Response[v1.Secret], error)
+	// RemoveSecret removes a secret of SetSecret that no route of the configuration uses.
+	RemoveSecret(context.Context, *connect.Request[v1.RemoveSecretRequest]) (*connect.Response[v1.RemoveSecretResponse], error)
 }
 
 // NewSecretServiceClient constructs a client for the caisson.v1.SecretService service. By default,
@@ -61,12 +72,26 @@ func NewSecretServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			connect.WithSchema(secretServiceMethods.ByName("ListSecrets")),
 			connect.WithClientOptions(opts...),
 		),
+		setSecret: connect.NewClient[v1.SetSecretRequest, v1.Secret](
+			httpClient,
+			baseURL+SecretServiceSetSecretProcedure,
+			connect.WithSchema(secretServiceMethods.ByName("SetSecret")),
+			connect.WithClientOptions(opts...),
+		),
+		removeSecret: connect.NewClient[v1.RemoveSecretRequest, v1.RemoveSecretResponse](
+			httpClient,
+			baseURL+SecretServiceRemoveSecretProcedure,
+			connect.WithSchema(secretServiceMethods.ByName("RemoveSecret")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // secretServiceClient implements SecretServiceClient.
 type secretServiceClient struct {
-	listSecrets *connect.Client[v1.ListSecretsRequest, v1.ListSecretsResponse]
+	listSecrets  *connect.Client[v1.ListSecretsRequest, v1.ListSecretsResponse]
+	setSecret    *connect.Client[v1.SetSecretRequest, v1.Secret]
+	removeSecret *connect.Client[v1.RemoveSecretRequest, v1.RemoveSecretResponse]
 }
 
 // ListSecrets calls caisson.v1.SecretService.ListSecrets.
@@ -74,10 +99,26 @@ func (c *secretServiceClient) ListSecrets(ctx context.Context, req *connect.Requ
 	return c.listSecrets.CallUnary(ctx, req)
 }
 
+// SetSecret calls caisson.v1.SecretService.SetSecret.
+func (c *secretServiceClient) SetSecret(ctx context.Context, req *connect.Request[v1.SetSecretRequest]) (*connect.Response[v1.Secret], error) {
+	return c.setSecret.CallUnary(ctx, req)
+}
+
+// RemoveSecret calls caisson.v1.SecretService.RemoveSecret.
+func (c *secretServiceClient) RemoveSecret(ctx context.Context, req *connect.Request[v1.RemoveSecretRequest]) (*connect.Response[v1.RemoveSecretResponse], error) {
+	return c.removeSecret.CallUnary(ctx, req)
+}
+
 // SecretServiceHandler is an implementation of the caisson.v1.SecretService service.
 type SecretServiceHandler interface {
 	// ListSecrets returns all secrets.
 	ListSecrets(context.Context, *connect.Request[v1.ListSecretsRequest]) (*connect.Response[v1.ListSecretsResponse], error)
+	// SetSecret has the daemon keep where the value of a secret comes from, and use it from the next
+	// request on. It replaces what an earlier call set, and refuses names of the configuration. A
+	// source that cannot be read changes nothing.
+	SetSecret(context.Context, *connect.Request[v1.SetSecretRequest]) (*connect.Response[v1.Secret], error)
+	// RemoveSecret removes a secret of SetSecret that no route of the configuration uses.
+	RemoveSecret(context.Context, *connect.Request[v1.RemoveSecretRequest]) (*connect.Response[v1.RemoveSecretResponse], error)
 }
 
 // NewSecretServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -93,10 +134,26 @@ func NewSecretServiceHandler(svc SecretServiceHandler, opts ...connect.HandlerOp
 		connect.WithSchema(secretServiceMethods.ByName("ListSecrets")),
 		connect.WithHandlerOptions(opts...),
 	)
+	secretServiceSetSecretHandler := connect.NewUnaryHandler(
+		SecretServiceSetSecretProcedure,
+		svc.SetSecret,
+		connect.WithSchema(secretServiceMethods.ByName("SetSecret")),
+		connect.WithHandlerOptions(opts...),
+	)
+	secretServiceRemoveSecretHandler := connect.NewUnaryHandler(
+		SecretServiceRemoveSecretProcedure,
+		svc.RemoveSecret,
+		connect.WithSchema(secretServiceMethods.ByName("RemoveSecret")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/caisson.v1.SecretService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case SecretServiceListSecretsProcedure:
 			secretServiceListSecretsHandler.ServeHTTP(w, r)
+		case SecretServiceSetSecretProcedure:
+			secretServiceSetSecretHandler.ServeHTTP(w, r)
+		case SecretServiceRemoveSecretProcedure:
+			secretServiceRemoveSecretHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -108,4 +165,12 @@ type UnimplementedSecretServiceHandler struct{}
 
 func (UnimplementedSecretServiceHandler) ListSecrets(context.Context, *connect.Request[v1.ListSecretsRequest]) (*connect.Response[v1.ListSecretsResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SecretService.ListSecrets is not implemented"))
+}
+
+func (UnimplementedSecretServiceHandler) SetSecret(context.Context, *connect.Request[v1.SetSecretRequest]) (*connect.Response[v1.Secret], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SecretService.SetSecret is not implemented"))
+}
+
+func (UnimplementedSecretServiceHandler) RemoveSecret(context.Context, *connect.Request[v1.RemoveSecretRequest]) (*connect.Response[v1.RemoveSecretResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SecretService.RemoveSecret is not implemented"))
 }

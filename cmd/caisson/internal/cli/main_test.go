@@ -218,7 +218,7 @@ func sample() *servertest.Fake {
 		Secrets: []secrets.Secret{
 			{Name: "forge", Source: "command:/usr/bin/pass", Read: at, Err: sbxerr.New(sbxerr.DaemonConf, "fake.secret", "secrets.forge: command %q did not end within 10s", "/usr/bin/pass")},
 			{Name: "models", Source: "file:/etc/caisson/models.key", Read: at, Used: at, Routes: []string{"agent/claude", "agent/gpt"}},
-			{Name: "spare", Source: "env:SPARE_KEY"},
+			{Name: "spare", Source: "file:/etc/caisson/spare.key", Kept: true},
 		},
 		ImageDetails: map[string]*images.Detail{"base": {
 			Image: base, ConfigJSON: []byte(`{"User":"1000"}`), Layers: []string{"sha256:4567"},
@@ -361,6 +361,14 @@ func TestGolden(t *testing.T) {
 		{"secret-ls", "secret ls", 0},
 		{"secret-ls-json", "secret ls --json", 0},
 		{"secret-help", "secret --help", 0},
+		{"secret-set", "secret set --from file:/etc/new.key new", 0},
+		{"secret-set-json", "secret set --json --from file:/etc/new.key new", 0},
+		{"secret-set-configured", "secret set --from file:/etc/new.key models", 125},
+		{"secret-set-without", "secret set new", 125},
+		{"secret-set-help", "secret set --help", 0},
+		{"secret-rm", "secret rm spare", 0},
+		{"secret-rm-used", "secret rm models", 125},
+		{"secret-rm-absent", "secret rm nothing", 125},
 		{"volume-prune-json", "volume prune --json --dry-run", 0},
 		{"image-inspect", "image inspect base", 0},
 		{"image-inspect-absent", "image inspect nothing", 125},

@@ -2,6 +2,7 @@
 package secrets
 
 import (
+	"context"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,7 +20,7 @@ func SecretCommand(a *cli.App) *cobra.Command {
 		Args:  cobra.ArbitraryArgs, // unknownCommand has seen them
 		RunE:  cli.ShowHelp,
 	}
-	cmd.AddCommand(secretLsCommand(a))
+	cmd.AddCommand(secretLsCommand(a), secretSetCommand(a), secretRmCommand(a))
 	return cmd
 }
 
@@ -33,7 +34,7 @@ func secretLsCommand(a *cli.App) *cobra.Command {
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return cli.Ask(cmd.Context(), a, (*api.Client).ListSecrets, &caissonv1.ListSecretsRequest{}, func(r *caissonv1.ListSecretsResponse) error {
-				return cli.PrintList(a, r.Secrets, []string{"NAME", "SOURCE", "READ", "USED", "ROUTES", "STATUS"}, func(s *caissonv1.Secret) []string { return secretRow(a, s) })
+				return cli.PrintList(a, r.Secrets, []string{"NAME", "SOURCE", "READ", "USED", "SET BY", "ROUTES", "STATUS"}, func(s *caissonv1.Secret) []string { return secretRow(a, s) })
 			})
 		},
 	}
@@ -42,12 +43,58 @@ func secretLsCommand(a *cli.App) *cobra.Command {
 }
 
 func secretRow(a *cli.App, s *caissonv1.Secret) []string {
-	read, used, status := a.AgeCell(s.ReadAt), a.AgeCell(s.UsedAt), "readable"
+	read, used, by, status := a.AgeCell(s.ReadAt), a.AgeCell(s.UsedAt), "config", "readable"
+	if s.Kept {
+		by = "call"
+	}
 	if a.Wide {
 		read, used = cli.TimeCell(s.ReadAt), cli.TimeCell(s.UsedAt)
 	}
 	if s.Error != "" {
 		status = s.Error
 	}
-	return []string{s.Name, s.Source, read, used, strings.Join(s.Routes, ", "), status}
+	return []string{s.Name, s.Source, read, used, by, strings.Join(s.Routes, ", "), status}
+}
+
+func secretSetCommand(a *cli.App) *cobra.Command {
+	req := &caissonv1.SetSecretRequest{}
+	cmd := &cobra.Command{
+		Use:   "set NAME --from SOURCE",
+		Short: "Set where the value of a secret comes from",
+		Long: "Have the daemon keep where the value of a secret comes from, also over restarts, and use the\nvalue from the next request on. Set it again after the value changed. The daemon keeps no value,\n" +
+			"so a variable is no source: put its value into a file of root's. Only root may.",
+		Example: "  caisson secret set models --from file:/etc/caisson/models.key\n  caisson secret set forge --from 'command:/usr/bin/pass show forge'",
+		Args:    cli.Exactly("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if req.Source == "" {
+				return cli.Usage("--from is missing: give file:PATH, credential:NAME or command:PROGRAM")
+			}
+			req.Name = args[0]
+			return cli.Ask(cmd.Context(), a, (*api.Client).SetSecret, req, func(s *caissonv1.Secret) error {
+				if a.Output == cli.FormatJSON {
+					return a.PrintJSON(s)
+				}
+				return a.PrintLine("%s", cli.Printable(s.Name))
+			})
+		},
+	}
+	cmd.Flags().StringVar(&req.Source, "from", "", "`SOURCE`: file:PATH, credential:NAME of systemd, or 'command:PROGRAM ARGUMENTS'")
+	a.OutputFlags(cmd)
+	return cmd
+}
+
+func secretRmCommand(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "rm NAME...",
+		Aliases: []string{"remove"},
+		Short:   "Remove secrets that were set and that no route uses",
+		Example: "  caisson secret rm forge",
+		Args:    cli.AtLeastOne("NAME"),
+		RunE: a.RemoveNamed(func(ctx context.Context, client *api.Client, name string) error {
+			_, err := client.RemoveSecret(ctx, &caissonv1.RemoveSecretRequest{Name: name})
+			return err
+		}),
+	}
+	a.OutputFlags(cmd)
+	return cmd
 }

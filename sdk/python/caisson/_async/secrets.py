@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import List
+from urllib.parse import quote
 
 from .._wire import Request, decode
 from ..types import Secret
@@ -19,3 +20,17 @@ class AsyncSecrets:
         """Returns all secrets by name."""
         answer = await self._transport.call(Request("GET", "/v1/secrets"))
         return [decode(Secret, each) for each in answer.get("secrets", [])]
+
+    async def set(self, name: str, source: str) -> Secret:
+        """Sets where the value of a secret comes from, such as "file:/etc/caisson/models.key"."""
+        return decode(Secret, await self._transport.call(Request("PUT", _path(name), body={"source": source}, repeatable=True)))
+
+    async def remove(self, name: str) -> None:
+        """Removes a secret that a call set and that no route uses."""
+        await self._transport.call(Request("DELETE", _path(name)))
+
+
+def _path(name: str) -> str:
+    if not name:
+        raise ValueError("the name of the secret is empty")
+    return "/v1/secrets/" + quote(name, safe="")

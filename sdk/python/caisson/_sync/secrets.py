@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from typing import List
+from urllib.parse import quote
 
 from .._wire import Request, decode
 from ..types import Secret
@@ -20,3 +21,17 @@ class Secrets:
         """Returns all secrets by name."""
         answer = self._transport.call(Request("GET", "/v1/secrets"))
         return [decode(Secret, each) for each in answer.get("secrets", [])]
+
+    def set(self, name: str, source: str) -> Secret:
+        """Sets where the value of a secret comes from, such as "file:/etc/caisson/models.key"."""
+        return decode(Secret, self._transport.call(Request("PUT", _path(name), body={"source": source}, repeatable=True)))
+
+    def remove(self, name: str) -> None:
+        """Removes a secret that a call set and that no route uses."""
+        self._transport.call(Request("DELETE", _path(name)))
+
+
+def _path(name: str) -> str:
+    if not name:
+        raise ValueError("the name of the secret is empty")
+    return "/v1/secrets/" + quote(name, safe="")

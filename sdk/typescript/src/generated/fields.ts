@@ -641,6 +641,7 @@ export const fields = {
   RemoveResponse: {
     id: 'string',
   },
+  RemoveSecretResponse: {},
   RemoveSnapshotResponse: {},
   RemoveVolumeResponse: {},
   ResizeExecRequest: {
@@ -812,6 +813,7 @@ export const fields = {
   },
   Secret: {
     error: 'string',
+    kept: 'boolean',
     name: 'string',
     read_at: 'Timestamp',
     routes: 'string[]',
@@ -826,6 +828,9 @@ export const fields = {
   SendInputResponse: {
     closed: 'boolean',
     offset: 'Int64',
+  },
+  SetSecretRequest: {
+    source: 'string',
   },
   SignalExecRequest: {
     all: 'boolean',

@@ -1284,6 +1284,7 @@ export interface components {
         RemoveResponse: {
             id: string;
         };
+        RemoveSecretResponse: Record<string, never>;
         RemoveSnapshotResponse: Record<string, never>;
         RemoveVolumeResponse: Record<string, never>;
         ResizeExecRequest: {
@@ -1719,6 +1720,8 @@ export interface components {
         Secret: {
             /** @description why the value cannot be read now; empty: it can */
             error: string;
+            /** @description it was set by SetSecret, not by the configuration */
+            kept: boolean;
             name: string;
             /**
              * Format: date-time
@@ -1753,6 +1756,10 @@ export interface components {
              * @description bytes of input that the command has
              */
             offset: Int64;
+        };
+        SetSecretRequest: {
+            /** @description "file:PATH" of root's alone, "credential:NAME" of systemd, or "command:PROGRAM ARGUMENTS", which is run once and on each reload. */
+            source?: string;
         };
         SignalExecRequest: {
             /** @description to every process that the command started */
