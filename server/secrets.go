@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -19,7 +20,14 @@ func (s secretService) ListSecrets(ctx context.Context, _ *connect.Request[caiss
 }
 
 func (s secretService) SetSecret(ctx context.Context, r *connect.Request[caissonv1.SetSecretRequest]) (*connect.Response[caissonv1.Secret], error) {
-	v, err := s.store.Set(ctx, r.Msg.Name, r.Msg.Source)
+	refresh, err := notNegative("refresh", r.Msg.Refresh)
+	if err != nil {
+		return nil, fail(err)
+	}
+	if refresh == nil {
+		refresh = new(time.Duration)
+	}
+	v, err := s.store.Set(ctx, r.Msg.Name, r.Msg.Source, *refresh)
 	return reply(secretPB(v), err)
 }
 
@@ -28,7 +36,7 @@ func (s secretService) RemoveSecret(ctx context.Context, r *connect.Request[cais
 }
 
 func secretPB(s secrets.Secret) *caissonv1.Secret {
-	pb := &caissonv1.Secret{Name: s.Name, Source: s.Source, ReadAt: timestamp(s.Read), UsedAt: timestamp(s.Used), Routes: s.Routes, Kept: s.Kept}
+	pb := &caissonv1.Secret{Name: s.Name, Source: s.Source, ReadAt: timestamp(s.Read), UsedAt: timestamp(s.Used), Routes: s.Routes, Kept: s.Kept, Refresh: duration(s.Refresh)}
 	if s.Err != nil {
 		pb.Error = text(api.Explain(s.Err).Error())
 	}

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime/secrets"
@@ -28,7 +30,7 @@ func TestSecrets(t *testing.T) {
 	if s := got.Secrets[1]; s.ReadAt != nil || s.UsedAt != nil || s.Error == "" || len(s.Routes) != 0 {
 		t.Errorf("%v", s)
 	}
-	if s, err := client.SetSecret(t.Context(), &caissonv1.SetSecretRequest{Name: "other", Source: "file:/o"}); err != nil || s.Name != "other" || s.Source != "file:/o" || !s.Kept {
+	if s, err := client.SetSecret(t.Context(), &caissonv1.SetSecretRequest{Name: "other", Source: "file:/o", Refresh: durationpb.New(time.Minute)}); err != nil || s.Refresh.AsDuration() != time.Minute || s.Name != "other" || s.Source != "file:/o" || !s.Kept {
 		t.Errorf("%v, %v", s, err)
 	}
 	if _, err := client.SetSecret(t.Context(), &caissonv1.SetSecretRequest{Name: "key", Source: "file:/o"}); !errors.Is(err, sbxerr.Exists) {

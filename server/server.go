@@ -141,7 +141,7 @@ type Spending interface {
 // Secrets manages the credentials of routes, without their values.
 type Secrets interface {
 	List(ctx context.Context) ([]secrets.Secret, error)
-	Set(ctx context.Context, name, source string) (secrets.Secret, error)
+	Set(ctx context.Context, name, source string, refresh time.Duration) (secrets.Secret, error)
 	Remove(ctx context.Context, name string) error
 }
 

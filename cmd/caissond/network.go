@@ -84,7 +84,7 @@ func (d *daemon) openNetwork(c config.Config, o *runtime.Options) error {
 		return err
 	}
 	d.kept.Store(&kept)
-	d.runKept(context.Background())
+	d.runKept(context.Background(), d.keptBeside(c))
 	if err := gateway.SetSecrets(context.Background(), sourcesOf(c), d.keptSources(c)); err != nil {
 		return err
 	}

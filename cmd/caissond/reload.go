@@ -89,7 +89,7 @@ func (d *daemon) reload(ctx context.Context) (runtime.Reloaded, error) {
 	d.policy.Store(&s.Peers)
 	d.manager.Load().Apply(s)
 	d.config.Store(&change.Config)
-	d.takeKept(ctx, change.Config)
+	d.takeKept(ctx, change.Config, always)
 	d.log.Info("configuration reloaded", "file", d.file, "changed", change.Changed, "digest", after)
 	d.warnUnisolated(s.Profiles)
 	if len(change.NeedsRestart) > 0 {

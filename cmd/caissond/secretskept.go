@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/api/sbxerr"
@@ -30,11 +31,17 @@ const maxKept = 1 << 20
 // keptPrinted holds what the commands of secrets printed that calls set.
 var keptPrinted = commandSecrets{timeout: commandTimeout}
 
+// keptSecret is where the value of a secret comes from that a call set.
+type keptSecret struct {
+	Source  string          `json:"source"`
+	Refresh config.Duration `json:"refresh,omitempty"` // 0: on reload, and with secrets_refresh
+}
+
 func keptFile(root string) string { return filepath.Join(root, "secrets.json") }
 
 // readKept reads the references to secrets that calls set. It holds no values.
-func readKept(root string) (map[string]string, error) {
-	kept := map[string]string{}
+func readKept(root string) (map[string]keptSecret, error) {
+	kept := map[string]keptSecret{}
 	data, err := owndir.ReadFile(keptFile(root), maxKept)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || !filepath.IsAbs(root) { // of which others say more
 		return kept, nil
@@ -45,7 +52,7 @@ func readKept(root string) (map[string]string, error) {
 	return kept, sbxerr.WithRemedy(sbxerr.StateDir, "caissond.secrets", err, "move the file away, then set its secrets again: caisson secret set")
 }
 
-func writeKept(root string, kept map[string]string) error {
+func writeKept(root string, kept map[string]keptSecret) error {
 	data, err := json.Marshal(kept)
 	if err == nil {
 		err = owndir.WriteFile(keptFile(root), data)
@@ -56,8 +63,8 @@ func writeKept(root string, kept map[string]string) error {
 // keptBeside are the kept secrets that c has none of that name of.
 func (d *daemon) keptBeside(c config.Config) map[string]config.SecretSource {
 	sources := map[string]config.SecretSource{}
-	for name, reference := range *d.kept.Load() {
-		s, err := config.ParseSecret(name, reference)
+	for name, k := range *d.kept.Load() {
+		s, err := config.ParseSecret(name, k.Source)
 		if _, configured := c.Secrets[name]; err == nil && !configured {
 			sources[name] = s
 		}
@@ -74,9 +81,9 @@ func (d *daemon) keptSources(c config.Config) map[string]egress.Source {
 }
 
 // runKept runs the commands of kept secrets, all at once.
-func (d *daemon) runKept(ctx context.Context) {
+func (d *daemon) runKept(ctx context.Context, kept map[string]config.SecretSource) {
 	var running sync.WaitGroup
-	for name, s := range d.keptBeside(config.Config{}) {
+	for name, s := range kept {
 		if s.Kind == config.SecretCommand {
 			running.Go(func() {
 				f, err := runForSecret(ctx, s.From, commandTimeout)
@@ -91,14 +98,42 @@ func (d *daemon) runKept(ctx context.Context) {
 }
 
 // takeKept takes the values of kept secrets anew. One that has none keeps the value before.
-func (d *daemon) takeKept(ctx context.Context, c config.Config) {
-	d.runKept(ctx)
-	all := sourcesOf(c)
-	kept := d.keptSources(c)
-	maps.Copy(all, kept)
+func (d *daemon) takeKept(ctx context.Context, c config.Config, taken func(name string) bool) {
+	kept := d.keptBeside(c)
+	maps.DeleteFunc(kept, func(name string, _ config.SecretSource) bool { return !taken(name) })
+	d.runKept(ctx, kept)
+	all := d.allSources(c)
 	for _, name := range slices.Sorted(maps.Keys(kept)) {
-		if err := d.gateway.SetSecrets(ctx, map[string]egress.Source{name: kept[name]}, all); err != nil {
+		if err := d.gateway.SetSecrets(ctx, map[string]egress.Source{name: all[name]}, all); err != nil {
 			d.warnSecret(err)
+		}
+	}
+}
+
+func always(string) bool { return true }
+
+// refreshKept takes kept secrets anew after the time of each, until ctx ends.
+func (d *daemon) refreshKept(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	last := map[string]time.Time{}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		kept, due := *d.kept.Load(), map[string]bool{}
+		maps.DeleteFunc(last, func(name string, _ time.Time) bool { return kept[name].Refresh == 0 })
+		for name, k := range kept {
+			if at, ok := last[name]; k.Refresh > 0 && (!ok || time.Since(at) >= time.Duration(k.Refresh)) {
+				due[name], last[name] = ok, time.Now() // it was just set
+			}
+		}
+		if slices.Contains(slices.Collect(maps.Values(due)), true) {
+			d.reloading.Lock()
+			d.takeKept(ctx, *d.config.Load(), func(name string) bool { return due[name] })
+			d.reloading.Unlock()
 		}
 	}
 }
@@ -107,14 +142,20 @@ func (d *daemon) warnSecret(err error) {
 	d.log.Warn("a secret is not taken, the value before is used", "code", sbxerr.Of(err), "err", api.Explain(err))
 }
 
+// leastRefresh is how often a value may be taken.
+const leastRefresh = time.Second
+
 // Set implements server.Secrets.
-func (s secretService) Set(ctx context.Context, name, reference string) (secrets.Secret, error) {
+func (s secretService) Set(ctx context.Context, name, reference string, refresh time.Duration) (secrets.Secret, error) {
 	const op = "caissond.secret"
 	defer s.fleet.Busy()()
 	if err := runtime.CheckAdmin(ctx, s.fleet); err != nil {
 		return secrets.Secret{}, err
 	}
 	source, err := config.ParseSecret(name, reference)
+	if refresh != 0 && refresh < leastRefresh {
+		err = errors.Join(err, fmt.Errorf("refresh: %s is less than %s, and not 0", refresh, leastRefresh))
+	}
 	if err := errors.Join(secret.CheckName(name), err); err != nil {
 		return secrets.Secret{}, sbxerr.WithRemedy(sbxerr.Config, op, err, "give a name of letters, digits, dots, hyphens and underscores, and file:PATH of root's, credential:NAME of systemd, or command:PROGRAM")
 	}
@@ -126,7 +167,7 @@ func (s secretService) Set(ctx context.Context, name, reference string) (secrets
 	}
 	before := *s.kept.Load()
 	next := maps.Clone(before)
-	next[name] = reference
+	next[name] = keptSecret{reference, config.Duration(refresh)}
 	if len(next)+len(c.Secrets) > control.MaxSecrets {
 		return secrets.Secret{}, sbxerr.WithRemedy(sbxerr.Config, op, fmt.Errorf("there are %d secrets already", control.MaxSecrets), "remove one that is not used: caisson secret rm")
 	}
@@ -166,23 +207,30 @@ func (s secretService) try(ctx context.Context, name string, source config.Secre
 }
 
 // keep has the daemon, and the next one, know the secrets next.
-func (s secretService) keep(c config.Config, next map[string]string) error {
+func (s secretService) keep(c config.Config, next map[string]keptSecret) error {
 	if err := writeKept(c.Root, next); err != nil {
 		return err
 	}
 	s.kept.Store(&next)
-	keptPrinted.forget(func(line string) bool {
-		return !slices.Contains(slices.Collect(maps.Values(next)), config.SecretCommand+":"+line)
-	})
+	lines := map[string]bool{}
+	for _, k := range next {
+		lines[strings.TrimPrefix(k.Source, config.SecretCommand+":")] = true
+	}
+	keptPrinted.forget(func(line string) bool { return !lines[line] })
 	c.KnowSecrets(maps.Keys(next))
 	s.config.Store(&c)
 	return nil
 }
 
+func (d *daemon) allSources(c config.Config) map[string]egress.Source {
+	all := sourcesOf(c)
+	maps.Copy(all, d.keptSources(c))
+	return all
+}
+
 // sourcesBeside are all secrets but one.
 func (s secretService) sourcesBeside(c config.Config, name string) map[string]egress.Source {
-	all := sourcesOf(c)
-	maps.Copy(all, s.keptSources(c))
+	all := s.allSources(c)
 	delete(all, name)
 	return all
 }

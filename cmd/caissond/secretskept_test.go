@@ -4,6 +4,7 @@ import (
 	"maps"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/config"
@@ -15,7 +16,7 @@ func TestKeptSecrets(t *testing.T) {
 	if got, err := readKept(root); err != nil || len(got) != 0 {
 		t.Errorf("without a file: %v, %v", got, err)
 	}
-	want := map[string]string{"a": "file:/k", "b": "command:/bin/pass show b", "gone": "env:KEY"}
+	want := map[string]keptSecret{"a": {Source: "file:/k", Refresh: config.Duration(time.Minute)}, "b": {Source: "command:/bin/pass show b"}, "gone": {Source: "env:KEY"}}
 	if err := writeKept(root, want); err != nil {
 		t.Fatal(err)
 	}

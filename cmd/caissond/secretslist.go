@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/caisson-run/caisson/config"
 	"github.com/caisson-run/caisson/runtime"
@@ -49,7 +50,11 @@ func (s secretService) tell(ctx context.Context, c config.Config, name string, s
 	if err == nil {
 		err = s.gateway.TrySecret(ctx, name, opened(name, source, by))
 	}
-	return secrets.Secret{Name: name, Source: shownSource(source), Read: use.Read, Used: use.Used, Err: err, Routes: routesWith(c, name), Kept: kept}
+	var refresh time.Duration
+	if kept {
+		refresh = time.Duration((*s.kept.Load())[name].Refresh)
+	}
+	return secrets.Secret{Name: name, Source: shownSource(source), Read: use.Read, Used: use.Used, Err: err, Routes: routesWith(c, name), Kept: kept, Refresh: refresh}
 }
 
 // shownSource is source without the arguments of a command, which may be secret.

@@ -46,6 +46,6 @@ func (d *daemon) takeSecrets(ctx context.Context) error {
 	if err := d.gateway.SetSecrets(ctx, sourcesOf(c), d.keptSources(c)); err != nil {
 		return err
 	}
-	d.takeKept(ctx, c)
+	d.takeKept(ctx, c, always)
 	return nil
 }

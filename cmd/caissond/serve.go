@@ -67,7 +67,7 @@ type daemon struct {
 	load      func() (config.Config, error) // reads the configuration
 	config    atomic.Pointer[config.Config] // in force
 	reloading sync.Mutex
-	kept      atomic.Pointer[map[string]string] // by name: references of secrets that calls set; changed under reloading
+	kept      atomic.Pointer[map[string]keptSecret] // by name: secrets that calls set; changed under reloading
 }
 
 func (d *daemon) onStop(f func(context.Context) error) { d.close = append(d.close, f) }
@@ -148,6 +148,7 @@ func (f *flags) serve(ctx context.Context, load func() (config.Config, error), l
 	defer f.serveUnit(ctx, d.log, manager)()
 	go d.reloadOn(ctx, hangups)
 	go d.refreshSecrets(ctx, time.Duration(c.SecretsAge))
+	go d.refreshKept(ctx)
 	return d.serveAPI(d.beside(ctx, settle), l, site, manager, time.Duration(c.IdleTimeout))
 }
 

@@ -12,4 +12,6 @@ type Secret struct {
 	Err    error    // why its value cannot be read now
 	Routes []string // that use it, as PROFILE/ROUTE
 	Kept   bool     // it was set by a call, not by the configuration
+	// Refresh is the time after which one that is kept is read again; 0 is that of the configuration.
+	Refresh time.Duration
 }

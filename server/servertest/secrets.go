@@ -3,6 +3,7 @@ package servertest
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime/secrets"
@@ -15,11 +16,11 @@ func (s secretFake) List(context.Context) ([]secrets.Secret, error) {
 	return slices.Clone(s.f.Secrets), nil
 }
 
-func (s secretFake) Set(_ context.Context, name, source string) (secrets.Secret, error) {
+func (s secretFake) Set(_ context.Context, name, source string, refresh time.Duration) (secrets.Secret, error) {
 	if i := s.index(name); i >= 0 && !s.f.Secrets[i].Kept {
 		return secrets.Secret{}, sbxerr.New(sbxerr.Exists, "fake.set", "the configuration has the secret %q", name)
 	}
-	return secrets.Secret{Name: name, Source: source, Kept: true}, nil
+	return secrets.Secret{Name: name, Source: source, Kept: true, Refresh: refresh}, nil
 }
 
 func (s secretFake) Remove(_ context.Context, name string) error {

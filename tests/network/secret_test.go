@@ -155,6 +155,7 @@ func TestSecretSet(t *testing.T) {
 				t.Errorf("%s: %+v", source, f)
 			}
 		}
+		d.Refused(t, "SBX-101", "secret", "set", "late", "--from", "file:"+key, "--refresh", "1ms", "--json")
 		d.Refused(t, "SBX-106", "secret", "set", "fixed", "--from", "file:"+key, "--json")
 		d.Refused(t, "SBX-106", "secret", "rm", "fixed", "--json")
 		d.Refused(t, "SBX-714", "secret", "rm", "late", "--json")
@@ -204,16 +205,23 @@ func TestSecretSet(t *testing.T) {
 	if !until(20*time.Second, func() bool { return arrives() == "Bearer another-key-of-late" }) {
 		t.Errorf("by the next gateway: %q", arrives())
 	}
+	d.Run(t, "secret", "set", "late", "--from", "file:"+other, "--refresh", "1s")
 	d.Kill(t)
 	d.Launch(t)
 	if !until(20*time.Second, func() bool { return arrives() == "Bearer another-key-of-late" }) {
 		t.Errorf("by the next daemon: %q", arrives())
 	}
+	if err := os.WriteFile(other, []byte("another-key-refreshed\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if !until(20*time.Second, func() bool { return arrives() == "Bearer another-key-refreshed" }) {
+		t.Errorf("refreshed: %q", arrives())
+	}
 	if f := d.Refused(t, "SBX-715", "secret", "rm", "late", "--json"); !strings.Contains(fmt.Sprint(f), "agent/a") {
 		t.Errorf("%+v", f)
 	}
 	held, err := os.ReadFile(filepath.Join(d.Root, "secrets.json"))
-	if err != nil || !strings.Contains(string(held), other) || strings.Contains(string(held), "another-key-of-late") {
+	if err != nil || !strings.Contains(string(held), other) || strings.Contains(string(held), "another-key") {
 		t.Errorf("%s, %v", held, err)
 	}
 	d.Configure(t, fmt.Sprintf(unused, resolver, key))

@@ -9,6 +9,7 @@ package caissonv1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -35,6 +36,7 @@ type Secret struct {
 	Error         string                 `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`                 // why the value cannot be read now; empty: it can
 	Routes        []string               `protobuf:"bytes,6,rep,name=routes,proto3" json:"routes,omitempty"`               // that use it, as PROFILE/ROUTE
 	Kept          bool                   `protobuf:"varint,7,opt,name=kept,proto3" json:"kept,omitempty"`                  // it was set by SetSecret, not by the configuration
+	Refresh       *durationpb.Duration   `protobuf:"bytes,8,opt,name=refresh,proto3" json:"refresh,omitempty"`             // of SetSecret; absent: that of the configuration
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -116,6 +118,13 @@ func (x *Secret) GetKept() bool {
 		return x.Kept
 	}
 	return false
+}
+
+func (x *Secret) GetRefresh() *durationpb.Duration {
+	if x != nil {
+		return x.Refresh
+	}
+	return nil
 }
 
 type ListSecretsRequest struct {
@@ -203,7 +212,9 @@ type SetSecretRequest struct {
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// "file:PATH" of root's alone, "credential:NAME" of systemd, or "command:PROGRAM ARGUMENTS",
 	// which is run once and on each reload.
-	Source        string `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
+	Source string `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
+	// After which the value is read again, at least 1s; absent: as the configuration has it.
+	Refresh       *durationpb.Duration `protobuf:"bytes,3,opt,name=refresh,proto3" json:"refresh,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -250,6 +261,13 @@ func (x *SetSecretRequest) GetSource() string {
 		return x.Source
 	}
 	return ""
+}
+
+func (x *SetSecretRequest) GetRefresh() *durationpb.Duration {
+	if x != nil {
+		return x.Refresh
+	}
+	return nil
 }
 
 type RemoveSecretRequest struct {
@@ -337,7 +355,7 @@ var File_caisson_v1_secret_proto protoreflect.FileDescriptor
 const file_caisson_v1_secret_proto_rawDesc = "" +
 	"\n" +
 	"\x17caisson/v1/secret.proto\x12\n" +
-	"caisson.v1\x1a\x16caisson/v1/route.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe0\x01\n" +
+	"caisson.v1\x1a\x16caisson/v1/route.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x95\x02\n" +
 	"\x06Secret\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x123\n" +
@@ -345,13 +363,15 @@ const file_caisson_v1_secret_proto_rawDesc = "" +
 	"\aused_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x06usedAt\x12\x14\n" +
 	"\x05error\x18\x05 \x01(\tR\x05error\x12\x16\n" +
 	"\x06routes\x18\x06 \x03(\tR\x06routes\x12\x12\n" +
-	"\x04kept\x18\a \x01(\bR\x04kept\"\x14\n" +
+	"\x04kept\x18\a \x01(\bR\x04kept\x123\n" +
+	"\arefresh\x18\b \x01(\v2\x19.google.protobuf.DurationR\arefresh\"\x14\n" +
 	"\x12ListSecretsRequest\"C\n" +
 	"\x13ListSecretsResponse\x12,\n" +
-	"\asecrets\x18\x01 \x03(\v2\x12.caisson.v1.SecretR\asecrets\">\n" +
+	"\asecrets\x18\x01 \x03(\v2\x12.caisson.v1.SecretR\asecrets\"s\n" +
 	"\x10SetSecretRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
-	"\x06source\x18\x02 \x01(\tR\x06source\")\n" +
+	"\x06source\x18\x02 \x01(\tR\x06source\x123\n" +
+	"\arefresh\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\arefresh\")\n" +
 	"\x13RemoveSecretRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\x16\n" +
 	"\x14RemoveSecretResponse2\xca\x02\n" +
@@ -384,22 +404,25 @@ var file_caisson_v1_secret_proto_goTypes = []any{
 	(*RemoveSecretRequest)(nil),   // 4: caisson.v1.RemoveSecretRequest
 	(*RemoveSecretResponse)(nil),  // 5: caisson.v1.RemoveSecretResponse
 	(*timestamppb.Timestamp)(nil), // 6: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 7: google.protobuf.Duration
 }
 var file_caisson_v1_secret_proto_depIdxs = []int32{
 	6, // 0: caisson.v1.Secret.read_at:type_name -> google.protobuf.Timestamp
 	6, // 1: caisson.v1.Secret.used_at:type_name -> google.protobuf.Timestamp
-	0, // 2: caisson.v1.ListSecretsResponse.secrets:type_name -> caisson.v1.Secret
-	1, // 3: caisson.v1.SecretService.ListSecrets:input_type -> caisson.v1.ListSecretsRequest
-	3, // 4: caisson.v1.SecretService.SetSecret:input_type -> caisson.v1.SetSecretRequest
-	4, // 5: caisson.v1.SecretService.RemoveSecret:input_type -> caisson.v1.RemoveSecretRequest
-	2, // 6: caisson.v1.SecretService.ListSecrets:output_type -> caisson.v1.ListSecretsResponse
-	0, // 7: caisson.v1.SecretService.SetSecret:output_type -> caisson.v1.Secret
-	5, // 8: caisson.v1.SecretService.RemoveSecret:output_type -> caisson.v1.RemoveSecretResponse
-	6, // [6:9] is the sub-list for method output_type
-	3, // [3:6] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	7, // 2: caisson.v1.Secret.refresh:type_name -> google.protobuf.Duration
+	0, // 3: caisson.v1.ListSecretsResponse.secrets:type_name -> caisson.v1.Secret
+	7, // 4: caisson.v1.SetSecretRequest.refresh:type_name -> google.protobuf.Duration
+	1, // 5: caisson.v1.SecretService.ListSecrets:input_type -> caisson.v1.ListSecretsRequest
+	3, // 6: caisson.v1.SecretService.SetSecret:input_type -> caisson.v1.SetSecretRequest
+	4, // 7: caisson.v1.SecretService.RemoveSecret:input_type -> caisson.v1.RemoveSecretRequest
+	2, // 8: caisson.v1.SecretService.ListSecrets:output_type -> caisson.v1.ListSecretsResponse
+	0, // 9: caisson.v1.SecretService.SetSecret:output_type -> caisson.v1.Secret
+	5, // 10: caisson.v1.SecretService.RemoveSecret:output_type -> caisson.v1.RemoveSecretResponse
+	8, // [8:11] is the sub-list for method output_type
+	5, // [5:8] is the sub-list for method input_type
+	5, // [5:5] is the sub-list for extension type_name
+	5, // [5:5] is the sub-list for extension extendee
+	0, // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_caisson_v1_secret_proto_init() }

@@ -555,6 +555,8 @@ class Secret:
     """That use it, as PROFILE/ROUTE."""
     kept: bool = False
     """It was set by a call, not by the configuration."""
+    refresh: Optional[float] = None
+    """Seconds after which one that a call set is read again; None: as the configuration has it."""
 
 
 @dataclass(frozen=True)

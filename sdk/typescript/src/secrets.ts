@@ -1,3 +1,4 @@
+import { duration, present, type Time } from './forms.js'
 import type { Transport } from './http.js'
 import type { Secret } from './types.js'
 import { decode } from './wire.js'
@@ -12,9 +13,10 @@ export class Secrets {
     return decode('ListSecretsResponse', await this.transport.call({ method: 'GET', path: '/v1/secrets' })).secrets
   }
 
-  /** Sets where the value of a secret comes from, such as `file:/etc/caisson/models.key`. */
-  async set(name: string, source: string): Promise<Secret> {
-    return decode('Secret', await this.transport.call({ method: 'PUT', path: secretPath(name), json: { source }, repeatable: true }))
+  /** Sets where the value of a secret comes from, such as `file:/etc/caisson/models.key`. With `refresh` it is read again after each such time. */
+  async set(name: string, source: string, options: { refresh?: Time } = {}): Promise<Secret> {
+    const json = present({ source, refresh: duration(options.refresh) })
+    return decode('Secret', await this.transport.call({ method: 'PUT', path: secretPath(name), json, repeatable: true }))
   }
 
   /** Removes a secret that a call set and that no route uses. */

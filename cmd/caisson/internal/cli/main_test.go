@@ -362,7 +362,7 @@ func TestGolden(t *testing.T) {
 		{"secret-ls-json", "secret ls --json", 0},
 		{"secret-help", "secret --help", 0},
 		{"secret-set", "secret set --from file:/etc/new.key new", 0},
-		{"secret-set-json", "secret set --json --from file:/etc/new.key new", 0},
+		{"secret-set-json", "secret set --json --refresh 30m --from file:/etc/new.key new", 0},
 		{"secret-set-configured", "secret set --from file:/etc/new.key models", 125},
 		{"secret-set-without", "secret set new", 125},
 		{"secret-set-help", "secret set --help", 0},

@@ -57,7 +57,7 @@ func secretRow(a *cli.App, s *caissonv1.Secret) []string {
 }
 
 func secretSetCommand(a *cli.App) *cobra.Command {
-	req := &caissonv1.SetSecretRequest{}
+	req, refresh := &caissonv1.SetSecretRequest{}, ""
 	cmd := &cobra.Command{
 		Use:   "set NAME --from SOURCE",
 		Short: "Set where the value of a secret comes from",
@@ -69,7 +69,11 @@ func secretSetCommand(a *cli.App) *cobra.Command {
 			if req.Source == "" {
 				return cli.Usage("--from is missing: give file:PATH, credential:NAME or command:PROGRAM")
 			}
-			req.Name = args[0]
+			p := cli.Parser{Flags: cmd.Flags()}
+			req.Name, req.Refresh = args[0], p.Duration("refresh", refresh)
+			if err := p.End(req); err != nil {
+				return err
+			}
 			return cli.Ask(cmd.Context(), a, (*api.Client).SetSecret, req, func(s *caissonv1.Secret) error {
 				if a.Output == cli.FormatJSON {
 					return a.PrintJSON(s)
@@ -79,6 +83,7 @@ func secretSetCommand(a *cli.App) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&req.Source, "from", "", "`SOURCE`: file:PATH, credential:NAME of systemd, or 'command:PROGRAM ARGUMENTS'")
+	cmd.Flags().StringVar(&refresh, "refresh", "", "read the value again after each `DURATION`, at least 1s (default: as the configuration has it)")
 	a.OutputFlags(cmd)
 	return cmd
 }

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import List
+from typing import List, Optional
 from urllib.parse import quote
 
-from .._wire import Request, decode
+from .._forms import Time, duration
+from .._wire import Request, decode, present
 from ..types import Secret
 from .http import AsyncTransport
 
@@ -21,9 +22,13 @@ class AsyncSecrets:
         answer = await self._transport.call(Request("GET", "/v1/secrets"))
         return [decode(Secret, each) for each in answer.get("secrets", [])]
 
-    async def set(self, name: str, source: str) -> Secret:
-        """Sets where the value of a secret comes from, such as "file:/etc/caisson/models.key"."""
-        return decode(Secret, await self._transport.call(Request("PUT", _path(name), body={"source": source}, repeatable=True)))
+    async def set(self, name: str, source: str, *, refresh: Optional[Time] = None) -> Secret:
+        """Sets where the value of a secret comes from, such as "file:/etc/caisson/models.key".
+
+        With refresh it is read again after each such time.
+        """
+        body = present(source=source, refresh=duration(refresh))
+        return decode(Secret, await self._transport.call(Request("PUT", _path(name), body=body, repeatable=True)))
 
     async def remove(self, name: str) -> None:
         """Removes a secret that a call set and that no route uses."""

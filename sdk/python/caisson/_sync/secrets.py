@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from typing import List
+from typing import List, Optional
 from urllib.parse import quote
 
-from .._wire import Request, decode
+from .._forms import Time, duration
+from .._wire import Request, decode, present
 from ..types import Secret
 from .http import Transport
 
@@ -22,9 +23,13 @@ class Secrets:
         answer = self._transport.call(Request("GET", "/v1/secrets"))
         return [decode(Secret, each) for each in answer.get("secrets", [])]
 
-    def set(self, name: str, source: str) -> Secret:
-        """Sets where the value of a secret comes from, such as "file:/etc/caisson/models.key"."""
-        return decode(Secret, self._transport.call(Request("PUT", _path(name), body={"source": source}, repeatable=True)))
+    def set(self, name: str, source: str, *, refresh: Optional[Time] = None) -> Secret:
+        """Sets where the value of a secret comes from, such as "file:/etc/caisson/models.key".
+
+        With refresh it is read again after each such time.
+        """
+        body = present(source=source, refresh=duration(refresh))
+        return decode(Secret, self._transport.call(Request("PUT", _path(name), body=body, repeatable=True)))
 
     def remove(self, name: str) -> None:
         """Removes a secret that a call set and that no route uses."""

@@ -816,6 +816,7 @@ export const fields = {
     kept: 'boolean',
     name: 'string',
     read_at: 'Timestamp',
+    refresh: 'Duration',
     routes: 'string[]',
     source: 'string',
     used_at: 'Timestamp',
@@ -830,6 +831,7 @@ export const fields = {
     offset: 'Int64',
   },
   SetSecretRequest: {
+    refresh: 'Duration',
     source: 'string',
   },
   SignalExecRequest: {

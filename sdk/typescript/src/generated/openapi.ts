@@ -1728,6 +1728,11 @@ export interface components {
              * @description when the gateway read the value last
              */
             read_at?: Timestamp;
+            /**
+             * @description of SetSecret; absent: that of the configuration
+             * @example 90s
+             */
+            refresh?: Duration;
             /** @description that use it, as PROFILE/ROUTE */
             routes: string[];
             /** @description Where the value comes from: "file:PATH", "credential:NAME" of systemd, "env:VARIABLE" of the daemon, or "command:PROGRAM", without its arguments. */
@@ -1758,6 +1763,11 @@ export interface components {
             offset: Int64;
         };
         SetSecretRequest: {
+            /**
+             * @description After which the value is read again, at least 1s; absent: as the configuration has it.
+             * @example 90s
+             */
+            refresh?: Duration;
             /** @description "file:PATH" of root's alone, "credential:NAME" of systemd, or "command:PROGRAM ARGUMENTS", which is run once and on each reload. */
             source?: string;
         };
