@@ -42,6 +42,7 @@ type Client struct {
 	execs      func() caissonv1connect.ExecServiceClient
 	images     func() caissonv1connect.ImageServiceClient
 	volumes    func() caissonv1connect.VolumeServiceClient
+	secrets    func() caissonv1connect.SecretServiceClient
 	snapshots  func() caissonv1connect.SnapshotServiceClient
 	workspaces func() caissonv1connect.WorkspaceServiceClient
 	system     func() caissonv1connect.SystemServiceClient
@@ -83,6 +84,7 @@ func New(o Options) *Client {
 		execs:      lazily(caissonv1connect.NewExecServiceClient, httpClient, options),
 		images:     lazily(caissonv1connect.NewImageServiceClient, httpClient, options),
 		volumes:    lazily(caissonv1connect.NewVolumeServiceClient, httpClient, options),
+		secrets:    lazily(caissonv1connect.NewSecretServiceClient, httpClient, options),
 		snapshots:  lazily(caissonv1connect.NewSnapshotServiceClient, httpClient, options),
 		workspaces: lazily(caissonv1connect.NewWorkspaceServiceClient, httpClient, options),
 		system:     lazily(caissonv1connect.NewSystemServiceClient, httpClient, options),

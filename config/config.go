@@ -66,7 +66,8 @@ type Config struct {
 	Webhooks    []Webhook          `yaml:"webhooks" json:"webhooks" jsonschema:"description=Servers that are told of events"`
 	Telemetry   Telemetry          `yaml:"telemetry" json:"telemetry"`
 
-	instance string // set by Complete
+	instance    string          // set by Complete
+	keptSecrets map[string]bool // by name, beside Secrets
 
 	source *source // nil where there was no file
 }

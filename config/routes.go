@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"regexp"
 	"slices"
@@ -59,6 +60,39 @@ func (c *Config) SecretSources() map[string]SecretSource {
 	return sources
 }
 
+// KnowSecrets has routes use secrets that are kept elsewhere, by name.
+func (c *Config) KnowSecrets(names iter.Seq[string]) {
+	c.keptSecrets = map[string]bool{}
+	for name := range names {
+		c.keptSecrets[name] = true
+	}
+}
+
+// CountSecrets is how many there are, with those kept elsewhere.
+func (c *Config) CountSecrets() int {
+	n := len(c.Secrets)
+	for name := range c.keptSecrets {
+		if _, ok := c.Secrets[name]; !ok {
+			n++
+		}
+	}
+	return n
+}
+
+// ParseSecret reads a reference to the value of a secret that is set while the daemon runs. A
+// variable is none: a daemon takes its variables when it starts.
+func ParseSecret(name, reference string) (SecretSource, error) {
+	kind, from, _ := strings.Cut(reference, ":")
+	switch kind {
+	case SecretFile, SecretCredential, SecretCommand:
+		s := SecretSource{kind, from}
+		return s, s.validate(name)
+	case SecretVariable, "fd":
+		return SecretSource{}, fmt.Errorf("a source %s: is not taken: the daemon keeps no value, and variables and descriptors of a caller do not outlive it", kind)
+	}
+	return SecretSource{}, errors.New("the source is neither file:PATH nor credential:NAME or command:PROGRAM")
+}
+
 // validateSecrets checks the references to secrets, and those of routes to them. It never
 // shows a text that may be a secret itself.
 func (c *Config) validateSecrets() error {
@@ -106,8 +140,8 @@ func (s SecretSource) validate(name string) error {
 
 func (c *Config) validateRoute(key string, r Route) error {
 	var errs []error
-	if _, ok := c.Secrets[r.Credential]; !ok && r.Credential != "" {
-		errs = append(errs, fmt.Errorf("%s.credential: there is no secret %q: add it under secrets, as %s: file:/etc/caisson/%s.key", key, r.Credential, r.Credential, r.Credential))
+	if _, ok := c.Secrets[r.Credential]; !ok && !c.keptSecrets[r.Credential] && r.Credential != "" {
+		errs = append(errs, fmt.Errorf("%s.credential: there is no secret %q: add it under secrets, as %s: file:/etc/caisson/%s.key, or with caisson secret set", key, r.Credential, r.Credential, r.Credential))
 	}
 	if path, isFile := strings.CutPrefix(r.CA, fileReference); r.CA != "" {
 		if !isFile {

@@ -17,10 +17,12 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/gateway/route/tokens"
 	"github.com/caisson-run/caisson/metrics"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/events"
 	"github.com/caisson-run/caisson/runtime/pool"
+	"github.com/caisson-run/caisson/runtime/spend"
 )
 
 // used returns metrics that have seen one event of each type.
@@ -40,7 +42,8 @@ func used(state metrics.State) *metrics.Metrics {
 var busy = metrics.State{
 	Counts: runtime.Counts{
 		Sandboxes: map[runtime.State]int{runtime.StateRunning: 2}, Pooled: 4, Orphaned: 1, Skipped: 1, Execs: 3, Queued: 5,
-		Pools: []pool.Stats{{Profile: "strict", Image: "base", Ready: 4, Target: 8, Hits: 6, Misses: 2, Failures: 1}},
+		Pools:  []pool.Stats{{Profile: "strict", Image: "base", Ready: 4, Target: 8, Hits: 6, Misses: 2, Failures: 1}},
+		Routes: map[string]spend.Amount{"gpt": {Requests: 3, Tokens: tokens.Count{Input: 100, Cached: 7, Output: 20}, Micros: 1_500_000}},
 	},
 	AuditWritten: 10, AuditFailed: 1, AuditLag: map[string]uint64{"journald /run/j": 7},
 }
@@ -62,6 +65,7 @@ func TestScrape(t *testing.T) {
 	for _, line := range []string{
 		`caisson_build_info{commit="c",go_version="go",version="v1"} 1`,
 		`caisson_sandboxes{state="running"} 2`, `caisson_sandboxes{state="pooled"} 4`, `caisson_sandboxes{state="paused"} 0`,
+		`caisson_route_requests_total{route="gpt"} 3`, `caisson_route_tokens_total{direction="in",route="gpt"} 100`, `caisson_route_tokens_total{direction="out",route="gpt"} 20`, `caisson_route_cost_total{route="gpt"} 1.5`,
 		`caisson_orphaned_sandboxes 1`, `caisson_execs_running 3`, `caisson_create_queue_length 5`, `caisson_engine_up 1`,
 		`caisson_pool_hits_total{image="base",profile="strict"} 6`, `caisson_audit_records_total 10`, `caisson_audit_export_lag_records{receiver="journald /run/j"} 7`,
 		`caisson_exec_duration_seconds_count{exit="failure",reason="exited"} 1`, `caisson_limit_hits_total{limit="memory"} 1`, `caisson_limit_hits_total{limit="pids"} 0`,

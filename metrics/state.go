@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/spend"
 )
 
 // State is how the daemon does.
@@ -34,6 +35,9 @@ var (
 	auditDesc     = desc("audit_records_total", "Audit records that were written.")
 	auditLostDesc = desc("audit_failures_total", "Audit records that could not be written.")
 	auditLagDesc  = desc("audit_export_lag_records", "Audit records that a receiver of audit.export did not get yet.", "receiver")
+	requestsDesc  = desc("route_requests_total", "Requests by routes.", "route")
+	tokensDesc    = desc("route_tokens_total", "Tokens of models that answered requests by routes.", "route", "direction")
+	costDesc      = desc("route_cost_total", "Cost of those tokens, in the unit of prices.", "route")
 	readyDesc     = desc("pool_ready", "Ready sandboxes of a pool.", "profile", "image")
 	targetDesc    = desc("pool_target", "Ready sandboxes that a pool wants at the moment.", "profile", "image")
 	hitsDesc      = desc("pool_hits_total", "Requests that got a ready sandbox.", "profile", "image")
@@ -54,7 +58,7 @@ type stateCollector struct {
 func (*stateCollector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		sandboxesDesc, commandsDesc, queuedDesc, orphanedDesc, skippedDesc, throttledDesc, engineDesc, auditDesc, auditLostDesc, auditLagDesc,
-		readyDesc, targetDesc, hitsDesc, missesDesc, failuresDesc,
+		requestsDesc, tokensDesc, costDesc, readyDesc, targetDesc, hitsDesc, missesDesc, failuresDesc,
 	} {
 		to <- d
 	}
@@ -89,6 +93,12 @@ func (c *stateCollector) Collect(to chan<- prometheus.Metric) {
 	count(auditLostDesc, float64(s.AuditFailed))
 	for receiver, lag := range s.AuditLag {
 		gauge(auditLagDesc, float64(lag), receiver)
+	}
+	for route, a := range s.Routes {
+		count(requestsDesc, float64(a.Requests), route)
+		count(tokensDesc, float64(a.Tokens.Input), route, "in")
+		count(tokensDesc, float64(a.Tokens.Output), route, "out")
+		count(costDesc, float64(a.Micros)/spend.Micro, route)
 	}
 	for _, p := range s.Pools {
 		gauge(readyDesc, float64(p.Ready), p.Profile, p.Image)

@@ -144,6 +144,9 @@ func (h *host) emitOver(ctx context.Context, s *sandbox, cause error) {
 	}
 	d := events.Data{Reason: cause.Error(), Duration: rounded(time.Since(r.CreatedAt))}
 	s.addTotals(&d, result)
+	if len(r.Policy.Routes) > 0 {
+		h.addSpent(ctx, r.ID, &d)
+	}
 	h.emit(ctx, r, events.SandboxEnded, d)
 }
 

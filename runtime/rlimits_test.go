@@ -1,16 +1,9 @@
 package runtime
 
 import (
-	"math"
 	"os"
 	"testing"
 
-	"github.com/opencontainers/runtime-spec/specs-go"
-	"golang.org/x/sys/unix"
-
-	"github.com/caisson-run/caisson/api/sbxerr"
-	"github.com/caisson-run/caisson/api/sbxerr/errtest"
-	"github.com/caisson-run/caisson/runtime/pid1"
 	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/runtime/posture"
 )
@@ -33,17 +26,4 @@ func TestRlimitNames(t *testing.T) {
 		}
 		seen[n] = true
 	}
-}
-
-func TestRlimitsAreOnlyLowered(t *testing.T) {
-	have := []specs.POSIXRlimit{{Type: "RLIMIT_NOFILE", Soft: 1024, Hard: 4096}, {Type: "RLIMIT_CPU", Soft: math.MaxUint64, Hard: math.MaxUint64}}
-	for _, l := range []pid1.Rlimit{
-		{Resource: unix.RLIMIT_NOFILE, Soft: 4096, Hard: 4096}, {Resource: unix.RLIMIT_NOFILE}, {Resource: unix.RLIMIT_CPU, Soft: 1, Hard: math.MaxUint64},
-	} {
-		if err := belowRlimits([]pid1.Rlimit{l}, have); err != nil {
-			t.Errorf("%+v: %v", l, err)
-		}
-	}
-	err := belowRlimits([]pid1.Rlimit{{Resource: unix.RLIMIT_NOFILE, Soft: 64, Hard: math.MaxUint64}}, have)
-	errtest.Want(t, err, sbxerr.Config, "RLIMIT_NOFILE: 64:unlimited was asked for, and the sandbox's hard limit is 4096")
 }

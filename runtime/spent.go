@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/caisson-run/caisson/gateway/route/budget"
+	"github.com/caisson-run/caisson/runtime/events"
 	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/runtime/spend"
 )
@@ -46,4 +48,12 @@ func (s Spending) List(ctx context.Context) ([]spend.Row, error) {
 		_ = m.refreshEgress(ctx, "") // it is logged
 	}
 	return m.opts.Spending.List(func(a spend.About) bool { return g.Sees(a.Owner, a.Parent) }), nil
+}
+
+// addSpent adds to d what requests of a sandbox by routes took that are over.
+func (h *host) addSpent(ctx context.Context, id string, d *events.Data) {
+	_ = h.refreshEgress(ctx, id) // it is logged
+	count := func(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
+	a := h.opts.Spending.Total(id)
+	d.InputTokens, d.OutputTokens, d.Cost = count(a.Tokens.Input), count(a.Tokens.Output), float64(a.Micros)/spend.Micro
 }

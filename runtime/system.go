@@ -12,6 +12,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/pool"
 	"github.com/caisson-run/caisson/runtime/queue"
+	"github.com/caisson-run/caisson/runtime/spend"
 )
 
 // Inspect returns all that is known of the sandbox that ref names.
@@ -47,6 +48,9 @@ func (m *Manager) Versions(ctx context.Context) (Versions, error) {
 	}
 	return m.opts.Versions(ctx)
 }
+
+// CheckAdmin refuses callers that may not do what is an operator's.
+func CheckAdmin(ctx context.Context, m *Manager) error { return m.permit(ctx, peer.Grant.CheckAdmin) }
 
 // Ready is why nothing can be run now; nil if something can. Every caller may know.
 func (m *Manager) Ready(ctx context.Context) error {
@@ -91,11 +95,12 @@ type Counts struct {
 	Queued    int           // requests that wait for their turn to make a sandbox
 	Throttled time.Duration // that limits of CPU held sandboxes back since the start, summed over CPUs
 	Pools     []pool.Stats
+	Routes    map[string]spend.Amount // by route: what requests took since the start
 }
 
 // Counts returns how the daemon does.
 func (m *Manager) Counts() Counts {
-	c := Counts{Sandboxes: map[State]int{}, Orphaned: m.quarantine.orphaned(), Skipped: m.quarantine.size(), Queued: waiting(m.making, m.running), Throttled: time.Duration(m.throttled.Load())}
+	c := Counts{Sandboxes: map[State]int{}, Orphaned: m.quarantine.orphaned(), Skipped: m.quarantine.size(), Queued: waiting(m.making, m.running), Throttled: time.Duration(m.throttled.Load()), Routes: m.opts.Spending.Routes()}
 	for _, s := range m.all() {
 		info := s.info()
 		if s.kept().Pooled {

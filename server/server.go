@@ -29,6 +29,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/runtime/imageservice"
 	"github.com/caisson-run/caisson/runtime/plan"
+	"github.com/caisson-run/caisson/runtime/secrets"
 	"github.com/caisson-run/caisson/runtime/snapshots"
 	"github.com/caisson-run/caisson/runtime/spend"
 	"github.com/caisson-run/caisson/runtime/volumes"
@@ -137,6 +138,13 @@ type Spending interface {
 	List(ctx context.Context) ([]spend.Row, error)
 }
 
+// Secrets manages the credentials of routes, without their values.
+type Secrets interface {
+	List(ctx context.Context) ([]secrets.Secret, error)
+	Set(ctx context.Context, name, source string, refresh time.Duration) (secrets.Secret, error)
+	Remove(ctx context.Context, name string) error
+}
+
 // System says what the daemon and its host are.
 type System interface {
 	Versions(ctx context.Context) (runtime.Versions, error)
@@ -179,6 +187,7 @@ type Deps struct {
 	System     System
 	Network    Network
 	Spending   Spending
+	Secrets    Secrets
 	Files      Files
 	Events     Events
 	Stream     *events.Bus // takes what the API itself tells; nil takes nothing
@@ -219,6 +228,7 @@ func New(d Deps) http.Handler {
 		caissonv1connect.VolumeServiceName:    volumeService{d.Volumes},
 		caissonv1connect.SnapshotServiceName:  snapshotService{d.Snapshots, d.Sandboxes},
 		caissonv1connect.WorkspaceServiceName: workspaceService{d.Workspaces},
+		caissonv1connect.SecretServiceName:    secretService{d.Secrets},
 		caissonv1connect.SystemServiceName:    system{d.System},
 		caissonv1connect.NetworkServiceName:   network{d.Network, d.Spending},
 		caissonv1connect.FileServiceName:      fileService{d.Files},
@@ -231,6 +241,7 @@ func New(d Deps) http.Handler {
 	mux.Handle(caissonv1connect.NewVolumeServiceHandler(volumeService{d.Volumes}, options))
 	mux.Handle(caissonv1connect.NewSnapshotServiceHandler(snapshotService{d.Snapshots, d.Sandboxes}, options))
 	mux.Handle(caissonv1connect.NewWorkspaceServiceHandler(workspaceService{d.Workspaces}, options))
+	mux.Handle(caissonv1connect.NewSecretServiceHandler(secretService{d.Secrets}, options))
 	mux.Handle(caissonv1connect.NewSystemServiceHandler(system{d.System}, options))
 	mux.Handle(caissonv1connect.NewNetworkServiceHandler(network{d.Network, d.Spending}, options))
 	mux.Handle(caissonv1connect.NewFileServiceHandler(fileService{d.Files}, options))

@@ -42,7 +42,7 @@ func eventDataPB(d *events.Data) *caissonv1.EventData {
 		Signal: int32(d.Signal), Reason: text(d.Reason), StdinBytes: d.StdinBytes, StdoutBytes: d.StdoutBytes, StderrBytes: d.StderrBytes, LostBytes: d.LostBytes,
 		Cpu: eventDuration(d.CPU), PeakMemoryBytes: d.PeakMemoryBytes, Duration: eventDuration(d.Duration), Limit: d.Limit,
 		Kind: d.Kind, Verdict: d.Verdict, Host: text(d.Host), Port: uint32(d.Port), Address: d.Address, Peer: d.Peer, Rule: text(d.Rule), Skipped: d.Skipped, Request: text(d.Request), Status: int32(d.Status), Credential: d.Credential,
-		SentBytes: d.SentBytes, ReceivedBytes: d.ReceivedBytes, Action: d.Action, Path: text(d.Path), To: text(d.To), Bytes: d.Bytes,
+		SentBytes: d.SentBytes, ReceivedBytes: d.ReceivedBytes, InputTokens: d.InputTokens, OutputTokens: d.OutputTokens, Cost: d.Cost, Action: d.Action, Path: text(d.Path), To: text(d.To), Bytes: d.Bytes,
 		Call: text(d.Call), Code: string(d.Code), Message: d.Message, Version: d.Version, ConfigDigest: d.ConfigDigest, ConfigDigestBefore: d.ConfigDigestBefore, Keys: d.Keys, Lost: d.Lost,
 	}
 	if d.ExitCode != nil {

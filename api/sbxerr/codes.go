@@ -122,6 +122,9 @@ const (
 	Secret      Code = "SBX-712" // a secret is absent or its value cannot be used
 	Budget      Code = "SBX-713" // the budget of a route is used up
 
+	SecretNotFound Code = "SBX-714" // no such secret
+	SecretInUse    Code = "SBX-715" // a route uses the secret
+
 	APIUsage  Code = "SBX-801" // the call or command line is malformed
 	DaemonOff Code = "SBX-802" // no daemon listens on the socket
 	APIBroken Code = "SBX-803" // the connection to the daemon broke

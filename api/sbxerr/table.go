@@ -116,6 +116,8 @@ var table = []Description{
 	{EgressRoute, "a route does not pass a request or its answer on", ClassPolicy, 403, false, "send what the route of the profile allows, in plain HTTP/1.1"},
 	{Secret, "a secret is absent or its value cannot be used", ClassHost, 502, false, "check the source of the secret in the daemon's configuration, then reload the daemon"},
 	{Budget, "the budget of a route is used up", ClassPolicy, 429, false, "wait until its scope is over, or have the operator raise budget of the profile's route"},
+	{SecretNotFound, "no such secret", ClassInput, 404, false, "list secrets: caisson secret ls; caisson secret set adds one"},
+	{SecretInUse, "a route uses the secret", ClassInput, 409, false, "take it out of the routes that the message names, then caisson config reload"},
 
 	{APIUsage, "the call is malformed", ClassInput, 400, false, "caisson help shows the usage"},
 	{DaemonOff, "no daemon listens on the socket", ClassHost, 503, true, "start it as root: caissond (or set CAISSON_SOCKET to the socket of a running one)"},

@@ -105,6 +105,8 @@ func (s *server) do(q control.Request, files []*os.File) error {
 		return s.supply(q.Sandbox, files)
 	case control.Secrets:
 		return s.setSecrets(q, files)
+	case control.TrySecret:
+		return s.trySecret(q.Secrets[0], files[0])
 	case control.Remove:
 		s.remove(q.Sandbox)
 	case control.Ping, control.Settle:
@@ -117,7 +119,7 @@ func (s *server) do(q control.Request, files []*os.File) error {
 // setSecrets has the values that were sent, and no others.
 func (s *server) setSecrets(q control.Request, files []*os.File) error {
 	if s.secrets == nil {
-		if len(q.Secrets) > 0 {
+		if len(q.Secrets)+len(q.Kept) > 0 {
 			return s.noSecrets
 		}
 		return nil
@@ -126,7 +128,15 @@ func (s *server) setSecrets(q control.Request, files []*os.File) error {
 	for i, name := range q.Secrets {
 		values[name] = files[i]
 	}
-	return s.secrets.Set(values, q.Some)
+	return s.secrets.Set(values, q.Kept...)
+}
+
+// trySecret says what is wrong with a value.
+func (s *server) trySecret(name string, value io.Reader) error {
+	if s.secrets == nil {
+		return s.noSecrets
+	}
+	return s.secrets.Try(name, value)
 }
 
 // configure is done once: sandboxes share what was resolved. One that fails leaves no

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/signal"
 	goruntime "runtime"
@@ -175,7 +176,9 @@ func (f *flags) config(cmd *cobra.Command) (config.Config, error) {
 			return config.Config{}, err
 		}
 	}
-	err = errors.Join(c.Complete(), checkNames(c))
+	kept, err := readKept(c.Root)
+	c.KnowSecrets(maps.Keys(kept))
+	err = errors.Join(err, c.Complete(), checkNames(c))
 	if err == nil { // of what is no path, or for nobody, that is said already
 		err = errors.Join(checkEngine(c), checkPeers(c))
 	}

@@ -78,10 +78,16 @@ func (d *daemon) openNetwork(c config.Config, o *runtime.Options) error {
 	})
 	d.onStop(func(context.Context) error { o.Spending.Close(); return nil }) // after the gateway told the last
 	d.onStop(func(context.Context) error { return gateway.Close() })
-	if err := gateway.SetSecrets(context.Background(), secrets(c)); err != nil {
+	d.gateway = gateway
+	kept, err := readKept(c.Root)
+	if err != nil {
 		return err
 	}
-	d.gateway = gateway
+	d.kept.Store(&kept)
+	d.runKept(context.Background(), d.keptBeside(c))
+	if err := gateway.SetSecrets(context.Background(), sourcesOf(c), d.keptSources(c)); err != nil {
+		return err
+	}
 	o.Egress, o.Network, o.Bridge, o.GatewayPath = gateway, rules, bridge, program
 	return nil
 }

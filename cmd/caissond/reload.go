@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"time"
@@ -73,11 +74,12 @@ func (d *daemon) reload(ctx context.Context) (runtime.Reloaded, error) {
 	}
 	running := *d.config.Load()
 	change := running.Reload(next)
+	change.Config.KnowSecrets(maps.Keys(*d.kept.Load()))
 	s, err := checkChange(change)
 	if err != nil {
 		return runtime.Reloaded{}, err
 	}
-	if err := d.gateway.SetSecrets(ctx, secrets(change.Config)); err != nil { // also where no key changed: a file may hold another value
+	if err := d.gateway.SetSecrets(ctx, sourcesOf(change.Config), d.keptSources(change.Config)); err != nil { // also where no key changed: a file may hold another value
 		return runtime.Reloaded{}, err
 	}
 	before, after := digestOf(running), digestOf(change.Config)
@@ -87,6 +89,7 @@ func (d *daemon) reload(ctx context.Context) (runtime.Reloaded, error) {
 	d.policy.Store(&s.Peers)
 	d.manager.Load().Apply(s)
 	d.config.Store(&change.Config)
+	d.takeKept(ctx, change.Config, always)
 	d.log.Info("configuration reloaded", "file", d.file, "changed", change.Changed, "digest", after)
 	d.warnUnisolated(s.Profiles)
 	if len(change.NeedsRestart) > 0 {

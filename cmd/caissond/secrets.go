@@ -24,24 +24,29 @@ const (
 	mostSecretFile  = 8<<10 + 2
 )
 
-// secrets are the sources of the secrets of c. The daemon opens them and never reads them.
-func secrets(c config.Config) map[string]egress.Source {
+// sourcesOf are the sources of the secrets of c. The daemon opens them and never reads them.
+func sourcesOf(c config.Config) map[string]egress.Source {
 	sources := map[string]egress.Source{}
 	for name, s := range c.SecretSources() {
-		sources[name] = func() (*os.File, error) { return openSecret(name, s) }
+		sources[name] = opened(name, s, &printed)
 	}
 	return sources
 }
 
+// opened opens a secret, whose value a command may have printed.
+func opened(name string, s config.SecretSource, by *commandSecrets) egress.Source {
+	return func() (*os.File, error) { return openSecret(name, s, by) }
+}
+
 // openSecret opens the file with the value of a secret.
-func openSecret(name string, s config.SecretSource) (f *os.File, err error) {
+func openSecret(name string, s config.SecretSource, by *commandSecrets) (f *os.File, err error) {
 	switch s.Kind {
 	case config.SecretCredential:
 		f, err = openCredential(s.From)
 	case config.SecretVariable:
 		f, err = started.open(s.From)
 	case config.SecretCommand:
-		f, err = printed.open(s.From)
+		f, err = by.open(s.From)
 	default:
 		f, err = openSecretFile(s.From)
 	}
@@ -110,8 +115,8 @@ func checkSecretSize(size int64) error {
 // daemon's own, which other commands do not have.
 func checkSecrets(c config.Config) error {
 	sources := c.SecretSources()
-	if len(sources) > control.MaxSecrets {
-		return sbxerr.New(sbxerr.DaemonConf, "caissond.secrets", "secrets: there are %d, at most %d", len(sources), control.MaxSecrets)
+	if n := c.CountSecrets(); n > control.MaxSecrets {
+		return sbxerr.New(sbxerr.DaemonConf, "caissond.secrets", "secrets: there are %d, at most %d", n, control.MaxSecrets)
 	}
 	return checkSources(sources, func(s config.SecretSource) bool { return s.Kind == config.SecretFile })
 }
@@ -129,7 +134,7 @@ func checkSources(sources map[string]config.SecretSource, checked func(config.Se
 		if !checked(sources[name]) {
 			continue
 		}
-		f, err := openSecret(name, sources[name])
+		f, err := openSecret(name, sources[name], &printed)
 		if err == nil {
 			err = f.Close()
 		}

@@ -27,8 +27,9 @@ const commandTimeout = 10 * time.Second
 type commandSecrets struct {
 	timeout time.Duration
 
-	mu    sync.Mutex
-	files map[string]*os.File // by command line
+	mu     sync.Mutex
+	files  map[string]*os.File // by command line
+	failed map[string]error    // by command line: what the last run came to
 }
 
 // printed holds the secrets that commands printed.
@@ -36,16 +37,17 @@ var printed = commandSecrets{timeout: commandTimeout}
 
 // run runs all commands of c. An error leaves the values of the run before.
 func (p *commandSecrets) run(ctx context.Context, c config.Config) error {
-	next := map[string]*os.File{}
+	next, failed := map[string]*os.File{}, map[string]error{}
 	var errs []error
 	sources := c.SecretSources()
 	for _, name := range slices.Sorted(maps.Keys(sources)) {
 		s := sources[name]
-		if s.Kind != config.SecretCommand || next[s.From] != nil {
+		if s.Kind != config.SecretCommand || next[s.From] != nil || failed[s.From] != nil {
 			continue
 		}
 		f, err := runForSecret(ctx, s.From, p.timeout)
 		if err != nil {
+			failed[s.From] = err
 			errs = append(errs, refuseSecret(name, s, err))
 			continue
 		}
@@ -53,6 +55,7 @@ func (p *commandSecrets) run(ctx context.Context, c config.Config) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.failed = failed
 	if len(errs) == 0 {
 		p.files, next = next, p.files
 	}
@@ -60,6 +63,43 @@ func (p *commandSecrets) run(ctx context.Context, c config.Config) error {
 		_ = f.Close() // it is in memory
 	}
 	return errors.Join(errs...)
+}
+
+// replace notes how a run of line ended: f is what it printed.
+func (p *commandSecrets) replace(line string, f *os.File, failure error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.files == nil {
+		p.files, p.failed = map[string]*os.File{}, map[string]error{}
+	}
+	p.failed[line] = failure
+	if failure != nil { // the value before is used
+		return
+	}
+	if before := p.files[line]; before != nil {
+		_ = before.Close() // it is in memory
+	}
+	p.files[line] = f
+}
+
+// forget drops what commands printed.
+func (p *commandSecrets) forget(is func(line string) bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for line, f := range p.files {
+		if is(line) {
+			_ = f.Close() // it is in memory
+			delete(p.files, line)
+		}
+	}
+	maps.DeleteFunc(p.failed, func(line string, _ error) bool { return is(line) })
+}
+
+// failure is why the last run of a command printed no secret.
+func (p *commandSecrets) failure(line string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.failed[line]
 }
 
 // open opens what a command printed anew.

@@ -43,5 +43,9 @@ func (d *daemon) takeSecrets(ctx context.Context) error {
 	if err := printed.run(ctx, c); err != nil {
 		return err
 	}
-	return d.gateway.SetSecrets(ctx, secrets(c))
+	if err := d.gateway.SetSecrets(ctx, sourcesOf(c), d.keptSources(c)); err != nil {
+		return err
+	}
+	d.takeKept(ctx, c, always)
+	return nil
 }

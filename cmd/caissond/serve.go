@@ -67,6 +67,7 @@ type daemon struct {
 	load      func() (config.Config, error) // reads the configuration
 	config    atomic.Pointer[config.Config] // in force
 	reloading sync.Mutex
+	kept      atomic.Pointer[map[string]keptSecret] // by name: secrets that calls set; changed under reloading
 }
 
 func (d *daemon) onStop(f func(context.Context) error) { d.close = append(d.close, f) }
@@ -147,6 +148,7 @@ func (f *flags) serve(ctx context.Context, load func() (config.Config, error), l
 	defer f.serveUnit(ctx, d.log, manager)()
 	go d.reloadOn(ctx, hangups)
 	go d.refreshSecrets(ctx, time.Duration(c.SecretsAge))
+	go d.refreshKept(ctx)
 	return d.serveAPI(d.beside(ctx, settle), l, site, manager, time.Duration(c.IdleTimeout))
 }
 
@@ -344,7 +346,7 @@ func (d *daemon) serveAPI(ctx context.Context, l net.Listener, site *site, m *ru
 		}()
 	}
 	handler := server.New(server.Deps{
-		Sandboxes: m, Execs: m, Files: fileSessions{m}, Images: m.Images(), Volumes: m.Volumes(), Snapshots: m.Snapshots(), Workspaces: runtime.Workspaces(m), System: m, Network: m, Spending: runtime.Spending{Fleet: m}, Events: m, Stream: d.events, Called: d.called, Traced: d.tracer != nil, Log: d.log, WriteTimeout: writeTimeout,
+		Sandboxes: m, Execs: m, Files: fileSessions{m}, Images: m.Images(), Volumes: m.Volumes(), Snapshots: m.Snapshots(), Workspaces: runtime.Workspaces(m), System: m, Network: m, Spending: runtime.Spending{Fleet: m}, Secrets: secretService{d, m}, Events: m, Stream: d.events, Called: d.called, Traced: d.tracer != nil, Log: d.log, WriteTimeout: writeTimeout,
 	})
 	d.handler <- handler
 	if err := d.servePage(site, handler); err != nil {

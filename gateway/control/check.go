@@ -33,7 +33,7 @@ var (
 // check reports what r lacks. Whether the policy is one, policy.Compile says.
 func (r Request) check() error {
 	switch r.Op {
-	case Configure, Ping, Secrets:
+	case Configure, Ping, Secrets, TrySecret:
 		if r.Sandbox != "" {
 			return fmt.Errorf("the operation %q is not about a sandbox", r.Op)
 		}
@@ -54,8 +54,8 @@ func (r Request) check() error {
 		return errors.New("a request without a number")
 	case len(r.Names) > MaxNames:
 		return fmt.Errorf("%d names are more than %d", len(r.Names), MaxNames)
-	case r.Op != Secrets && len(r.Secrets) > 0, len(r.Secrets) > MaxSecrets:
-		return fmt.Errorf("the operation %q with %d secrets", r.Op, len(r.Secrets))
+	case r.Op == TrySecret && len(r.Secrets) != 1, r.Op != TrySecret && r.Op != Secrets && len(r.Secrets) > 0, r.Op != Secrets && len(r.Kept) > 0, len(r.Secrets)+len(r.Kept) > MaxSecrets:
+		return fmt.Errorf("the operation %q with %d secrets, and %d that stay", r.Op, len(r.Secrets), len(r.Kept))
 	case r.Op == Publish:
 		return checkPorts(r.Ports, r.Exposed)
 	case r.Op == Supply && (r.Sockets < 1 || r.Sockets > attempt.Batch):

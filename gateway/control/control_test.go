@@ -35,7 +35,8 @@ var requests = []Request{
 	{Seq: 8, Op: Publish, Sandbox: "abc", Exposed: []uint16{5432}},
 	{Seq: 7, Op: Supply, Sandbox: "abc", Sockets: attempt.Batch},
 	{Seq: 10, Op: Watch, Sandbox: "abc"},
-	{Seq: 11, Op: Secrets, Secrets: []string{"key", "other"}, Some: true},
+	{Seq: 11, Op: Secrets, Secrets: []string{"key", "other"}, Kept: []string{"third"}},
+	{Seq: 12, Op: TrySecret, Secrets: []string{"key"}},
 	{Seq: 12, Op: Secrets},
 	{Seq: 5, Op: Add, Sandbox: "abc", Policy: policy.Spec{AirGapped: true}, Names: map[policy.Name]netip.Addr{"a.test": netip.MustParseAddr("198.18.0.9")}},
 }

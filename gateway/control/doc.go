@@ -16,6 +16,8 @@
 //	publish     the ports of a sandbox, added or not: a listener of the host for each,
 //	            and to which links of others may lead
 //	supply      sockets in the namespace of a sandbox that publishes, not connected
+//	secrets     the files with the values of secrets, and which others stay
+//	try secret  a file, to say what is wrong with the value in it
 //	remove      a sandbox, and all its connections; absent is success
 //	ping        nothing but an answer
 //

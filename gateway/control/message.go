@@ -24,7 +24,8 @@ const (
 	SetBill   Op = "bill"
 	Publish   Op = "publish"
 	Supply    Op = "supply"
-	Secrets   Op = "secrets" // all there are, whose values come from descriptors
+	Secrets   Op = "secrets"    // all there are: those whose values come from descriptors, and Kept
+	TrySecret Op = "try secret" // whether a descriptor has the value of one, of which nothing is kept
 	Settle    Op = "settle"
 	Remove    Op = "remove"
 	Ping      Op = "ping"
@@ -33,14 +34,14 @@ const (
 // Files is how many descriptors come with r. Those of Add are, in this order,
 // the TCP listener, the DNS socket, the DNS listener and the drop log;
 // that of Watch is the drop log; those of Publish a listener for each of Ports; those of
-// Secrets are read to their ends, and must not keep the reader waiting.
+// Secrets and TrySecret are read to their ends, and must not keep the reader waiting.
 func (r Request) Files() int {
 	switch r.Op {
 	case Add:
 		return 4
 	case Watch:
 		return 1
-	case Secrets:
+	case Secrets, TrySecret:
 		return len(r.Secrets)
 	case Publish:
 		return len(r.Ports)
@@ -54,7 +55,7 @@ func (r Request) Files() int {
 type Request struct {
 	Seq     uint64 // of the Answer as well; never 0
 	Op      Op
-	Sandbox string                     `json:",omitempty"` // of all but Configure, Ping and Secrets; Settle without it is about all
+	Sandbox string                     `json:",omitempty"` // of all but Configure, Ping, Secrets and TrySecret; Settle without it is about all
 	Policy  policy.Spec                `json:",omitzero"`  // of Add and SetPolicy
 	Names   map[policy.Name]netip.Addr `json:",omitempty"` // of Add: given before
 	Servers []netip.AddrPort           `json:",omitempty"` // of Configure
@@ -62,11 +63,10 @@ type Request struct {
 	Ports   []uint16                   `json:",omitempty"` // of Publish: inside, of the listeners
 	Exposed []uint16                   `json:",omitempty"` // of Publish: to which links may lead
 	Sockets int                        `json:",omitempty"` // of Supply: how many come
-	Secrets []string                   `json:",omitempty"` // of Secrets: their names
+	Secrets []string                   `json:",omitempty"` // of Secrets and TrySecret: their names
+	Kept    []string                   `json:",omitempty"` // of Secrets: names of others that stay
 	Bill    budget.Bill                `json:",omitzero"`  // of Add and SetBill
 	Spent   []budget.Entry             `json:",omitempty"` // of Add and SetBill: what its accounts came to before
-	// Some, of Secrets, leaves out what is no value. Else that leaves all as they were.
-	Some bool `json:",omitempty"`
 }
 
 // Proxy is an upstream.Spec as it travels.

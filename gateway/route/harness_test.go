@@ -64,7 +64,7 @@ func newFixtureWith(t testing.TB, upstream *httptest.Server, r policy.Route, lim
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := secrets.Set(map[string]io.Reader{"key": strings.NewReader(key)}, false); err != nil {
+	if err := secrets.Set(map[string]io.Reader{"key": strings.NewReader(key)}); err != nil {
 		t.Fatal(err)
 	}
 	f := &fixture{secrets: secrets, routed: compiled(t, r), uses: make(chan usage.Use, 1<<16)}

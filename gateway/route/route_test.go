@@ -270,7 +270,7 @@ func TestRotation(t *testing.T) {
 	if got := <-entered; got != "Bearer "+key {
 		t.Fatalf("%q", got)
 	}
-	if err := f.secrets.Set(map[string]io.Reader{"key": strings.NewReader("another-key-0123")}, false); err != nil {
+	if err := f.secrets.Set(map[string]io.Reader{"key": strings.NewReader("another-key-0123")}); err != nil {
 		t.Fatal(err)
 	}
 	go ask()
@@ -283,7 +283,7 @@ func TestRotation(t *testing.T) {
 			t.Errorf("%q", got)
 		}
 	}
-	if err := f.secrets.Set(nil, false); err != nil {
+	if err := f.secrets.Set(nil); err != nil {
 		t.Fatal(err)
 	}
 	res, text := f.get(t, "/")

@@ -59,11 +59,11 @@ func NewStore() (*Store, error) {
 // Protection is how the memory of the secrets is protected.
 func (s *Store) Protection() Protection { return s.arena().protection }
 
-// Set reads the values of all secrets by name, each to its end, and keeps no others. A line end
-// after a value does not count. The error names those that are no values, and shows nothing of
-// them; its code is sbxerr.Secret. With some they are left out, else all is as it was.
-// Requests that use a value go on with it.
-func (s *Store) Set(values map[string]io.Reader, some bool) error {
+// Set reads the values of secrets by name, each to its end, and keeps of the others those that
+// are named. A line end after a value does not count. The error names those that are no values,
+// and shows nothing of them; its code is sbxerr.Secret, and all is as it was. Requests that use a
+// value go on with it.
+func (s *Store) Set(values map[string]io.Reader, kept ...string) error {
 	next := map[string]Value{}
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(values)) {
@@ -76,18 +76,33 @@ func (s *Store) Set(values map[string]io.Reader, some bool) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(errs) > 0 && !some {
+	if len(errs) > 0 {
 		for _, v := range next { // nobody has seen one
 			v.of().free()
 		}
 		return errors.Join(errs...)
+	}
+	for _, name := range kept {
+		if v, ok := s.current[name]; ok && next[name].of == nil {
+			next[name] = v
+			delete(s.current, name)
+		}
 	}
 	for _, v := range s.current {
 		v.of().replaced = true
 		s.dropLocked(v.of())
 	}
 	s.current = next
-	return errors.Join(errs...)
+	return nil
+}
+
+// Try returns the error that Set would return for one secret, and keeps nothing of it.
+func (s *Store) Try(name string, value io.Reader) error {
+	v, err := s.valueOf(name, value)
+	if err == nil {
+		v.of().free()
+	}
+	return err
 }
 
 func (s *Store) valueOf(name string, r io.Reader) (Value, error) {

@@ -40,7 +40,7 @@ func newStore(t *testing.T) *secret.Store {
 
 func set(t *testing.T, s *secret.Store, name, value string) {
 	t.Helper()
-	if err := s.Set(one(name, strings.NewReader(value)), false); err != nil {
+	if err := s.Set(one(name, strings.NewReader(value))); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -165,7 +165,7 @@ func TestRefuses(t *testing.T) {
 		{"key", "one-line\nand another", "line end"}, {"key", "secret-value\n\n", "line end"}, {"key", "secret-v\x00alue", "control"}, {"key", "schlüssel-eins", "ASCII"},
 		{"key", " secret-value", "a space"}, {"key", "secret-value ", "a space"},
 	} {
-		err := s.Set(map[string]io.Reader{"other": strings.NewReader(value), tt.name: strings.NewReader(tt.value)}, false)
+		err := s.Set(map[string]io.Reader{"other": strings.NewReader(value), tt.name: strings.NewReader(tt.value)})
 		if _, ok := s.Use("other"); ok {
 			t.Errorf("%q: one of two is there", tt.name)
 		}
@@ -177,19 +177,41 @@ func TestRefuses(t *testing.T) {
 			t.Errorf("it shows the value: %v", err)
 		}
 	}
-	if err := s.Set(one("key", iotest.ErrReader(errors.New("no such device"))), false); sbxerr.Of(err) != sbxerr.Secret || !strings.Contains(err.Error(), "no such device") {
+	if err := s.Set(one("key", iotest.ErrReader(errors.New("no such device")))); sbxerr.Of(err) != sbxerr.Secret || !strings.Contains(err.Error(), "no such device") {
 		t.Errorf("a source that fails: %v", err)
 	}
 	if got, err := use(t, s, "key").Text(""); err != nil || got != value {
 		t.Errorf("afterwards it is %q, %v", got, err)
 	}
 	set(t, s, "most", strings.Repeat("x", secret.Most))
-	err := s.Set(map[string]io.Reader{"key": strings.NewReader(value), "bad": strings.NewReader("")}, true)
-	if got, textErr := use(t, s, "key").Text(""); sbxerr.Of(err) != sbxerr.Secret || textErr != nil || got != value {
-		t.Errorf("some of them: %v, %q, %v", err, got, textErr)
-	}
-	if _, ok := s.Use("most"); ok {
+	if _, ok := s.Use("key"); ok {
 		t.Error("a secret is there that was not named again")
+	}
+	if err := s.Set(one("key", strings.NewReader(value)), "most", "absent"); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{"key": true, "most": true, "absent": false} {
+		if _, ok := s.Use(name); ok != want {
+			t.Errorf("%s is there: %v", name, ok)
+		}
+	}
+}
+
+// What is tried is not kept.
+func TestTry(t *testing.T) {
+	s := newStore(t)
+	set(t, s, "key", value)
+	if err := s.Try("key", strings.NewReader("another-value")); err != nil {
+		t.Error(err)
+	}
+	if err := s.Try("other", strings.NewReader("two\nlines of it")); sbxerr.Of(err) != sbxerr.Secret || strings.Contains(err.Error(), "lines of it") {
+		t.Errorf("no value: %v", err)
+	}
+	if got, err := use(t, s, "key").Text(""); err != nil || got != value {
+		t.Errorf("afterwards it is %q, %v", got, err)
+	}
+	if _, ok := s.Use("other"); ok {
+		t.Error("one that was tried is kept")
 	}
 }
 
@@ -211,7 +233,7 @@ func TestRotation(t *testing.T) {
 	if got, err := use(t, s, "key").Text("Bearer "); err != nil || got != "Bearer the-second-value" {
 		t.Errorf("%q, %v", got, err)
 	}
-	if err := s.Set(nil, false); err != nil {
+	if err := s.Set(nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, ok := s.Use("key"); ok {
@@ -232,7 +254,7 @@ func TestRoom(t *testing.T) {
 		for n := range 1000 {
 			many[fmt.Sprint("key", n)] = strings.NewReader(big)
 		}
-		if err := s.Set(many, false); sbxerr.Of(err) != sbxerr.Secret || !strings.Contains(err.Error(), "is full") {
+		if err := s.Set(many); sbxerr.Of(err) != sbxerr.Secret || !strings.Contains(err.Error(), "is full") {
 			t.Fatal(err)
 		}
 	}
@@ -243,7 +265,7 @@ func TestRoom(t *testing.T) {
 	for n := range 10 {
 		few[fmt.Sprint("key", n)] = strings.NewReader(big)
 	}
-	if err := s.Set(few, false); err != nil {
+	if err := s.Set(few); err != nil {
 		t.Error(err)
 	}
 }
@@ -259,7 +281,7 @@ func TestReadsFile(t *testing.T) {
 	}
 	defer f.Close()
 	s := newStore(t)
-	if err := s.Set(one("key", f), false); err != nil {
+	if err := s.Set(one("key", f)); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := use(t, s, "key").Text(""); err != nil || got != value {

@@ -99,7 +99,11 @@ func (g *Gateway) event(r control.Report) {
 			o.Arrived(*r.Arrival)
 		}
 	case r.Use != nil:
-		if g.count(r.Use.Sandbox, r.Lost, func(*Counters) {}) && o != nil {
+		if !g.count(r.Use.Sandbox, r.Lost, func(*Counters) {}) {
+			return
+		}
+		g.used(*r.Use)
+		if o != nil {
 			o.Used(*r.Use)
 		}
 	case r.Named != nil:

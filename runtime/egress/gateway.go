@@ -95,6 +95,7 @@ type Gateway struct {
 
 	mu        sync.Mutex
 	sandboxes map[string]*entry
+	uses      map[string]SecretUse
 	link      *link         // to the process that serves; nil while there is none
 	failure   error         // why the last start failed
 	changed   chan struct{} // closed when one of the two is another
@@ -134,7 +135,7 @@ func New(o Options) *Gateway {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Gateway{
-		options: o, timing: usual, op: make(chan struct{}, 1), stop: make(chan struct{}), sandboxes: map[string]*entry{}, changed: make(chan struct{}),
+		options: o, timing: usual, op: make(chan struct{}, 1), stop: make(chan struct{}), sandboxes: map[string]*entry{}, uses: map[string]SecretUse{}, changed: make(chan struct{}),
 	}
 }
 

@@ -2,6 +2,7 @@ package egress
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -31,7 +32,7 @@ func TestSecrets(t *testing.T) {
 	up := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { arrived <- r.Header.Get("Authorization") }))
 	defer up.Close()
 	w := newWorld(t, fast)
-	if err := w.SetSecrets(t.Context(), map[string]Source{"key": source(t, "the-first-value\n")}); err != nil {
+	if err := w.SetSecrets(t.Context(), map[string]Source{"key": source(t, "the-first-value\n")}, nil); err != nil {
 		t.Fatal(err)
 	}
 	_, port, _ := strings.Cut(up.Listener.Addr().String(), ":") // of the address of web.example
@@ -61,14 +62,26 @@ func TestSecrets(t *testing.T) {
 	if u := w.seen.uses[0]; u.Sandbox != "one" || u.Credential != "key" || u.Path != "/x" || u.Status != 200 {
 		t.Errorf("%+v", u)
 	}
+	if use := w.SecretUses()["key"]; use.Read.IsZero() || use.Used.Before(use.Read) || len(w.SecretUses()) != 1 {
+		t.Errorf("%+v", w.SecretUses())
+	}
 	bad := map[string]Source{"key": source(t, "the-second-value"), "other": source(t, "two\nlines of it")}
-	if err := w.SetSecrets(t.Context(), bad); sbxerr.Of(err) != sbxerr.Secret || !strings.Contains(err.Error(), `"other"`) {
+	if err := w.SetSecrets(t.Context(), bad, nil); sbxerr.Of(err) != sbxerr.Secret || !strings.Contains(err.Error(), `"other"`) {
 		t.Errorf("a bad value: %v", err)
 	}
 	if got := ask(); got != "Bearer the-first-value" {
 		t.Errorf("after a bad value: %q", got)
 	}
-	if err := w.SetSecrets(t.Context(), map[string]Source{"key": source(t, "the-second-value")}); err != nil {
+	if err := w.TrySecret(t.Context(), "other", bad["other"]); sbxerr.Of(err) != sbxerr.Secret || strings.Contains(err.Error(), "lines of it") {
+		t.Errorf("a bad value, tried: %v", err)
+	}
+	if err := w.TrySecret(t.Context(), "key", bad["key"]); err != nil {
+		t.Errorf("a good value, tried: %v", err)
+	}
+	if got := ask(); got != "Bearer the-first-value" {
+		t.Errorf("after both were tried: %q", got)
+	}
+	if err := w.SetSecrets(t.Context(), map[string]Source{"key": source(t, "the-second-value")}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if got := ask(); got != "Bearer the-second-value" {
@@ -82,10 +95,36 @@ func TestSecrets(t *testing.T) {
 	if got := ask(); got != "Bearer the-second-value" {
 		t.Errorf("by the next process: %q", got)
 	}
-	if err := w.SetSecrets(t.Context(), nil); err != nil {
+	gone := source(t, "a-value-that-goes")
+	unread := map[string]Source{"key": source(t, "the-third-value")}
+	if err := w.SetSecrets(t.Context(), map[string]Source{"gone": gone}, unread); err != nil {
+		t.Fatal(err)
+	}
+	if got := ask(); got != "Bearer the-second-value" {
+		t.Errorf("one that was left: %q", got)
+	}
+	f, err := gone()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Truncate(f.Name(), 0), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	old = w.pid()
+	if err := unix.Kill(old, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "a third process", func() bool { pid := w.pid(); return pid != 0 && pid != old })
+	if got := ask(); got != "Bearer the-third-value" {
+		t.Errorf("beside one that has no value any more: %q", got)
+	}
+	if err := w.SetSecrets(t.Context(), nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	if got := ask(); got != string(sbxerr.Secret) {
 		t.Errorf("forgotten: %q", got)
+	}
+	if got := w.SecretUses(); len(got) != 0 {
+		t.Errorf("forgotten: %+v", got)
 	}
 }

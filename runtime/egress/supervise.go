@@ -90,10 +90,8 @@ func (g *Gateway) handOver(p *process) error {
 	if err := p.configure(g); err != nil {
 		return err
 	}
-	if err := giveSecrets(p.link, g.secrets, true); errors.Is(err, errGone) {
+	if err := g.handOverSecrets(p.link); err != nil {
 		return err
-	} else if err != nil { // requests that need one of them are refused
-		g.options.Log.Error("the gateway does not take a secret", "err", err)
 	}
 	for id, e := range g.all() {
 		g.brokenBy(id, nil) // from here on it is this process that says so

@@ -77,6 +77,10 @@ type Data struct {
 	SentBytes     int64  `json:"sent_bytes,omitempty"`     // from the sandbox
 	ReceivedBytes int64  `json:"received_bytes,omitempty"` // by the sandbox
 
+	InputTokens  int64   `json:"input_tokens,omitempty"` // that models read for the sandbox
+	OutputTokens int64   `json:"output_tokens,omitempty"`
+	Cost         float64 `json:"cost,omitempty"` // in the unit of prices
+
 	Action string `json:"action,omitempty"` // on a file: "read", "write", "make", "move", "remove", "copy_in", "copy_out"
 	Path   string `json:"path,omitempty"`   // inside
 	To     string `json:"to,omitempty"`     // of a move

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -22,6 +23,9 @@ const (
 	maxFile   = 16 << 20
 	writeWait = time.Second // from a change to its writing
 )
+
+// Amount is what requests took.
+type Amount = budget.Amount
 
 // Micro and the scopes are those of package budget.
 const (
@@ -64,8 +68,9 @@ type Book struct {
 	mu    sync.Mutex
 	rows  map[whose]map[budget.Account]*Row
 	n     int
-	open  map[string]About // by the ID of a sandbox that may make requests
-	timer *time.Timer      // of the next writing; nil: nothing changed
+	open  map[string]About  // by the ID of a sandbox that may make requests
+	since map[string]Amount // by route: what was added since Open
+	timer *time.Timer       // of the next writing; nil: nothing changed
 
 	writing sync.Mutex
 }
@@ -73,7 +78,7 @@ type Book struct {
 // Open reads the book in the file path. Rows go when they are as old as age, and nobody may add
 // to them.
 func Open(path string, age time.Duration, log *slog.Logger) (*Book, error) {
-	b := &Book{path: path, age: age, log: log, rows: map[whose]map[budget.Account]*Row{}, open: map[string]About{}}
+	b := &Book{path: path, age: age, log: log, rows: map[whose]map[budget.Account]*Row{}, open: map[string]About{}, since: map[string]Amount{}}
 	data, err := owndir.ReadFile(path, maxFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return b, nil
@@ -163,11 +168,50 @@ func (b *Book) Spent(entries []budget.Entry) {
 		if !ok || b.rows[w][e.Account] == nil && len(b.rows[w]) >= maxRoutes {
 			continue
 		}
+		if w.scope == budget.Sandbox { // each request is in one of these
+			b.addLocked(e, b.rows[w][e.Account])
+		}
 		b.put(Row{e.Account, e.Amount, about, now})
 	}
 	if b.timer == nil {
 		b.timer = time.AfterFunc(writeWait, b.write)
 	}
+}
+
+// addLocked adds to the sums of routes how much more e is than before. There are only so many
+// sums: who counts may be in hostile hands.
+func (b *Book) addLocked(e budget.Entry, before *Row) {
+	sum, known := b.since[e.Account.Route]
+	if !known && len(b.since) >= maxRoutes {
+		return
+	}
+	if before == nil {
+		before = &Row{}
+	}
+	b.since[e.Account.Route] = sum.Plus(e.Amount.Minus(before.Amount))
+}
+
+// Routes returns what requests by each route took since Open.
+func (b *Book) Routes() map[string]Amount {
+	if b == nil {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return maps.Clone(b.since)
+}
+
+// Total returns what requests of a sandbox took, with those of the sandboxes made inside.
+func (b *Book) Total(sandbox string) (sum Amount) {
+	if b == nil {
+		return sum
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, r := range b.rows[whose{budget.Sandbox, sandbox}] {
+		sum = sum.Plus(r.Amount)
+	}
+	return sum
 }
 
 // usersLocked are the sandboxes that may add to accounts: of several, one that is in no other.

@@ -86,10 +86,44 @@ func TestBookIsBounded(t *testing.T) {
 		e.Account.Route = fmt.Sprint("r", i)
 		b.Spent([]budget.Entry{e, {Account: budget.Account{Scope: budget.Session, Of: fmt.Sprint(i), Route: "x"}}})
 	}
-	if n := len(b.List(all)); n != 256 {
-		t.Errorf("%d rows", n)
+	if n := len(b.List(all)); n != 256 || len(b.Routes()) != 256 {
+		t.Errorf("%d rows, %d routes", n, len(b.Routes()))
 	}
 	b.Close()
+}
+
+// Each request counts once for its route, since this daemon began, and for what was made first.
+func TestSums(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "spent.json")
+	b := open(t, path)
+	root, child, other := about("root", "work"), about("child", "other"), about("other", "work")
+	child.Bill, child.Parent = root.Bill, "root"
+	b.Begin(child)
+	b.Begin(root)
+	b.Begin(other)
+	for _, n := range []uint64{2, 5} {
+		b.Spent([]budget.Entry{entry(budget.Sandbox, child, n), entry(budget.Session, root, n+1), entry(budget.Hour, root, n+1)})
+	}
+	b.Spent([]budget.Entry{entry(budget.Sandbox, other, 1)})
+	if got := b.Routes(); len(got) != 1 || got["models"].Requests != 6 {
+		t.Errorf("%+v", got)
+	}
+	for id, want := range map[string]uint64{"root": 5, "other": 1, "child": 0, "nobody": 0} {
+		if got := b.Total(id).Requests; got != want {
+			t.Errorf("%s: %d, want %d", id, got, want)
+		}
+	}
+	b.Spent([]budget.Entry{entry(budget.Sandbox, root, 3)}) // who counts forgot some
+	if got := b.Routes()["models"].Requests; got != 6 {
+		t.Errorf("a counter fell to %d", got)
+	}
+	b.Close()
+	next := open(t, path)
+	next.Begin(root)
+	next.Spent([]budget.Entry{entry(budget.Sandbox, root, 4)})
+	if got := next.Routes()["models"].Requests; got != 1 || next.Total("root").Requests != 4 {
+		t.Errorf("the next daemon: %d, %+v", got, next.Total("root"))
+	}
 }
 
 // What is too old goes, unless a sandbox may add to it; so does each hour when it is over.
@@ -124,7 +158,7 @@ func TestBrokenBook(t *testing.T) {
 	var none *spend.Book
 	none.Begin(about("x", ""))
 	none.End("x")
-	if len(none.List(all)) != 0 {
+	if len(none.List(all)) != 0 || len(none.Routes()) != 0 || none.Total("x") != (spend.Amount{}) {
 		t.Error("no book keeps something")
 	}
 }

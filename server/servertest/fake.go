@@ -20,6 +20,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/runtime/imageservice"
 	"github.com/caisson-run/caisson/runtime/plan"
+	"github.com/caisson-run/caisson/runtime/secrets"
 	"github.com/caisson-run/caisson/runtime/snapshots"
 	"github.com/caisson-run/caisson/runtime/spend"
 	"github.com/caisson-run/caisson/runtime/volumes"
@@ -77,6 +78,7 @@ type Fake struct {
 	Images       []images.Image
 	ImageDetails map[string]*images.Detail
 	Volumes      []volumes.Info
+	Secrets      []secrets.Secret
 	Snapshots    []snapshots.Info
 	Changes      []changes.Change
 	Changesets   []workspaces.Changeset
@@ -120,7 +122,7 @@ func Start(t testing.TB, f *Fake, socket string) (stop func()) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	deps := server.Deps{Sandboxes: f, Execs: f, Images: imageFake{f}, Volumes: volumeFake{f}, Snapshots: snapshotFake{f}, Workspaces: workspaceFake{f}, System: f, Network: f, Spending: spendingFake{f}, Events: f}
+	deps := server.Deps{Sandboxes: f, Execs: f, Images: imageFake{f}, Volumes: volumeFake{f}, Snapshots: snapshotFake{f}, Workspaces: workspaceFake{f}, System: f, Network: f, Spending: spendingFake{f}, Secrets: secretFake{f}, Events: f}
 	go func() { ended <- server.Serve(ctx, l, server.New(deps), grace) }()
 	return sync.OnceFunc(func() {
 		cancel()

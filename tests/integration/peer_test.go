@@ -108,6 +108,7 @@ func TestPeerCeilingsAndQuotas(t *testing.T) {
 	}
 	a.Refused(t, "SBX-113", "exec", "--json", "two", "--", "true")
 	a.Refused(t, "SBX-805", "cleanup", "-o", "json")
+	a.Refused(t, "SBX-805", "secret", "ls", "-o", "json")
 	a.Refused(t, "SBX-805", "image", "rm", "-o", "json", "base")
 	if l := list(t, d); len(l) != 2 {
 		t.Errorf("there are %+v", l)

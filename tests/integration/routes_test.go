@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -44,7 +45,7 @@ type exchange struct {
 
 // scenario has a daemon's every call. Sandboxes, commands and images have the names that a
 // person would give them.
-func scenario(layout, tree []byte, image, dir string) []exchange {
+func scenario(layout, tree []byte, image, dir, key string) []exchange {
 	return []exchange{
 		{call: "SystemPing", path: "/v1/ping"},
 		{call: "SystemVersion", path: "/v1/version"},
@@ -119,6 +120,10 @@ func scenario(layout, tree []byte, image, dir string) []exchange {
 		{call: "VolumePruneVolumes", method: "POST", path: "/v1/volumes/prune", body: `{"dry_run":true}`},
 		{call: "VolumeRemoveVolume", method: "DELETE", path: "/v1/volumes/deps"},
 
+		{call: "SecretListSecrets", path: "/v1/secrets"},
+		{call: "SecretSetSecret", method: "PUT", path: "/v1/secrets/forge", body: fmt.Sprintf(`{"source":"file:%s"}`, key)},
+		{call: "SecretRemoveSecret", method: "DELETE", path: "/v1/secrets/forge"},
+
 		{method: "POST", path: "/v1/sandboxes", body: `{"name":"setup","rootfs":"rw","limits":{"disk_bytes":"67108864"}}`},
 		{call: "SnapshotCreateSnapshot", method: "POST", path: "/v1/snapshots", body: `{"ref":"setup","name":"tools"}`},
 		{call: "SnapshotListSnapshots", path: "/v1/snapshots"},
@@ -146,7 +151,11 @@ func scenario(layout, tree []byte, image, dir string) []exchange {
 func TestRouteExamples(t *testing.T) {
 	need.Tools(t, "mkfs.ext4")
 	s := newSource(t)
-	d := harness.StartWith(t, s.config())
+	key := filepath.Join(t.TempDir(), "models.key")
+	if err := os.WriteFile(key, []byte("not-a-real-key\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := harness.StartWith(t, s.config()+"secrets: {models-key: \"file:"+key+"\"}\nprofiles: {agent: {routes: {gpt: {preset: openai, upstream: \"https://api.example.com/v1\", credential: models-key}}}}\n")
 	layout := tarOf(t, ociLayout(t, "x"))
 	image := s.host + "/tools:1"
 	s.Push(t, "tools", "1", shell(t))
@@ -154,11 +163,11 @@ func TestRouteExamples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plain := strings.NewReplacer(s.host, "registry.example.com", d.Root, "/var/lib/caisson", d.State, "/run/caisson", "//"+host+"/", "//host/")
+	plain := strings.NewReplacer(key, "/etc/caisson/models.key", s.host, "registry.example.com", d.Root, "/var/lib/caisson", d.State, "/run/caisson", "//"+host+"/", "//host/")
 	recorded := readExamples(t)
 	covered := map[string]bool{}
 	var list []example
-	for _, x := range scenario(layout, tarOf(t, []file{{name: "in.txt", data: []byte("in"), mode: 0o644}}), image, t.TempDir()) {
+	for _, x := range scenario(layout, tarOf(t, []file{{name: "in.txt", data: []byte("in"), mode: 0o644}}), image, t.TempDir(), key) {
 		answer := x.send(t, d)
 		if x.call == "" {
 			continue

@@ -71,6 +71,7 @@ var rules = []struct {
 	{"runtime/traffic", []string{"api/sbxerr", "owndir", "gateway"}},
 	{"runtime/usage", []string{"api/sbxerr", "owndir"}},
 	{"runtime/spend", []string{"api/sbxerr", "gateway/route/budget", "owndir"}},
+	{"runtime/secrets", nil},
 	{"runtime/staging", []string{"api/sbxerr", "runtime/output"}},
 	{"runtime/layers", []string{"api/sbxerr"}},
 	{"runtime/owned", []string{"api/sbxerr"}},

@@ -228,23 +228,27 @@ type EventData struct {
 	Duration        *durationpb.Duration   `protobuf:"bytes,73,opt,name=duration,proto3" json:"duration,omitempty"`
 	// That was hit: "memory", "pids", "cpu", "kernel_memory", "time", "output", "tmpfs",
 	// "disk"; of an alert also "refusals".
-	Limit              string   `protobuf:"bytes,33,opt,name=limit,proto3" json:"limit,omitempty"`
-	Kind               string   `protobuf:"bytes,34,opt,name=kind,proto3" json:"kind,omitempty"` // of an attempt to connect
-	Verdict            string   `protobuf:"bytes,35,opt,name=verdict,proto3" json:"verdict,omitempty"`
-	Host               string   `protobuf:"bytes,36,opt,name=host,proto3" json:"host,omitempty"` // name that was asked for
-	Port               uint32   `protobuf:"varint,37,opt,name=port,proto3" json:"port,omitempty"`
-	Address            string   `protobuf:"bytes,38,opt,name=address,proto3" json:"address,omitempty"`
-	Peer               string   `protobuf:"bytes,39,opt,name=peer,proto3" json:"peer,omitempty"`        // that came in from outside
-	Rule               string   `protobuf:"bytes,40,opt,name=rule,proto3" json:"rule,omitempty"`        // that decided
-	Skipped            uint64   `protobuf:"varint,41,opt,name=skipped,proto3" json:"skipped,omitempty"` // attempts before this one that have no event
-	SentBytes          int64    `protobuf:"varint,42,opt,name=sent_bytes,json=sentBytes,proto3" json:"sent_bytes,omitempty"`
-	ReceivedBytes      int64    `protobuf:"varint,43,opt,name=received_bytes,json=receivedBytes,proto3" json:"received_bytes,omitempty"`
-	Request            string   `protobuf:"bytes,68,opt,name=request,proto3" json:"request,omitempty"`       // to a route: method and path, without the query
-	Status             int32    `protobuf:"varint,69,opt,name=status,proto3" json:"status,omitempty"`        // of its answer
-	Credential         string   `protobuf:"bytes,70,opt,name=credential,proto3" json:"credential,omitempty"` // that was added: the name of a secret
-	Action             string   `protobuf:"bytes,44,opt,name=action,proto3" json:"action,omitempty"`         // on a file
-	Path               string   `protobuf:"bytes,45,opt,name=path,proto3" json:"path,omitempty"`             // inside
-	To                 string   `protobuf:"bytes,46,opt,name=to,proto3" json:"to,omitempty"`                 // of a move
+	Limit         string `protobuf:"bytes,33,opt,name=limit,proto3" json:"limit,omitempty"`
+	Kind          string `protobuf:"bytes,34,opt,name=kind,proto3" json:"kind,omitempty"` // of an attempt to connect
+	Verdict       string `protobuf:"bytes,35,opt,name=verdict,proto3" json:"verdict,omitempty"`
+	Host          string `protobuf:"bytes,36,opt,name=host,proto3" json:"host,omitempty"` // name that was asked for
+	Port          uint32 `protobuf:"varint,37,opt,name=port,proto3" json:"port,omitempty"`
+	Address       string `protobuf:"bytes,38,opt,name=address,proto3" json:"address,omitempty"`
+	Peer          string `protobuf:"bytes,39,opt,name=peer,proto3" json:"peer,omitempty"`        // that came in from outside
+	Rule          string `protobuf:"bytes,40,opt,name=rule,proto3" json:"rule,omitempty"`        // that decided
+	Skipped       uint64 `protobuf:"varint,41,opt,name=skipped,proto3" json:"skipped,omitempty"` // attempts before this one that have no event
+	SentBytes     int64  `protobuf:"varint,42,opt,name=sent_bytes,json=sentBytes,proto3" json:"sent_bytes,omitempty"`
+	ReceivedBytes int64  `protobuf:"varint,43,opt,name=received_bytes,json=receivedBytes,proto3" json:"received_bytes,omitempty"`
+	Request       string `protobuf:"bytes,68,opt,name=request,proto3" json:"request,omitempty"`       // to a route: method and path, without the query
+	Status        int32  `protobuf:"varint,69,opt,name=status,proto3" json:"status,omitempty"`        // of its answer
+	Credential    string `protobuf:"bytes,70,opt,name=credential,proto3" json:"credential,omitempty"` // that was added: the name of a secret
+	// Of sandbox.ended: what its requests by routes took, with those of the sandboxes made inside.
+	InputTokens        int64    `protobuf:"varint,75,opt,name=input_tokens,json=inputTokens,proto3" json:"input_tokens,omitempty"` // that models read
+	OutputTokens       int64    `protobuf:"varint,76,opt,name=output_tokens,json=outputTokens,proto3" json:"output_tokens,omitempty"`
+	Cost               float64  `protobuf:"fixed64,77,opt,name=cost,proto3" json:"cost,omitempty"`   // in the unit of prices
+	Action             string   `protobuf:"bytes,44,opt,name=action,proto3" json:"action,omitempty"` // on a file
+	Path               string   `protobuf:"bytes,45,opt,name=path,proto3" json:"path,omitempty"`     // inside
+	To                 string   `protobuf:"bytes,46,opt,name=to,proto3" json:"to,omitempty"`         // of a move
 	Bytes              int64    `protobuf:"varint,47,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	Call               string   `protobuf:"bytes,48,opt,name=call,proto3" json:"call,omitempty"`                                                         // procedure of the API
 	Code               string   `protobuf:"bytes,49,opt,name=code,proto3" json:"code,omitempty"`                                                         // of a failure
@@ -680,6 +684,27 @@ func (x *EventData) GetCredential() string {
 	return ""
 }
 
+func (x *EventData) GetInputTokens() int64 {
+	if x != nil {
+		return x.InputTokens
+	}
+	return 0
+}
+
+func (x *EventData) GetOutputTokens() int64 {
+	if x != nil {
+		return x.OutputTokens
+	}
+	return 0
+}
+
+func (x *EventData) GetCost() float64 {
+	if x != nil {
+		return x.Cost
+	}
+	return 0
+}
+
 func (x *EventData) GetAction() string {
 	if x != nil {
 		return x.Action
@@ -919,7 +944,7 @@ const file_caisson_v1_event_proto_rawDesc = "" +
 	"\x04type\x18\x04 \x01(\tR\x04type\x12.\n" +
 	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x18\n" +
 	"\asubject\x18\x06 \x01(\tR\asubject\x12)\n" +
-	"\x04data\x18\a \x01(\v2\x15.caisson.v1.EventDataR\x04data\"\xb6\x0f\n" +
+	"\x04data\x18\a \x01(\v2\x15.caisson.v1.EventDataR\x04data\"\x92\x10\n" +
 	"\tEventData\x12\x16\n" +
 	"\x06caller\x18\x01 \x01(\tR\x06caller\x12\x1d\n" +
 	"\n" +
@@ -986,7 +1011,10 @@ const file_caisson_v1_event_proto_rawDesc = "" +
 	"\x06status\x18E \x01(\x05R\x06status\x12\x1e\n" +
 	"\n" +
 	"credential\x18F \x01(\tR\n" +
-	"credential\x12\x16\n" +
+	"credential\x12!\n" +
+	"\finput_tokens\x18K \x01(\x03R\vinputTokens\x12#\n" +
+	"\routput_tokens\x18L \x01(\x03R\foutputTokens\x12\x12\n" +
+	"\x04cost\x18M \x01(\x01R\x04cost\x12\x16\n" +
 	"\x06action\x18, \x01(\tR\x06action\x12\x12\n" +
 	"\x04path\x18- \x01(\tR\x04path\x12\x0e\n" +
 	"\x02to\x18. \x01(\tR\x02to\x12\x14\n" +

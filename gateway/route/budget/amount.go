@@ -23,6 +23,17 @@ func (a Amount) Plus(b Amount) Amount {
 	return Amount{a.Requests + b.Requests, a.Bytes + b.Bytes, a.Tokens.Plus(b.Tokens), a.Micros + b.Micros, a.Estimated + b.Estimated}
 }
 
+// Minus is how much more a is than b, and nothing where it is less.
+func (a Amount) Minus(b Amount) Amount {
+	less := func(x, y uint64) uint64 { return x - min(x, y) }
+	t, u := a.Tokens, b.Tokens
+	return Amount{
+		less(a.Requests, b.Requests), less(a.Bytes, b.Bytes),
+		tokens.Count{Input: less(t.Input, u.Input), Cached: less(t.Cached, u.Cached), Stored: less(t.Stored, u.Stored), Output: less(t.Output, u.Output), Reasoning: less(t.Reasoning, u.Reasoning)},
+		less(a.Micros, b.Micros), less(a.Estimated, b.Estimated),
+	}
+}
+
 // largest has the larger one of each number that a limit may have.
 func (a Amount) largest(b Amount) Amount {
 	a.Bytes, a.Micros = max(a.Bytes, b.Bytes), max(a.Micros, b.Micros)

@@ -624,6 +624,18 @@ class Budget(CaissonError):
     code = "SBX-713"
 
 
+class SecretNotFound(CaissonError):
+    """SBX-714: no such secret."""
+
+    code = "SBX-714"
+
+
+class SecretInUse(CaissonError):
+    """SBX-715: a route uses the secret."""
+
+    code = "SBX-715"
+
+
 class APIUsage(CaissonError):
     """SBX-801: the call is malformed."""
 

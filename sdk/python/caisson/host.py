@@ -186,6 +186,11 @@ class EventData:
     """Of its answer."""
     credential: str = ""
     """That was added: the name of a secret."""
+    input_tokens: int = 0
+    """Of the end of a sandbox: what models read for its requests by routes."""
+    output_tokens: int = 0
+    cost: float = 0.0
+    """In the unit of the configured prices."""
     action: FileAction = ABSENT
     """On a file: "read", "write", "make", "move", "remove", "copy_in", "copy_out"."""
     path: str = ""

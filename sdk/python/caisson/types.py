@@ -556,6 +556,26 @@ class Volume:
 
 
 @dataclass(frozen=True)
+class Secret:
+    """One secret of routes, without its value. Its times are since the daemon started."""
+
+    name: str = ""
+    source: str = ""
+    """Such as "file:PATH"; of a command its program alone."""
+    read_at: Optional[datetime] = None
+    used_at: Optional[datetime] = None
+    """When a request with it was answered last."""
+    error: str = ""
+    """Why its value cannot be read now; empty: it can."""
+    routes: List[str] = field(default_factory=list)
+    """That use it, as PROFILE/ROUTE."""
+    kept: bool = False
+    """It was set by a call, not by the configuration."""
+    refresh: Optional[float] = None
+    """Seconds after which one that a call set is read again; None: as the configuration has it."""
+
+
+@dataclass(frozen=True)
 class ChangeState:
     """What is there under a name."""
 

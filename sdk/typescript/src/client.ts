@@ -7,6 +7,7 @@ import { Images } from './images.js'
 import { hostEvents, resumed, type EventOptions } from './resume.js'
 import { reconnect, Sandbox } from './sandbox.js'
 import { Changesets } from './changesets.js'
+import { Secrets } from './secrets.js'
 import { Snapshots } from './snapshots.js'
 import * as spec from './spec.js'
 import type { Capability, Doctor, HostEvent, HostInfo, Leftover, Ping, Reloaded, Result, RouteUsage, Spec, Stats, Version } from './types.js'
@@ -29,6 +30,7 @@ export class Client {
   readonly snapshots: Snapshots
   readonly changesets: Changesets
   readonly volumes: Volumes
+  readonly secrets: Secrets
 
   constructor(options: ClientOptions = {}) {
     const window = options.reconnect === undefined ? reconnect : 1000 * seconds(options.reconnect)
@@ -37,6 +39,7 @@ export class Client {
     this.snapshots = new Snapshots(this.transport)
     this.changesets = new Changesets(this.transport)
     this.volumes = new Volumes(this.transport)
+    this.secrets = new Secrets(this.transport)
   }
 
   /**

@@ -116,6 +116,9 @@ export interface History extends Decoded<Schemas['HistoryResponse']> {}
 /** One image of the daemon. */
 export interface Image extends Decoded<Schemas['Image']> {}
 
+/** One secret of routes, without its value. */
+export interface Secret extends Decoded<Schemas['Secret']> {}
+
 /** One volume. */
 export interface Volume extends Decoded<Schemas['Volume']> {}
 

@@ -26,6 +26,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/runtime/pool"
+	"github.com/caisson-run/caisson/runtime/secrets"
 	"github.com/caisson-run/caisson/runtime/spend"
 	"github.com/caisson-run/caisson/runtime/volumes"
 	"github.com/caisson-run/caisson/server/servertest"
@@ -214,6 +215,11 @@ func sample() *servertest.Fake {
 			{Volume: volumes.Volume{Key: volumes.Key{Name: "cache"}, CreatedAt: at}},
 			{Volume: volumes.Volume{Key: volumes.Key{Owner: 1000, Name: "data"}, CreatedAt: at}, UsedBy: []string{"build", "test"}},
 		},
+		Secrets: []secrets.Secret{
+			{Name: "forge", Source: "command:/usr/bin/pass", Read: at, Err: sbxerr.New(sbxerr.DaemonConf, "fake.secret", "secrets.forge: command %q did not end within 10s", "/usr/bin/pass")},
+			{Name: "models", Source: "file:/etc/caisson/models.key", Read: at, Used: at, Routes: []string{"agent/claude", "agent/gpt"}},
+			{Name: "spare", Source: "file:/etc/caisson/spare.key", Kept: true},
+		},
 		ImageDetails: map[string]*images.Detail{"base": {
 			Image: base, ConfigJSON: []byte(`{"User":"1000"}`), Layers: []string{"sha256:4567"},
 			Report: images.Report{Entries: 300, Bytes: 1_572_864, Stripped: map[string]int64{"device": 2}},
@@ -352,6 +358,17 @@ func TestGolden(t *testing.T) {
 		{"volume-rm-used", "volume rm data", 125},
 		{"volume-rm-absent", "volume rm nothing", 125},
 		{"volume-prune", "volume prune", 0},
+		{"secret-ls", "secret ls", 0},
+		{"secret-ls-json", "secret ls --json", 0},
+		{"secret-help", "secret --help", 0},
+		{"secret-set", "secret set --from file:/etc/new.key new", 0},
+		{"secret-set-json", "secret set --json --refresh 30m --from file:/etc/new.key new", 0},
+		{"secret-set-configured", "secret set --from file:/etc/new.key models", 125},
+		{"secret-set-without", "secret set new", 125},
+		{"secret-set-help", "secret set --help", 0},
+		{"secret-rm", "secret rm spare", 0},
+		{"secret-rm-used", "secret rm models", 125},
+		{"secret-rm-absent", "secret rm nothing", 125},
 		{"volume-prune-json", "volume prune --json --dry-run", 0},
 		{"image-inspect", "image inspect base", 0},
 		{"image-inspect-absent", "image inspect nothing", 125},

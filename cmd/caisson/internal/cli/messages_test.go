@@ -136,6 +136,7 @@ func TestPrintsWhatHTTPHas(t *testing.T) {
 		"image ls --json":            {"/images", "images"},
 		"image inspect base":         {"/images/base", ""},
 		"volume ls --json":           {"/volumes", "volumes"},
+		"secret ls --json":           {"/secrets", "secrets"},
 		"info --json":                {"/info", ""},
 		"ping --json":                {"/ping", ""},
 		"doctor --json":              {"/doctor", ""},

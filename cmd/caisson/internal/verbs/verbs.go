@@ -8,6 +8,7 @@ import (
 	"github.com/caisson-run/caisson/cmd/caisson/internal/images"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/policies"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/sandboxes"
+	"github.com/caisson-run/caisson/cmd/caisson/internal/secrets"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/volumes"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/watch"
 )
@@ -53,6 +54,7 @@ func Groups(agents ...cli.Verb) []cli.Group {
 			{Name: "image", Command: images.ImageCommand},
 			{Name: "bundle", Command: watch.BundleCommand},
 			{Name: "volume", Command: volumes.VolumeCommand},
+			{Name: "secret", Command: secrets.SecretCommand},
 			{Name: "policy", Command: policies.PolicyCommand},
 		}},
 		{Title: "Watching", Verbs: []cli.Verb{

@@ -19,6 +19,7 @@ from .images import AsyncImages
 from .process import AsyncForeground, checked
 from .resume import AsyncResumed, host_events
 from .sandbox import AsyncSandbox
+from .secrets import AsyncSecrets
 from .snapshots import AsyncSnapshots
 from .volumes import AsyncVolumes
 
@@ -39,6 +40,7 @@ class AsyncClient:
         self.snapshots = AsyncSnapshots(self.transport)
         self.changesets = AsyncChangesets(self.transport)
         self.volumes = AsyncVolumes(self.transport)
+        self.secrets = AsyncSecrets(self.transport)
 
     async def __aenter__(self) -> AsyncClient:
         return self

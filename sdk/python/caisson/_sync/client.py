@@ -20,6 +20,7 @@ from .images import Images
 from .process import Foreground, checked
 from .resume import Resumed, host_events
 from .sandbox import Sandbox
+from .secrets import Secrets
 from .snapshots import Snapshots
 from .volumes import Volumes
 
@@ -40,6 +41,7 @@ class Client:
         self.snapshots = Snapshots(self.transport)
         self.changesets = Changesets(self.transport)
         self.volumes = Volumes(self.transport)
+        self.secrets = Secrets(self.transport)
 
     def __enter__(self) -> Client:
         return self

@@ -310,6 +310,12 @@ export class SecretError extends CaissonError {}
 /** SBX-713: the budget of a route is used up. */
 export class BudgetError extends CaissonError {}
 
+/** SBX-714: no such secret. */
+export class SecretNotFoundError extends CaissonError {}
+
+/** SBX-715: a route uses the secret. */
+export class SecretInUseError extends CaissonError {}
+
 /** SBX-801: the call is malformed. */
 export class APIUsageError extends CaissonError {}
 
@@ -451,6 +457,8 @@ export const byCode: Readonly<Record<string, typeof CaissonError>> = {
   'SBX-711': EgressRouteError,
   'SBX-712': SecretError,
   'SBX-713': BudgetError,
+  'SBX-714': SecretNotFoundError,
+  'SBX-715': SecretInUseError,
   'SBX-801': APIUsageError,
   'SBX-802': DaemonOffError,
   'SBX-803': APIBrokenError,

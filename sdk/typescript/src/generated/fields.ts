@@ -228,6 +228,7 @@ export const fields = {
     code: 'string',
     config_digest: 'string',
     config_digest_before: 'string',
+    cost: 'number',
     cpu: 'Duration',
     credential: 'string',
     cwd: 'string',
@@ -240,6 +241,7 @@ export const fields = {
     image: 'string',
     image_digest: 'string',
     image_verified: 'string',
+    input_tokens: 'Int64',
     inputs: 'EventInput[]',
     isolation: 'string',
     keys: 'string[]',
@@ -253,6 +255,7 @@ export const fields = {
     mounts: 'EventMount[]',
     name: 'string',
     network: 'string',
+    output_tokens: 'Int64',
     path: 'string',
     peak_memory_bytes: 'Int64',
     peer: 'string',
@@ -516,6 +519,9 @@ export const fields = {
     next: 'string',
     sandboxes: 'Sandbox[]',
   },
+  ListSecretsResponse: {
+    secrets: 'Secret[]',
+  },
   ListSnapshotsResponse: {
     next: 'string',
     snapshots: 'Snapshot[]',
@@ -638,6 +644,7 @@ export const fields = {
   RemoveResponse: {
     id: 'string',
   },
+  RemoveSecretResponse: {},
   RemoveSnapshotResponse: {},
   RemoveVolumeResponse: {},
   ResizeExecRequest: {
@@ -814,6 +821,16 @@ export const fields = {
     syscalls: 'string[]',
     why: 'string',
   },
+  Secret: {
+    error: 'string',
+    kept: 'boolean',
+    name: 'string',
+    read_at: 'Timestamp',
+    refresh: 'Duration',
+    routes: 'string[]',
+    source: 'string',
+    used_at: 'Timestamp',
+  },
   SendInputRequest: {
     close: 'boolean',
     data: 'Bytes',
@@ -822,6 +839,10 @@ export const fields = {
   SendInputResponse: {
     closed: 'boolean',
     offset: 'Int64',
+  },
+  SetSecretRequest: {
+    refresh: 'Duration',
+    source: 'string',
   },
   SignalExecRequest: {
     all: 'boolean',

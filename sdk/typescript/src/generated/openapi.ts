@@ -482,6 +482,11 @@ export interface components {
             config_digest?: string;
             /** @description as config_digest, before the configuration was reloaded */
             config_digest_before?: string;
+            /**
+             * Format: double
+             * @description in the unit of prices
+             */
+            cost?: number;
             /** @example 90s */
             cpu?: Duration;
             /** @description that was added: the name of a secret */
@@ -503,6 +508,11 @@ export interface components {
             image_digest?: string;
             /** @description the rule that the image was verified by when it was pulled */
             image_verified?: string;
+            /**
+             * Format: int64
+             * @description Of sandbox.ended: what its requests by routes took, with those of the sandboxes made inside.
+             */
+            input_tokens?: Int64;
             /** @description input files of a command */
             inputs?: components["schemas"]["EventInput"][];
             /**
@@ -544,6 +554,8 @@ export interface components {
             name?: string;
             /** @enum {string} */
             network?: "none" | "allow" | "open" | "bridge";
+            /** Format: int64 */
+            output_tokens?: Int64;
             /** @description inside */
             path?: string;
             /** Format: int64 */
@@ -1046,6 +1058,10 @@ export interface components {
             next: string;
             sandboxes: components["schemas"]["Sandbox"][];
         };
+        ListSecretsResponse: {
+            /** @description by name, at most 64 */
+            secrets: components["schemas"]["Secret"][];
+        };
         ListSnapshotsResponse: {
             /** @description for the entries after these; empty: there are none */
             next: string;
@@ -1273,6 +1289,7 @@ export interface components {
         RemoveResponse: {
             id: string;
         };
+        RemoveSecretResponse: Record<string, never>;
         RemoveSnapshotResponse: Record<string, never>;
         RemoveVolumeResponse: Record<string, never>;
         ResizeExecRequest: {
@@ -1722,6 +1739,33 @@ export interface components {
             syscalls: string[];
             why: string;
         };
+        /** @description Secret is what may be told of a secret. Its times are absent if it was neither read nor used since the daemon started. */
+        Secret: {
+            /** @description why the value cannot be read now; empty: it can */
+            error: string;
+            /** @description it was set by SetSecret, not by the configuration */
+            kept: boolean;
+            name: string;
+            /**
+             * Format: date-time
+             * @description when the gateway read the value last
+             */
+            read_at?: Timestamp;
+            /**
+             * @description of SetSecret; absent: that of the configuration
+             * @example 90s
+             */
+            refresh?: Duration;
+            /** @description that use it, as PROFILE/ROUTE */
+            routes: string[];
+            /** @description Where the value comes from: "file:PATH", "credential:NAME" of systemd, "env:VARIABLE" of the daemon, or "command:PROGRAM", without its arguments. */
+            source: string;
+            /**
+             * Format: date-time
+             * @description when a request with it was answered last
+             */
+            used_at?: Timestamp;
+        };
         SendInputRequest: {
             /** @description the input ends after data */
             close?: boolean;
@@ -1740,6 +1784,15 @@ export interface components {
              * @description bytes of input that the command has
              */
             offset: Int64;
+        };
+        SetSecretRequest: {
+            /**
+             * @description After which the value is read again, at least 1s; absent: as the configuration has it.
+             * @example 90s
+             */
+            refresh?: Duration;
+            /** @description "file:PATH" of root's alone, "credential:NAME" of systemd, or "command:PROGRAM ARGUMENTS", which is run once and on each reload. */
+            source?: string;
         };
         SignalExecRequest: {
             /** @description to every process that the command started */
