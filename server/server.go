@@ -110,6 +110,7 @@ type Volumes interface {
 // Workspaces works on copy-on-write workspaces.
 type Workspaces interface {
 	Diff(ctx context.Context, ref string) (list []changes.Change, more bool, err error)
+	Patch(ctx context.Context, ref string, control bool) (workspaces.Patch, error)
 	Apply(ctx context.Context, ref string, r workspaces.Request) (workspaces.Result, error)
 	List(ctx context.Context) ([]workspaces.Changeset, error)
 	Discard(ctx context.Context, ref string) error

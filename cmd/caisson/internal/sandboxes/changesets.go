@@ -21,7 +21,7 @@ func ChangesCommand(a *cli.App) *cobra.Command {
 		RunE: cli.ShowHelp,
 	}
 	show, apply := DiffCommand(a), ApplyCommand(a)
-	show.Use, show.Short, show.Example = "show CHANGESET", "Show a changeset, as diff", "  caisson changes show --stat agent"
+	show.Use, show.Short, show.Example = "show CHANGESET", "Show a changeset, as diff", "  caisson changes show --stat agent\n  caisson changes show --patch agent"
 	apply.Use, apply.Short, apply.Example = "apply CHANGESET [PATH...]", "Apply a changeset, as apply", "  caisson changes apply agent"
 	for _, c := range []*cobra.Command{show, apply} {
 		c.Long, c.ValidArgsFunction = "", completeChangesets(a)

@@ -166,6 +166,8 @@ export const fields = {
   },
   DiffResponse: {
     changes: 'Change[]',
+    left: 'ChangeNote[]',
+    patch: 'Bytes',
     truncated: 'boolean',
   },
   DiscardChangesetResponse: {},

@@ -332,6 +332,9 @@ export interface components {
         DiffResponse: {
             /** @description by name */
             changes: components["schemas"]["Change"][];
+            /** @description paths of which the patch has no content */
+            left: components["schemas"]["ChangeNote"][];
+            patch: Bytes;
             /** @description there are more than the daemon lists */
             truncated: boolean;
         };
