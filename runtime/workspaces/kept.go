@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -132,6 +133,12 @@ func (s *Service) dropLocked(ctx context.Context, c Changeset, reason string) er
 		return sbxerr.Wrap(sbxerr.StateDir, "workspaces.remove", err)
 	}
 	return s.events.Confirm(ctx, c.event(events.ChangesetRemoved, events.Data{Reason: reason}))
+}
+
+// Has reports whether a sandbox left a changeset.
+func (s *Service) Has(id string) bool {
+	_, err := os.Lstat(s.store.path(id, metaName))
+	return err == nil
 }
 
 // List returns the changesets of the caller, the newest first. Root sees all.

@@ -33,6 +33,10 @@ func (f workspaceFake) List(context.Context) ([]workspaces.Changeset, error) {
 	return f.Changesets, nil
 }
 
+func (f workspaceFake) Has(id string) bool {
+	return slices.ContainsFunc(f.Changesets, func(c workspaces.Changeset) bool { return c.ID == id })
+}
+
 func (f workspaceFake) Discard(_ context.Context, ref string) error {
 	if !slices.ContainsFunc(f.Changesets, func(c workspaces.Changeset) bool { return c.ID == ref }) {
 		return sbxerr.New(sbxerr.ChangesetNotFound, "fake.find", "no changeset %q", ref)

@@ -47,7 +47,9 @@ func TestPatch(t *testing.T) {
 	for _, when := range []string{"live", "ended"} {
 		ref := []string{"diff", "--patch", "c"}
 		if when == "ended" {
-			d.Run(t, "rm", "--force", "c")
+			if r := d.Run(t, "rm", "--force", "c"); !strings.Contains(r.Stderr, "caisson: its changes are kept: caisson changes show "+strings.TrimSpace(r.Stdout)+"\n") {
+				t.Errorf("rm says %q", r.Stderr)
+			}
 			ref = []string{"changes", "show", "--patch", "c"}
 		}
 		r := d.Run(t, ref...)

@@ -4,12 +4,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jedib0t/go-pretty/v6/text"
 
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/patches"
+	"github.com/caisson-run/caisson/runtime/plan"
+	"github.com/caisson-run/caisson/runtime/workspaces"
 	"github.com/caisson-run/caisson/server/servertest"
 )
 
@@ -46,6 +49,22 @@ func TestPatch(t *testing.T) {
 	for _, args := range [][]string{{"diff", "--patch", "--stat", "c"}, {"diff", "--include-control", "c"}} {
 		if code, _, stderr := invoke(t, f, "", args...); code != cli.ExitRuntime || !strings.Contains(stderr, "patch") {
 			t.Errorf("%q: %d %q", args, code, stderr)
+		}
+	}
+}
+
+// A sandbox that left changes says so when it is removed or stopped, and others do not.
+func TestKeptChanges(t *testing.T) {
+	f := &servertest.Fake{Changesets: []workspaces.Changeset{{ID: "left"}}}
+	f.OnRemove = func(ref string, _ bool) (string, error) { return ref, nil }
+	f.OnStop = func(ref string, _ *time.Duration) (runtime.Info, error) {
+		return runtime.Info{ID: ref, Workspace: &plan.WorkspaceRequest{Mode: "cow"}}, nil
+	}
+	for _, verb := range []string{"rm", "stop"} {
+		for id, want := range map[string]string{"left": "caisson: its changes are kept: caisson changes show left\n", "other": ""} {
+			if code, _, stderr := invoke(t, f, "", verb, id); code != 0 || stderr != want {
+				t.Errorf("%s %s: %d %q, want %q", verb, id, code, stderr, want)
+			}
 		}
 	}
 }

@@ -57,6 +57,20 @@ func changesetRow(a *cli.App, c *caissonv1.Changeset) []string {
 	return []string{c.Id, cli.Decimal(int64(c.Owner)), kept, c.Name, cli.Printable(c.Workspace), cli.SizeCell(c.SizeBytes)}
 }
 
+func tellKept(a *cli.App, id string) {
+	a.Progress("caisson: its changes are kept: caisson changes show " + id)
+}
+
+// tellIfKept is tellKept if a sandbox that has ended left a changeset.
+func tellIfKept(ctx context.Context, a *cli.App, c *api.Client, id string) {
+	r, _ := c.ListChangesets(ctx, &caissonv1.ListChangesetsRequest{}) // it has ended all the same
+	for _, kept := range r.GetChangesets() {
+		if kept.Id == id {
+			tellKept(a, id)
+		}
+	}
+}
+
 // DiscardCommand is the verb discard.
 func DiscardCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{

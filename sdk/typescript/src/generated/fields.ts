@@ -635,6 +635,7 @@ export const fields = {
   RemoveFileResponse: {},
   RemoveImageResponse: {},
   RemoveResponse: {
+    changeset: 'string',
     id: 'string',
   },
   RemoveSnapshotResponse: {},

@@ -1269,6 +1269,8 @@ export interface components {
         RemoveFileResponse: Record<string, never>;
         RemoveImageResponse: Record<string, never>;
         RemoveResponse: {
+            /** @description ID of what is kept of a copy-on-write workspace; empty: nothing */
+            changeset: string;
             id: string;
         };
         RemoveSnapshotResponse: Record<string, never>;
