@@ -65,6 +65,7 @@ func New(o Options) *Server {
 	s.mcp.AddReceivingMiddleware(s.checkArguments)
 	s.addCommandTools()
 	s.addFileTools()
+	s.addWorkspaceTools()
 	if o.Sandbox == "" {
 		s.addSandboxTools()
 	}

@@ -195,10 +195,11 @@ func assemble(engine Engine, store images.Store, log *slog.Logger, o Options) *M
 		running:   queue.New(o.MaxRunning, o.Queue),
 		shims:     newShims(o.PerShim),
 	}
+	program := imageproc.Program{Path: o.ImagesPath}
 	m.images = imageservice.NewService(store, imageFleet{m}, imageservice.Options{
-		Root: p.root, Spool: p.spool(), Uses: p.uses(), View: p.view(), Gateway: o.GatewayPath, Program: imageproc.Program{Path: o.ImagesPath}, AirGapped: o.Network.AirGapped, Events: o.Events, Log: log,
+		Root: p.root, Spool: p.spool(), Uses: p.uses(), View: p.view(), Gateway: o.GatewayPath, Program: program, AirGapped: o.Network.AirGapped, Events: o.Events, Log: log,
 	})
-	m.workspaces = workspaces.NewService(workspaceFleet{snapshotFleet{m}}, workspaces.Options{Journals: p.applies(), Changesets: p.changesets(), Events: o.Events, Log: log, Rules: func() workspaces.Rules {
+	m.workspaces = workspaces.NewService(workspaceFleet{snapshotFleet{m}}, workspaces.Options{Journals: p.applies(), Changesets: p.changesets(), Program: program, Events: o.Events, Log: log, Rules: func() workspaces.Rules {
 		return workspaces.Rules{Allowed: m.settings().Workspaces, Control: m.settings().Control, Retention: m.settings().Changesets}
 	}})
 	m.snapshots = snapshots.NewService(snapshots.NewStore(p.snapshots()), snapshotFleet{m}, o.Events)

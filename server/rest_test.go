@@ -156,7 +156,7 @@ func TestRoutes(t *testing.T) {
 		{"GET", "/v1/sandboxes/..", ``, 400, `is not a name`},
 		{"GET", "/v1/sandboxes/%2e%2e%2fetc", ``, 400, `is not a name`},
 		{"DELETE", "/v1/sandboxes/a", ``, 409, `"code":"SBX-108"`},
-		{"DELETE", "/v1/sandboxes/a?force", ``, 200, `{"id":"a"}`},
+		{"DELETE", "/v1/sandboxes/a?force", ``, 200, `{"id":"a","changeset":""}`},
 		{"DELETE", "/v1/sandboxes/a?force=maybe", ``, 400, `force is \"maybe\": give true or false`},
 		{"POST", "/v1/sandboxes/a/stop?grace=soon", ``, 400, `give a duration such as 10s`},
 		{"POST", "/v1/sandboxes/a/execs?wait=true", `{"exec":{"args":["echo","ü"]}}`, 200, `{"finished":{"result":{"exit_code":0`},

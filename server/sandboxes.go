@@ -12,7 +12,10 @@ import (
 )
 
 // sandboxes serves SandboxService.
-type sandboxes struct{ runtime Sandboxes }
+type sandboxes struct {
+	runtime    Sandboxes
+	workspaces Workspaces
+}
 
 // reply is the end of every unary handler.
 func reply[T any](m *T, err error) (*connect.Response[T], error) {
@@ -56,7 +59,11 @@ func (s sandboxes) Remove(ctx context.Context, r *connect.Request[caissonv1.Remo
 		return nil, fail(err)
 	}
 	id, err := s.runtime.Remove(ctx, r.Msg.Ref, r.Msg.Force)
-	return reply(&caissonv1.RemoveResponse{Id: id}, err)
+	m := &caissonv1.RemoveResponse{Id: id}
+	if err == nil && s.workspaces.Has(id) {
+		m.Changeset = id
+	}
+	return reply(m, err)
 }
 
 func (s sandboxes) Cleanup(ctx context.Context, r *connect.Request[caissonv1.CleanupRequest]) (*connect.Response[caissonv1.CleanupResponse], error) {

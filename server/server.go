@@ -111,7 +111,9 @@ type Volumes interface {
 // Workspaces works on copy-on-write workspaces.
 type Workspaces interface {
 	Diff(ctx context.Context, ref string) (list []changes.Change, more bool, err error)
+	Patch(ctx context.Context, ref string, control bool) (workspaces.Patch, error)
 	Apply(ctx context.Context, ref string, r workspaces.Request) (workspaces.Result, error)
+	Has(id string) bool
 	List(ctx context.Context) ([]workspaces.Changeset, error)
 	Discard(ctx context.Context, ref string) error
 }
@@ -222,7 +224,7 @@ func New(d Deps) http.Handler {
 	)
 	commands := execs{d.Execs, newAmounts(littleAnswer)}
 	services := map[string]any{
-		caissonv1connect.SandboxServiceName:   sandboxes{d.Sandboxes},
+		caissonv1connect.SandboxServiceName:   sandboxes{d.Sandboxes, d.Workspaces},
 		caissonv1connect.ExecServiceName:      commands,
 		caissonv1connect.ImageServiceName:     imageService{d.Images},
 		caissonv1connect.VolumeServiceName:    volumeService{d.Volumes},
@@ -235,7 +237,7 @@ func New(d Deps) http.Handler {
 		caissonv1connect.EventServiceName:     eventService{d.Events},
 	}
 	mux := http.NewServeMux()
-	mux.Handle(caissonv1connect.NewSandboxServiceHandler(sandboxes{d.Sandboxes}, options))
+	mux.Handle(caissonv1connect.NewSandboxServiceHandler(sandboxes{d.Sandboxes, d.Workspaces}, options))
 	mux.Handle(caissonv1connect.NewExecServiceHandler(commands, options))
 	mux.Handle(caissonv1connect.NewImageServiceHandler(imageService{d.Images}, options))
 	mux.Handle(caissonv1connect.NewVolumeServiceHandler(volumeService{d.Volumes}, options))

@@ -6,8 +6,10 @@ import (
 	"connectrpc.com/connect"
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime/apply"
 	"github.com/caisson-run/caisson/runtime/changes"
+	"github.com/caisson-run/caisson/runtime/patches"
 	"github.com/caisson-run/caisson/runtime/workspaces"
 )
 
@@ -17,6 +19,13 @@ type workspaceService struct{ workspaces Workspaces }
 func (s workspaceService) Diff(ctx context.Context, r *connect.Request[caissonv1.DiffRequest]) (*connect.Response[caissonv1.DiffResponse], error) {
 	if err := checkRef("ref", r.Msg.Ref); err != nil {
 		return nil, fail(err)
+	}
+	if r.Msg.Patch {
+		p, err := s.workspaces.Patch(ctx, r.Msg.Ref, r.Msg.IncludeControl)
+		return reply(&caissonv1.DiffResponse{Changes: each(p.Changes, changePB), Truncated: p.More, Patch: p.Text, Left: each(p.Left, leftPB)}, err)
+	}
+	if r.Msg.IncludeControl {
+		return nil, fail(sbxerr.New(sbxerr.APIUsage, "server.diff", "include_control is of a patch: give patch, too"))
 	}
 	list, more, err := s.workspaces.Diff(ctx, r.Msg.Ref)
 	return reply(&caissonv1.DiffResponse{Changes: each(list, changePB), Truncated: more}, err)
@@ -56,6 +65,8 @@ func changesetPB(c workspaces.Changeset) *caissonv1.Changeset {
 		Id: c.ID, Name: c.Name, Owner: c.Owner, Workspace: text(c.Dir), KeptAt: timestamp(c.KeptAt), Session: c.Session, Labels: c.Labels, SizeBytes: c.Bytes,
 	}
 }
+
+func leftPB(n patches.Note) *caissonv1.ChangeNote { return notePB(apply.Note(n)) }
 
 func notePB(n apply.Note) *caissonv1.ChangeNote {
 	return &caissonv1.ChangeNote{Path: text(n.Path), PathBytes: unlessText(n.Path), Reason: n.Reason}

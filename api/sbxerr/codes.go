@@ -61,7 +61,7 @@ const (
 
 	VolumeNotFound Code = "SBX-231" // no such volume
 	VolumeInUse    Code = "SBX-232" // the volume is needed by a sandbox
-	ImageProcess   Code = "SBX-233" // the process that reads an image or a Dockerfile ended
+	ImageProcess   Code = "SBX-233" // the process that reads an image, a Dockerfile or changes ended
 	Disk           Code = "SBX-234" // a disk for a sandbox could not be made
 
 	SnapshotNotFound Code = "SBX-235" // no such snapshot

@@ -62,7 +62,7 @@ var table = []Description{
 	{Bundle, "the bundle is damaged or not signed by the key", ClassInput, 422, false, "copy the bundle again, or name the key of its maker; nothing was loaded"},
 	{VolumeNotFound, "no such volume", ClassInput, 404, false, "list volumes: caisson volume ls; create makes one, and so does the first sandbox that mounts it"},
 	{VolumeInUse, "a sandbox uses the volume", ClassInput, 409, true, "remove the sandboxes that the message names first"},
-	{ImageProcess, "the process that reads an image or a Dockerfile ended", ClassHost, 503, true, "try again; nothing of the work was kept"},
+	{ImageProcess, "the process that reads an image, a Dockerfile or changes ended", ClassHost, 503, true, "try again; nothing of the work was kept"},
 	{SnapshotNotFound, "no such snapshot", ClassInput, 404, false, "list snapshots: caisson snapshot ls"},
 	{SnapshotImage, "the image of the snapshot is another now", ClassInput, 409, false, "tag the image that the message names under that name again, or make a snapshot of a sandbox of the new one"},
 	{SnapshotDisk, "the sandbox has no disk to make a snapshot of", ClassInput, 409, false, "create the sandbox with --rootfs rw, or with --disk for a /workspace of its own"},

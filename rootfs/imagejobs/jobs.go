@@ -12,6 +12,8 @@ import (
 	"github.com/caisson-run/caisson/rootfs/image/filter"
 	"github.com/caisson-run/caisson/rootfs/imageproc"
 	"github.com/caisson-run/caisson/rootfs/imagework"
+	"github.com/caisson-run/caisson/rootfs/patch"
+	"github.com/caisson-run/caisson/rootfs/patch/unified"
 	"github.com/caisson-run/caisson/rootfs/registry"
 )
 
@@ -20,6 +22,7 @@ var handlers = map[string]imageproc.Handler{
 	buildplan.Kind:      dockerfile.Serve,
 	imagework.KindHost:  fromhost.Serve,
 	imagework.KindFetch: registry.Serve,
+	patch.Kind:          unified.Serve,
 }
 
 func init() {

@@ -1,5 +1,5 @@
 // Package imageproc starts caisson-images, the unprivileged program that parses what images are
-// made of, and carries the messages between it and the daemon.
+// made of and compares files of workspaces, and carries the messages between it and the daemon.
 //
 // Each piece of work has a process of its own. It begins with a request and ends with the
 // process, so nothing of one caller is there when the work of another begins. The process owns

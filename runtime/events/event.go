@@ -55,6 +55,7 @@ const (
 	WorkspaceApplied Type = "workspace.applied" // changes of a copy-on-write workspace were written to the host
 
 	ChangesetKept    Type = "changeset.kept"    // a sandbox ended with changes in its copy-on-write workspace
+	ChangesetFailed  Type = "changeset.failed"  // they could not be kept, and are lost
 	ChangesetRemoved Type = "changeset.removed" // it was applied, discarded, or past its retention
 
 	PoolFailed  Type = "pool.failed" // a ready sandbox could not be made
@@ -71,7 +72,7 @@ func Types() []Type {
 		DaemonStarted, DaemonStopped, ConfigChanged, AuditRecovered, AuditBroken, EngineUp, EngineDown,
 		SandboxCreated, SandboxAdopted, SandboxUpdated, SandboxPaused, SandboxResumed, SandboxCleaned, SandboxEnded, SandboxRemoved,
 		ExecStarted, ExecFailed, ExecSignaled, ExecEnded,
-		LimitHit, LimitCleared, AlertRaised, AlertCleared, NetworkTried, FileRead, FileWritten, FileChanged, ImageImported, ImageRemoved, VolumeCreated, VolumeRemoved, VolumeMerged, SnapshotCreated, SnapshotRemoved, WorkspaceApplied, ChangesetKept, ChangesetRemoved, PoolFailed, CallRefused,
+		LimitHit, LimitCleared, AlertRaised, AlertCleared, NetworkTried, FileRead, FileWritten, FileChanged, ImageImported, ImageRemoved, VolumeCreated, VolumeRemoved, VolumeMerged, SnapshotCreated, SnapshotRemoved, WorkspaceApplied, ChangesetKept, ChangesetFailed, ChangesetRemoved, PoolFailed, CallRefused,
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -34,27 +35,39 @@ type Ending struct {
 
 // Keep makes a changeset of what a sandbox changed, if it did.
 func (s *Service) Keep(ctx context.Context, e Ending) error {
-	const op = "workspaces.keep"
-	if s.rules().Retention.Most == 0 {
-		return nil
-	}
-	if empty, err := isEmpty(ctx, e.Upper); empty || err != nil {
-		return sbxerr.Wrap(sbxerr.Disk, op, err)
-	}
-	if same, err := s.isSame(ctx, e); same || err != nil {
-		return sbxerr.Wrap(sbxerr.Disk, op, err)
-	}
-	rel, err := filepath.Rel(e.Point, e.Upper)
+	kept, err := s.keep(ctx, e)
 	if err != nil {
-		return sbxerr.Wrap(sbxerr.Internal, op, err)
+		var d events.Data
+		d.Tell(err)
+		s.events.Emit(ctx, e.event(events.ChangesetFailed, d))
+		return err
 	}
-	e.Changeset.Upper, e.Changeset.Image, e.Changeset.Point, e.KeptAt = rel, e.Image, e.Point, time.Now().Round(0)
-	if err := s.store.keep(e); err != nil {
-		return sbxerr.Wrap(sbxerr.StateDir, op, err)
+	if !kept {
+		return nil
 	}
 	err = s.events.Confirm(ctx, e.event(events.ChangesetKept, events.Data{}))
 	s.Prune(ctx)
 	return err
+}
+
+// keep reports whether there was something to keep.
+func (s *Service) keep(ctx context.Context, e Ending) (bool, error) {
+	const op = "workspaces.keep"
+	if s.rules().Retention.Most == 0 {
+		return false, nil
+	}
+	if empty, err := isEmpty(ctx, e.Upper); empty || err != nil {
+		return false, sbxerr.Wrap(sbxerr.Disk, op, err)
+	}
+	if same, err := s.isSame(ctx, e); same || err != nil {
+		return false, sbxerr.Wrap(sbxerr.Disk, op, err)
+	}
+	rel, err := filepath.Rel(e.Point, e.Upper)
+	if err != nil {
+		return false, sbxerr.Wrap(sbxerr.Internal, op, err)
+	}
+	e.Changeset.Upper, e.Changeset.Image, e.Changeset.Point, e.KeptAt = rel, e.Image, e.Point, time.Now().Round(0)
+	return true, sbxerr.Wrap(sbxerr.StateDir, op, s.store.keep(e))
 }
 
 // isSame reports whether the host has all of it. Where the directory of the host cannot be
@@ -132,6 +145,12 @@ func (s *Service) dropLocked(ctx context.Context, c Changeset, reason string) er
 		return sbxerr.Wrap(sbxerr.StateDir, "workspaces.remove", err)
 	}
 	return s.events.Confirm(ctx, c.event(events.ChangesetRemoved, events.Data{Reason: reason}))
+}
+
+// Has reports whether a sandbox left a changeset.
+func (s *Service) Has(id string) bool {
+	_, err := os.Lstat(s.store.path(id, metaName))
+	return err == nil
 }
 
 // List returns the changesets of the caller, the newest first. Root sees all.

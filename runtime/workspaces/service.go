@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/rootfs/imageproc"
 	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/apply"
 	"github.com/caisson-run/caisson/runtime/changes"
@@ -52,19 +53,21 @@ type Workspace struct {
 
 // Service works for callers.
 type Service struct {
-	fleet  Fleet
-	rules  func() Rules
-	dir    string // of the journals
-	store  store
-	events *events.Bus
-	log    *slog.Logger
+	fleet   Fleet
+	rules   func() Rules
+	dir     string // of the journals
+	store   store
+	program imageproc.Program // compares files
+	events  *events.Bus
+	log     *slog.Logger
 
 	locks locks // by ID of a sandbox
 }
 
 // Options is what a Service is made of.
 type Options struct {
-	Journals, Changesets string // directories of the daemon's own on disk
+	Journals, Changesets string            // directories of the daemon's own on disk
+	Program              imageproc.Program // compares files
 	Events               *events.Bus
 	Log                  *slog.Logger
 	Rules                func() Rules
@@ -80,7 +83,7 @@ type Rules struct {
 // NewService returns the service of a fleet.
 func NewService(fleet Fleet, o Options) *Service {
 	return &Service{
-		fleet: fleet, rules: o.Rules, dir: o.Journals, store: store{o.Changesets}, events: o.Events, log: o.Log,
+		fleet: fleet, rules: o.Rules, dir: o.Journals, store: store{o.Changesets}, program: o.Program, events: o.Events, log: o.Log,
 	}
 }
 
@@ -115,28 +118,41 @@ func (s *Service) diff(ctx context.Context, w Workspace, most int) (list []chang
 
 // layers opens the layers of a workspace. Of a changeset, the caller must be able to read the
 // host's directory, which must be the one that the sandbox had.
-func (s *Service) layers(ctx context.Context, w Workspace) (l changes.Layers, err error) {
+func (s *Service) layers(ctx context.Context, w Workspace) (changes.Layers, error) {
 	if w.kept == nil {
 		return changes.Open(w.Upper, w.Lower)
 	}
+	l, _, err := s.readable(ctx, w)
+	return l, err
+}
+
+// readable opens the layers with the host's directory as the caller has it, and says with whose
+// rights its files are read: the caller's, or for root those of the directory's owner.
+func (s *Service) readable(ctx context.Context, w Workspace) (l changes.Layers, as peer.Caller, err error) {
 	g, err := s.fleet.Grant(ctx)
 	if err != nil {
-		return l, err
+		return l, as, err
 	}
 	dir, err := g.CheckWorkspace(ctx, w.Dir, false)
 	if err != nil {
-		return l, err
+		return l, as, err
 	}
-	if err = w.kept.checkBase(dir.File); err == nil {
+	as = peer.User(dir.UID, dir.GID, dir.Groups, 1)
+	if err = (Changeset{Dir: w.Dir, Base: w.Base}).checkBase(dir.File); err == nil {
 		l.Lower, err = mount.CloneDir(dir.File)
 	}
 	if err = errors.Join(err, dir.Close()); err != nil {
-		return l, err
+		return l, as, err
 	}
-	if l.Upper, err = s.store.upper(*w.kept); err != nil {
-		return l, errors.Join(err, l.Lower.Close())
+	if w.kept != nil {
+		l.Upper, err = s.store.upper(*w.kept)
+	} else {
+		l.Upper, err = openAt(w.Upper)
 	}
-	return l, nil
+	if err != nil {
+		return l, as, errors.Join(err, l.Lower.Close())
+	}
+	return l, as, nil
 }
 
 // checkBase refuses a directory that is not the one that the sandbox had.

@@ -19,6 +19,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/events"
 	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/runtime/imageservice"
+	"github.com/caisson-run/caisson/runtime/patches"
 	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/runtime/secrets"
 	"github.com/caisson-run/caisson/runtime/snapshots"
@@ -83,6 +84,8 @@ type Fake struct {
 	Changes      []changes.Change
 	Changesets   []workspaces.Changeset
 	ApplyResult  workspaces.Result
+	OfChanges    patches.Patch
+	PatchControl []bool               // of the patches that were asked for
 	Applied      []workspaces.Request // what was asked for
 	Version      runtime.Versions
 	Supports     []runtime.Capability

@@ -17,6 +17,12 @@ func (f workspaceFake) Diff(ctx context.Context, ref string) ([]changes.Change, 
 	return f.Changes, false, err
 }
 
+func (f workspaceFake) Patch(ctx context.Context, ref string, control bool) (workspaces.Patch, error) {
+	_, err := f.Inspect(ctx, ref)
+	f.PatchControl = append(f.PatchControl, control)
+	return workspaces.Patch{Changes: f.Changes, Patch: f.OfChanges}, err
+}
+
 func (f workspaceFake) Apply(ctx context.Context, ref string, r workspaces.Request) (workspaces.Result, error) {
 	_, err := f.Inspect(ctx, ref)
 	f.Applied = append(f.Applied, r)
@@ -25,6 +31,10 @@ func (f workspaceFake) Apply(ctx context.Context, ref string, r workspaces.Reque
 
 func (f workspaceFake) List(context.Context) ([]workspaces.Changeset, error) {
 	return f.Changesets, nil
+}
+
+func (f workspaceFake) Has(id string) bool {
+	return slices.ContainsFunc(f.Changesets, func(c workspaces.Changeset) bool { return c.ID == id })
 }
 
 func (f workspaceFake) Discard(_ context.Context, ref string) error {

@@ -16,6 +16,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/caisson-run/caisson/tests/harness"
+	"github.com/caisson-run/caisson/tests/need"
 )
 
 // bound is a client of a server for one sandbox, which the test removes.
@@ -231,6 +232,7 @@ func TestFileTools(t *testing.T) {
 		t.Errorf("a search: %q", text)
 	}
 	c.fails(t, "pattern", "search_files", arguments{"pattern": "["})
+	c.fails(t, "SBX-104", "workspace_diff", arguments{}) // it is written through
 	// A link of the workspace leads nowhere but inside.
 	if err := os.Symlink("/etc/shadow", filepath.Join(dir, "link")); err != nil {
 		t.Fatal(err)
@@ -325,5 +327,23 @@ func refusedMCP(t *testing.T, code string, args ...string) {
 	t.Helper()
 	if r := daemon.Try(append([]string{"mcp"}, args...)...); r.Code == 0 || !strings.Contains(r.Stderr, code) {
 		t.Errorf("mcp %q: code %d, %s", args, r.Code, r.Stderr)
+	}
+}
+
+// TestWorkspaceDiff: a client sees what it changed in a copy-on-write workspace.
+func TestWorkspaceDiff(t *testing.T) {
+	need.Tools(t, "mkfs.ext4")
+	dir := readableDir(t)
+	if err := os.WriteFile(filepath.Join(dir, "kept"), []byte("one\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c := bound(t, daemon, "diffed", "--workspace", dir+":cow")
+	c.ok(t, "write_file", arguments{"path": "new/x", "content": "two\n"})
+	c.ok(t, "write_file", arguments{"path": ".envrc", "content": "export A=1\n"})
+	_, text := c.call(t, "workspace_diff", arguments{})
+	for _, want := range []string{"added \"new/x\", 0 to 4 bytes\n", "not in the patch: \".envrc\": control file", "+++ b/new/x\n@@ -0,0 +1 @@\n+two\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in %q", want, text)
+		}
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/caisson-run/caisson/tests/harness"
 	"github.com/caisson-run/caisson/tests/need"
 )
@@ -132,4 +134,40 @@ func TestChangesetsOfUsers(t *testing.T) {
 	if err := os.RemoveAll(dir + "-away"); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestChangesetFailed: what cannot be kept is told by an event, not by the log alone. That it is
+// kept where there is room is shown first.
+func TestChangesetFailed(t *testing.T) {
+	need.Tools(t, "mkfs.ext4")
+	t.Parallel()
+	d := harness.StartWith(t, "")
+	dir := workspace(t, 0, 0)
+	events := func(of string) int {
+		return strings.Count(d.Run(t, "events", "--json", "--filter", "type=changeset."+of).Stdout, "changeset."+of)
+	}
+	d.Run(t, "run", "--workspace", dir+":cow", "--", "touch", "new")
+	await(t, "a changeset", func() bool { return events("kept") == 1 })
+	if n := events("failed"); n != 0 {
+		t.Fatalf("%d failed", n)
+	}
+	full := filepath.Join(d.Root, "changesets")
+	if err := unix.Mount("tmpfs", full, "tmpfs", 0, "nr_inodes=1"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(full, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	d.Run(t, "create", "--name", "c", "--workspace", dir+":cow")
+	d.Run(t, "exec", "c", "--", "touch", "new")
+	if r := d.Run(t, "rm", "--force", "c"); strings.Contains(r.Stderr, "kept") {
+		t.Errorf("rm says %q", r.Stderr)
+	}
+	await(t, "the event", func() bool { return events("failed") == 1 })
+	if r := d.Run(t, "events", "--json", "--filter", "type=changeset.failed"); !strings.Contains(r.Stdout, `"name":"c"`) || !strings.Contains(r.Stdout, "no space left") {
+		t.Errorf("%s", r.Stdout)
+	}
+	wantNoDisks(t, d)
 }

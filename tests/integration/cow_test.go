@@ -139,7 +139,12 @@ func TestDiff(t *testing.T) {
 	d.Refused(t, "SBX-107", "diff", "-o", "json", "absent")
 	d.Run(t, "create", "--name", "through", "--workspace", dir)
 	d.Refused(t, "SBX-104", "diff", "-o", "json", "through")
-	d.Run(t, "stop", "c")
+	if r := d.Run(t, "stop", "c"); !strings.Contains(r.Stderr, "caisson: its changes are kept: caisson changes show ") {
+		t.Errorf("stop says %q", r.Stderr)
+	}
+	if r := d.Run(t, "rm", "--force", "through"); r.Stderr != "" {
+		t.Errorf("one without changes: %q", r.Stderr)
+	}
 	if got := d.Run(t, "diff", "--name-only", "c").Stdout; !strings.HasPrefix(got, "a\na/b\na/b/c\ngone\nkept\n") {
 		t.Errorf("an ended one: %s", got)
 	}

@@ -77,8 +77,9 @@ var rules = []struct {
 	{"runtime/owned", []string{"api/sbxerr"}},
 	{"runtime/apply", []string{"api/sbxerr", "api/units", "owndir", "runtime/changes", "runtime/failpoint", "runtime/peer"}},
 	{"runtime/changes", []string{}},
+	{"runtime/patches", []string{"api/sbxerr", "rootfs/imageproc", "rootfs/patch", "runtime/changes", "runtime/peer"}},
 	{"runtime/snapshots", []string{"api/sbxerr", "owndir", "runtime/events", "runtime/owned", "runtime/peer", "runtime/plan"}},
-	{"runtime/workspaces", []string{"api/sbxerr", "owndir", "rootfs/disk", "rootfs/mount", "runtime/apply", "runtime/changes", "runtime/events", "runtime/failpoint", "runtime/peer"}},
+	{"runtime/workspaces", []string{"api/sbxerr", "owndir", "rootfs/disk", "rootfs/imageproc", "rootfs/mount", "runtime/apply", "runtime/changes", "runtime/events", "runtime/failpoint", "runtime/patches", "runtime/peer"}},
 	{"runtime/volumes", []string{"api/sbxerr", "owndir", "rootfs/mount", "runtime/events", "runtime/failpoint", "runtime/owned", "runtime/peer"}},
 	{"runtime/doctor", append([]string{"api/sbxerr", "api/settings", "finding", "runtime"}, leaves...)}, // the host as a whole
 	{"runtime", append([]string{"api/caisson/v1", "api/sbxerr", "api/settings", "api/units", "finding", "owndir"}, leaves...)},
@@ -108,6 +109,7 @@ var only = []struct {
 }{
 	{"github.com/containerd/containerd/v2/client", []string{"runtime/ctrd"}},
 	{"github.com/containerd/containerd/v2/core/remotes", []string{"rootfs/registry", "runtime/registry"}},
+	{"github.com/aymanbagabas/go-udiff", []string{"rootfs/patch/unified"}},
 	{"github.com/coreos/go-iptables", []string{"netns"}},
 	{"github.com/vishvananda/netlink", []string{"netns"}},
 	{"github.com/seccomp/libseccomp-golang", []string{"seccomp"}},
@@ -126,7 +128,7 @@ var heavy = map[string][]string{
 	"cmd/caisson":         {"github.com/containerd", module + "runtime", module + "server", "google.golang.org/grpc", "go.yaml.in/yaml", "encoding/gob", "github.com/google/jsonschema-go", module + "mcp", module + "plug/codex"},
 	"cmd/caisson-gateway": {"github.com/containerd", module + "runtime", "google.golang.org/", "github.com/spf13"},
 	// What parses hostile bytes does not run as root: caisson-images does that.
-	"cmd/caissond":     {module + "gateway/proxy", module + "gateway/dns", "github.com/miekg/dns", module + "rootfs/imagejobs", module + "rootfs/dockerfile", module + "rootfs/fromhost", module + "rootfs/image/filter", module + "rootfs/image/signed", module + "rootfs/registry", "github.com/moby/buildkit", "github.com/sigstore/sigstore/pkg/signature"},
+	"cmd/caissond":     {module + "gateway/proxy", module + "gateway/dns", "github.com/miekg/dns", module + "rootfs/imagejobs", module + "rootfs/dockerfile", module + "rootfs/fromhost", module + "rootfs/image/filter", module + "rootfs/image/signed", module + "rootfs/registry", module + "rootfs/patch/unified", "github.com/aymanbagabas/go-udiff", "github.com/moby/buildkit", "github.com/sigstore/sigstore/pkg/signature"},
 	"cmd/caisson-shim": {"net/http", "github.com/containerd", "google.golang.org/grpc", "google.golang.org/protobuf/proto"},
 	"cmd/caisson-init": {"net/http", "github.com/", "google.golang.org/", "encoding/json"},
 }

@@ -2160,6 +2160,7 @@ func (x *RemoveRequest) GetForce() bool {
 type RemoveResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Changeset     string                 `protobuf:"bytes,2,opt,name=changeset,proto3" json:"changeset,omitempty"` // ID of what is kept of a copy-on-write workspace; empty: nothing
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2197,6 +2198,13 @@ func (*RemoveResponse) Descriptor() ([]byte, []int) {
 func (x *RemoveResponse) GetId() string {
 	if x != nil {
 		return x.Id
+	}
+	return ""
+}
+
+func (x *RemoveResponse) GetChangeset() string {
+	if x != nil {
+		return x.Changeset
 	}
 	return ""
 }
@@ -3544,9 +3552,10 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\x04live\x18\x03 \x01(\tR\x04live\"7\n" +
 	"\rRemoveRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x14\n" +
-	"\x05force\x18\x02 \x01(\bR\x05force\" \n" +
+	"\x05force\x18\x02 \x01(\bR\x05force\">\n" +
 	"\x0eRemoveResponse\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\")\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1c\n" +
+	"\tchangeset\x18\x02 \x01(\tR\tchangeset\")\n" +
 	"\x0eCleanupRequest\x12\x17\n" +
 	"\adry_run\x18\x01 \x01(\bR\x06dryRun\"E\n" +
 	"\x0fCleanupResponse\x122\n" +

@@ -23,10 +23,12 @@ const (
 )
 
 type DiffRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Ref            string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	Patch          bool                   `protobuf:"varint,2,opt,name=patch,proto3" json:"patch,omitempty"`                                         // answer with a patch, too
+	IncludeControl bool                   `protobuf:"varint,3,opt,name=include_control,json=includeControl,proto3" json:"include_control,omitempty"` // the patch has control files, too
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *DiffRequest) Reset() {
@@ -66,10 +68,26 @@ func (x *DiffRequest) GetRef() string {
 	return ""
 }
 
+func (x *DiffRequest) GetPatch() bool {
+	if x != nil {
+		return x.Patch
+	}
+	return false
+}
+
+func (x *DiffRequest) GetIncludeControl() bool {
+	if x != nil {
+		return x.IncludeControl
+	}
+	return false
+}
+
 type DiffResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Changes       []*Change              `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`      // by name
 	Truncated     bool                   `protobuf:"varint,2,opt,name=truncated,proto3" json:"truncated,omitempty"` // there are more than the daemon lists
+	Patch         []byte                 `protobuf:"bytes,3,opt,name=patch,proto3" json:"patch,omitempty"`
+	Left          []*ChangeNote          `protobuf:"bytes,4,rep,name=left,proto3" json:"left,omitempty"` // paths of which the patch has no content
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -116,6 +134,20 @@ func (x *DiffResponse) GetTruncated() bool {
 		return x.Truncated
 	}
 	return false
+}
+
+func (x *DiffResponse) GetPatch() []byte {
+	if x != nil {
+		return x.Patch
+	}
+	return nil
+}
+
+func (x *DiffResponse) GetLeft() []*ChangeNote {
+	if x != nil {
+		return x.Left
+	}
+	return nil
 }
 
 // Change is a name under which the workspace differs. Paths are below the workspace.
@@ -789,12 +821,16 @@ var File_caisson_v1_workspace_proto protoreflect.FileDescriptor
 const file_caisson_v1_workspace_proto_rawDesc = "" +
 	"\n" +
 	"\x1acaisson/v1/workspace.proto\x12\n" +
-	"caisson.v1\x1a\x16caisson/v1/route.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x1f\n" +
+	"caisson.v1\x1a\x16caisson/v1/route.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"^\n" +
 	"\vDiffRequest\x12\x10\n" +
-	"\x03ref\x18\x01 \x01(\tR\x03ref\"Z\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x14\n" +
+	"\x05patch\x18\x02 \x01(\bR\x05patch\x12'\n" +
+	"\x0finclude_control\x18\x03 \x01(\bR\x0eincludeControl\"\x9c\x01\n" +
 	"\fDiffResponse\x12,\n" +
 	"\achanges\x18\x01 \x03(\v2\x12.caisson.v1.ChangeR\achanges\x12\x1c\n" +
-	"\ttruncated\x18\x02 \x01(\bR\ttruncated\"\x80\x02\n" +
+	"\ttruncated\x18\x02 \x01(\bR\ttruncated\x12\x14\n" +
+	"\x05patch\x18\x03 \x01(\fR\x05patch\x12*\n" +
+	"\x04left\x18\x04 \x03(\v2\x16.caisson.v1.ChangeNoteR\x04left\"\x80\x02\n" +
 	"\x06Change\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x19\n" +
@@ -894,29 +930,30 @@ var file_caisson_v1_workspace_proto_goTypes = []any{
 }
 var file_caisson_v1_workspace_proto_depIdxs = []int32{
 	2,  // 0: caisson.v1.DiffResponse.changes:type_name -> caisson.v1.Change
-	3,  // 1: caisson.v1.Change.old:type_name -> caisson.v1.ChangeState
-	3,  // 2: caisson.v1.Change.new:type_name -> caisson.v1.ChangeState
-	2,  // 3: caisson.v1.ApplyResponse.changes:type_name -> caisson.v1.Change
-	2,  // 4: caisson.v1.ApplyResponse.control:type_name -> caisson.v1.Change
-	6,  // 5: caisson.v1.ApplyResponse.conflicts:type_name -> caisson.v1.ChangeNote
-	6,  // 6: caisson.v1.ApplyResponse.left:type_name -> caisson.v1.ChangeNote
-	6,  // 7: caisson.v1.ApplyResponse.notes:type_name -> caisson.v1.ChangeNote
-	13, // 8: caisson.v1.Changeset.kept_at:type_name -> google.protobuf.Timestamp
-	12, // 9: caisson.v1.Changeset.labels:type_name -> caisson.v1.Changeset.LabelsEntry
-	7,  // 10: caisson.v1.ListChangesetsResponse.changesets:type_name -> caisson.v1.Changeset
-	0,  // 11: caisson.v1.WorkspaceService.Diff:input_type -> caisson.v1.DiffRequest
-	4,  // 12: caisson.v1.WorkspaceService.Apply:input_type -> caisson.v1.ApplyRequest
-	8,  // 13: caisson.v1.WorkspaceService.ListChangesets:input_type -> caisson.v1.ListChangesetsRequest
-	10, // 14: caisson.v1.WorkspaceService.DiscardChangeset:input_type -> caisson.v1.DiscardChangesetRequest
-	1,  // 15: caisson.v1.WorkspaceService.Diff:output_type -> caisson.v1.DiffResponse
-	5,  // 16: caisson.v1.WorkspaceService.Apply:output_type -> caisson.v1.ApplyResponse
-	9,  // 17: caisson.v1.WorkspaceService.ListChangesets:output_type -> caisson.v1.ListChangesetsResponse
-	11, // 18: caisson.v1.WorkspaceService.DiscardChangeset:output_type -> caisson.v1.DiscardChangesetResponse
-	15, // [15:19] is the sub-list for method output_type
-	11, // [11:15] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	6,  // 1: caisson.v1.DiffResponse.left:type_name -> caisson.v1.ChangeNote
+	3,  // 2: caisson.v1.Change.old:type_name -> caisson.v1.ChangeState
+	3,  // 3: caisson.v1.Change.new:type_name -> caisson.v1.ChangeState
+	2,  // 4: caisson.v1.ApplyResponse.changes:type_name -> caisson.v1.Change
+	2,  // 5: caisson.v1.ApplyResponse.control:type_name -> caisson.v1.Change
+	6,  // 6: caisson.v1.ApplyResponse.conflicts:type_name -> caisson.v1.ChangeNote
+	6,  // 7: caisson.v1.ApplyResponse.left:type_name -> caisson.v1.ChangeNote
+	6,  // 8: caisson.v1.ApplyResponse.notes:type_name -> caisson.v1.ChangeNote
+	13, // 9: caisson.v1.Changeset.kept_at:type_name -> google.protobuf.Timestamp
+	12, // 10: caisson.v1.Changeset.labels:type_name -> caisson.v1.Changeset.LabelsEntry
+	7,  // 11: caisson.v1.ListChangesetsResponse.changesets:type_name -> caisson.v1.Changeset
+	0,  // 12: caisson.v1.WorkspaceService.Diff:input_type -> caisson.v1.DiffRequest
+	4,  // 13: caisson.v1.WorkspaceService.Apply:input_type -> caisson.v1.ApplyRequest
+	8,  // 14: caisson.v1.WorkspaceService.ListChangesets:input_type -> caisson.v1.ListChangesetsRequest
+	10, // 15: caisson.v1.WorkspaceService.DiscardChangeset:input_type -> caisson.v1.DiscardChangesetRequest
+	1,  // 16: caisson.v1.WorkspaceService.Diff:output_type -> caisson.v1.DiffResponse
+	5,  // 17: caisson.v1.WorkspaceService.Apply:output_type -> caisson.v1.ApplyResponse
+	9,  // 18: caisson.v1.WorkspaceService.ListChangesets:output_type -> caisson.v1.ListChangesetsResponse
+	11, // 19: caisson.v1.WorkspaceService.DiscardChangeset:output_type -> caisson.v1.DiscardChangesetResponse
+	16, // [16:20] is the sub-list for method output_type
+	12, // [12:16] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_caisson_v1_workspace_proto_init() }

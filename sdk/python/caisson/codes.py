@@ -336,7 +336,7 @@ class VolumeInUse(CaissonError):
 
 
 class ImageProcess(CaissonError):
-    """SBX-233: the process that reads an image or a Dockerfile ended."""
+    """SBX-233: the process that reads an image, a Dockerfile or changes ended."""
 
     code = "SBX-233"
 

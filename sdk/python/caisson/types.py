@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Dict, List, Optional, Union
+from typing import Any, Dict, List, Optional, Sequence, Union
 
 from .values import (
     AttemptKind, AttemptVerdict, Cause, ChangeKind, CheckStatus, FileChange, FileType, ImageSource,
@@ -650,6 +650,10 @@ class Changes(List[Change]):
     """Changes by name. truncated: there are more than the daemon lists."""
 
     truncated: bool = False
+    patch: bytes = b""
+    """What git apply takes, if it was asked for."""
+    left: Sequence[ChangeNote] = ()
+    """What the patch has no content of, and why."""
 
 
 @dataclass(frozen=True)

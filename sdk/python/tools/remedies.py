@@ -20,6 +20,7 @@ NOT_TOLD = [
     "--uid-owner", "--dport",  # rules and their program
     "run %q --version", "dpkg --configure", "without --pid",  # other programs
     "--root, --state", "--bin-dir", "another --state",  # the daemon's own flags
+    "diff --git",  # in a patch
     "RUN --%s", "--exclude", "caisson base", "write --checksum=", "of its --mount",  # of Dockerfiles and the base image
     "caisson page", "caisson bundle create", "caisson explain",  # which only the command line has
     "use caisson cp, or a workspace", "give it with --secret",  # messages, not remedies

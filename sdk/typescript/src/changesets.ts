@@ -1,7 +1,7 @@
 import { present } from './forms.js'
 import type { Transport } from './http.js'
-import type { Applied, ApplyOptions, Change, Changeset } from './types.js'
-import { decode, sandboxPath } from './wire.js'
+import type { Applied, ApplyOptions, Changeset, Diff, DiffOptions } from './types.js'
+import { decode, sandboxPath, type Query } from './wire.js'
 
 /**
  * What ended sandboxes changed in copy-on-write workspaces, by the ID or the name of the sandbox.
@@ -17,8 +17,10 @@ export class Changesets {
   }
 
   /** Returns what changed, as `sandbox.diff`. */
-  async diff(ref: string): Promise<{ changes: Change[]; truncated: boolean }> {
-    return decode('DiffResponse', await this.transport.call({ method: 'GET', path: sandboxPath(ref, 'diff') }))
+  async diff(ref: string, options: DiffOptions = {}): Promise<Diff> {
+    const { patch, includeControl } = options
+    const query = present({ patch: patch || undefined, include_control: includeControl || undefined }) as Query
+    return decode('DiffResponse', await this.transport.call({ method: 'GET', path: sandboxPath(ref, 'diff'), query }))
   }
 
   /** Writes the changes into the host's directory, as `sandbox.apply`. */

@@ -11,7 +11,7 @@ import { Transport, type Request } from './http.js'
 import { Policy } from './policy.js'
 import { Process, processes } from './process.js'
 import * as spec from './spec.js'
-import type { Applied, ApplyOptions, Change, Cleaned, Event, History, Port, ProcessInfo, Result, SandboxDetail, SandboxInfo, SandboxStats, Snapshot } from './types.js'
+import type { Applied, ApplyOptions, Cleaned, Diff, DiffOptions, Event, History, Port, ProcessInfo, Result, SandboxDetail, SandboxInfo, SandboxStats, Snapshot } from './types.js'
 import { broken, decode, errorOf, sandboxPath } from './wire.js'
 
 /** Milliseconds for which calls and streams are continued, by default. */
@@ -148,8 +148,8 @@ export class Sandbox {
   }
 
   /** Returns what changed in a copy-on-write workspace, `workspace: 'DIR:cow'`. */
-  async diff(): Promise<{ changes: Change[]; truncated: boolean }> {
-    return decode('DiffResponse', await this.transport.call({ method: 'GET', path: sandboxPath(this.id, 'diff') }))
+  async diff(options: DiffOptions = {}): Promise<Diff> {
+    return new Changesets(this.transport).diff(this.id, options)
   }
 
   /**

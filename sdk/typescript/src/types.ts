@@ -126,6 +126,15 @@ export interface Volume extends Decoded<Schemas['Volume']> {}
 export interface Change extends Decoded<Schemas['Change']> {}
 /** What an ended sandbox changed in its copy-on-write workspace. It has the ID of the sandbox. */
 export interface Changeset extends Decoded<Schemas['Changeset']> {}
+/** Settings of `diff`. */
+export interface DiffOptions {
+  /** Answer with a patch, too, that git apply takes. */
+  patch?: boolean
+  /** The patch has control files, too, such as .envrc. */
+  includeControl?: boolean
+}
+/** What changed in a copy-on-write workspace. */
+export interface Diff extends Decoded<Schemas['DiffResponse']> {}
 /** Settings of `apply`. */
 export interface ApplyOptions {
   /** Below the workspace; none is all. */

@@ -54,7 +54,15 @@ test('changes of a workspace', async (t) => {
   assert.deepEqual(found.changes.map((c) => [c.kind, c.path, c.old?.sizeBytes, c.new?.mode]), [['modified', 'run.sh', 4, 0o755], ['deleted', 'gone', 0, undefined]])
   assert.equal(found.truncated, true)
   assert.equal(daemon.requests.at(-1), 'GET /v1/sandboxes/box/diff')
-  assert.deepEqual(await box.diff(), { changes: [], truncated: false })
+  assert.deepEqual(await box.diff(), { changes: [], left: [], patch: new Uint8Array(0), truncated: false })
+})
+
+test('a patch of a workspace', async (t) => {
+  const patch = Buffer.from('diff --git a/x b/x\n').toString('base64')
+  const { daemon, box } = await serve(t, [{ patch, left: [{ path: 'big', reason: 'too large to show' }] }])
+  const found = await box.diff({ patch: true, includeControl: true })
+  assert.deepEqual([Buffer.from(found.patch).toString(), found.left[0].path], ['diff --git a/x b/x\n', 'big'])
+  assert.equal(daemon.requests.at(-1), 'GET /v1/sandboxes/box/diff?patch=true&include_control=true')
 })
 
 test('changes of a workspace are applied', async (t) => {

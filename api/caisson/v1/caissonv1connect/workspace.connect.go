@@ -49,7 +49,8 @@ const (
 type WorkspaceServiceClient interface {
 	// Diff lists the differences between the workspace and the host's directory by name, type,
 	// mode and size. It does not compare contents: a file that was opened for writing counts as
-	// modified.
+	// modified. Only a patch, if one is asked for, does: git apply takes it. It has at most 10 MiB,
+	// and the content of files of at most 1 MiB.
 	Diff(context.Context, *connect.Request[v1.DiffRequest]) (*connect.Response[v1.DiffResponse], error)
 	// Apply writes the changes into the host's directory, with its owner's ids. Each file changes in
 	// one step. If the host changed the same paths, nothing is applied, unless the request says
@@ -131,7 +132,8 @@ func (c *workspaceServiceClient) DiscardChangeset(ctx context.Context, req *conn
 type WorkspaceServiceHandler interface {
 	// Diff lists the differences between the workspace and the host's directory by name, type,
 	// mode and size. It does not compare contents: a file that was opened for writing counts as
-	// modified.
+	// modified. Only a patch, if one is asked for, does: git apply takes it. It has at most 10 MiB,
+	// and the content of files of at most 1 MiB.
 	Diff(context.Context, *connect.Request[v1.DiffRequest]) (*connect.Response[v1.DiffResponse], error)
 	// Apply writes the changes into the host's directory, with its owner's ids. Each file changes in
 	// one step. If the host changed the same paths, nothing is applied, unless the request says

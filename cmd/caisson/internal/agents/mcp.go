@@ -17,7 +17,7 @@ import (
 )
 
 const mcpLong = `Serve tools to an MCP client over standard input and output, or over HTTP with --listen:
-bash, read_file, write_file, edit_file, list_files and search_files.
+bash, read_file, write_file, edit_file, list_files, search_files and workspace_diff.
 
 With --sandbox all tools work in that sandbox. Without it, the client creates sandboxes with
 the given flags, and finds yours. The server has your rights, and no more.

@@ -15,3 +15,6 @@ const (
 	HelpWidth    = helpWidth
 	UnitName     = unitName
 )
+
+// ShownPatch is a patch as a terminal gets it.
+func ShownPatch(patch []byte) string { return string(shownPatch(patch)) }

@@ -21,7 +21,7 @@ func ChangesCommand(a *cli.App) *cobra.Command {
 		RunE: cli.ShowHelp,
 	}
 	show, apply := DiffCommand(a), ApplyCommand(a)
-	show.Use, show.Short, show.Example = "show CHANGESET", "Show a changeset, as diff", "  caisson changes show --stat agent"
+	show.Use, show.Short, show.Example = "show CHANGESET", "Show a changeset, as diff", "  caisson changes show --stat agent\n  caisson changes show --patch agent"
 	apply.Use, apply.Short, apply.Example = "apply CHANGESET [PATH...]", "Apply a changeset, as apply", "  caisson changes apply agent"
 	for _, c := range []*cobra.Command{show, apply} {
 		c.Long, c.ValidArgsFunction = "", completeChangesets(a)
@@ -55,6 +55,20 @@ func changesetRow(a *cli.App, c *caissonv1.Changeset) []string {
 		kept = cli.TimeCell(c.KeptAt)
 	}
 	return []string{c.Id, cli.Decimal(int64(c.Owner)), kept, c.Name, cli.Printable(c.Workspace), cli.SizeCell(c.SizeBytes)}
+}
+
+func tellKept(a *cli.App, id string) {
+	a.Progress("caisson: its changes are kept: caisson changes show " + id)
+}
+
+// tellIfKept is tellKept if a sandbox that has ended left a changeset.
+func tellIfKept(ctx context.Context, a *cli.App, c *api.Client, id string) {
+	r, _ := c.ListChangesets(ctx, &caissonv1.ListChangesetsRequest{}) // it has ended all the same
+	for _, kept := range r.GetChangesets() {
+		if kept.Id == id {
+			tellKept(a, id)
+		}
+	}
 }
 
 // DiscardCommand is the verb discard.

@@ -13,17 +13,22 @@ import (
 // DiffCommand is the verb diff.
 func DiffCommand(a *cli.App) *cobra.Command {
 	var stat, names bool
+	r := new(caissonv1.DiffRequest)
 	cmd := &cobra.Command{
 		Use:   "diff SANDBOX",
 		Short: "Show what changed in a copy-on-write workspace",
 		Long: "Show what a running or paused sandbox with --workspace DIR:cow changed in the workspace:\nA added, M modified, D deleted with all in it, R renamed directory. What is inside of files is\n" +
-			"not looked at: one that was opened to be written is modified. Control files, which decide what\nprograms of the host do, come last.",
-		Example:           "  caisson create --name agent --workspace .:cow\n  caisson diff agent\n  caisson diff --name-only agent",
+			"not looked at: one that was opened to be written is modified. Control files, which decide what\nprograms of the host do, come last. With --patch, what is inside of files is compared, and control\n" +
+			"files are left out. Read a patch before git apply takes it.",
+		Example:           "  caisson create --name agent --workspace .:cow\n  caisson diff agent\n  caisson diff --patch agent > agent.patch",
 		Args:              cli.Exactly("SANDBOX"),
 		ValidArgsFunction: a.CompleteSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if stat && names {
-				return cli.Usage("--stat and --name-only exclude each other")
+			if stat && names || r.Patch && (stat || names) {
+				return cli.Usage("--stat, --name-only and --patch exclude each other")
+			}
+			if r.IncludeControl && !r.Patch {
+				return cli.Usage("--include-control is of a patch: give --patch, too")
 			}
 			line := changeLine
 			switch {
@@ -32,15 +37,34 @@ func DiffCommand(a *cli.App) *cobra.Command {
 			case names:
 				line = func(c *caissonv1.Change) string { return cli.Printable(c.Path) }
 			}
-			return cli.Ask(cmd.Context(), a, (*api.Client).Diff, &caissonv1.DiffRequest{Ref: args[0]}, func(r *caissonv1.DiffResponse) error {
-				return printDiff(a, r, line, stat)
+			r.Ref = args[0]
+			return cli.Ask(cmd.Context(), a, (*api.Client).Diff, r, func(got *caissonv1.DiffResponse) error {
+				if r.Patch && a.Output != cli.FormatJSON {
+					return printPatch(a, got)
+				}
+				return printDiff(a, got, line, stat)
 			})
 		},
 	}
 	cmd.Flags().BoolVar(&stat, "stat", false, "show sizes, and a sum at the end")
 	cmd.Flags().BoolVar(&names, "name-only", false, "show names only")
+	cmd.Flags().BoolVar(&r.Patch, "patch", false, "show a patch that git apply takes")
+	cmd.Flags().BoolVar(&r.IncludeControl, "include-control", false, "with --patch, show control files as well, such as .envrc")
 	a.OutputFlags(cmd)
 	return cmd
+}
+
+func printPatch(a *cli.App, r *caissonv1.DiffResponse) error {
+	err := a.PrintPatch(r.Patch)
+	tellNotes(a, "not in the patch", r.Left)
+	tellTruncated(a, r)
+	return err
+}
+
+func tellTruncated(a *cli.App, r *caissonv1.DiffResponse) {
+	if r.Truncated {
+		a.Progress("caisson: there are more changes than the daemon lists")
+	}
 }
 
 func printDiff(a *cli.App, r *caissonv1.DiffResponse, line func(*caissonv1.Change) string, sum bool) error {
@@ -50,9 +74,7 @@ func printDiff(a *cli.App, r *caissonv1.DiffResponse, line func(*caissonv1.Chang
 	if err := printChanges(a, r.Changes, line); err != nil {
 		return err
 	}
-	if r.Truncated {
-		a.Progress("caisson: there are more changes than the daemon lists")
-	}
+	tellTruncated(a, r)
 	if sum {
 		return a.PrintLine("%s", sumLine(r.Changes))
 	}

@@ -31,7 +31,11 @@ func StopCommand(a *cli.App) *cobra.Command {
 	var grace *time.Duration
 	text := ""
 	cmd := lifecycleCommand(a, "stop", "Stop sandboxes", func(c *api.Client, ctx context.Context, ref string) (*caissonv1.Sandbox, error) {
-		return c.Stop(ctx, ref, grace)
+		s, err := c.Stop(ctx, ref, grace)
+		if err == nil && s.GetWorkspace().GetMode() == "cow" {
+			tellIfKept(ctx, a, c, s.Id)
+		}
+		return s, err
 	})
 	cmd.Long = "End all processes of sandboxes: TERM, and KILL after a grace. What their commands\nwrote stays until caisson rm."
 	cmd.Flags().StringVar(&text, "grace", "", "`DURATION` between SIGTERM and SIGKILL, such as 5s; 0s kills at once (default: the daemon's)")

@@ -28,6 +28,9 @@ func RmCommand(a *cli.App) *cobra.Command {
 					if len(args) == 0 && sbxerr.Of(err) == sbxerr.NotFound { // it ended since it was listed, with its parent perhaps
 						return ref, nil
 					}
+					if r.GetChangeset() != "" {
+						tellKept(a, r.Changeset)
+					}
 					return r.GetId(), err
 				})
 			})

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from typing import List, Optional, Sequence
+import base64
+from typing import Any, List, Mapping, Optional, Sequence
 
 from .._wire import Request, decode, present, sandbox_path, segment
-from ..types import Applied, Change, Changes, Changeset
+from ..types import Applied, Change, ChangeNote, Changes, Changeset
 from ..values import ConflictSide
 from .http import AsyncTransport
+
+
+def changes_of(answer: Mapping[str, Any]) -> Changes:
+    """Makes the changes of an answer."""
+    changes = Changes(decode(Change, each) for each in answer.get("changes", []))
+    changes.truncated = bool(answer.get("truncated"))
+    changes.patch = base64.b64decode(answer.get("patch", ""))
+    changes.left = [decode(ChangeNote, each) for each in answer.get("left", [])]
+    return changes
 
 
 class AsyncChangesets:
@@ -23,12 +33,10 @@ class AsyncChangesets:
         """Returns the changesets of this user, the newest first; for root those of all users."""
         return [decode(Changeset, each) for each in await self._transport.entries(Request("GET", "/v1/changesets"), "changesets")]
 
-    async def diff(self, ref: str) -> Changes:
+    async def diff(self, ref: str, *, patch: bool = False, include_control: bool = False) -> Changes:
         """Returns what changed, as Sandbox.diff."""
-        answer = await self._transport.call(Request("GET", sandbox_path(ref, "diff")))
-        changes = Changes(decode(Change, each) for each in answer.get("changes", []))
-        changes.truncated = bool(answer.get("truncated"))
-        return changes
+        query = present(patch=patch or None, include_control=include_control or None)
+        return changes_of(await self._transport.call(Request("GET", sandbox_path(ref, "diff"), query=query)))
 
     async def apply(
         self,

@@ -17,8 +17,9 @@ from .._wire import Data, Request, decode, error_of, present, removed, sandbox_p
 from ..codes import ExecNotFound, NotFound
 from ..errors import CaissonError
 from ..host import History, SandboxStats, Stats
-from ..types import Applied, Change, Changes, Cleaned, Event, Port, ProcessInfo, Result, SandboxDetail, SandboxInfo, Snapshot
+from ..types import Applied, Changes, Cleaned, Event, Port, ProcessInfo, Result, SandboxDetail, SandboxInfo, Snapshot
 from ..values import ConflictSide
+from .changesets import changes_of
 from .files import Files
 from .http import Transport
 from .policy import Policy
@@ -212,12 +213,13 @@ class Sandbox:
         self.policy = Policy(self._transport, self.id)
         return self.info
 
-    def diff(self) -> Changes:
-        """Returns what changed in a copy-on-write workspace, workspace="DIR:cow"."""
-        answer = self._transport.call(Request("GET", sandbox_path(self.id, "diff")))
-        changes = Changes(decode(Change, each) for each in answer.get("changes", []))
-        changes.truncated = bool(answer.get("truncated"))
-        return changes
+    def diff(self, *, patch: bool = False, include_control: bool = False) -> Changes:
+        """Returns what changed in a copy-on-write workspace, workspace="DIR:cow".
+
+        patch: with a patch that git apply takes, of control files only with include_control.
+        """
+        query = present(patch=patch or None, include_control=include_control or None)
+        return changes_of(self._transport.call(Request("GET", sandbox_path(self.id, "diff"), query=query)))
 
     def apply(
         self,

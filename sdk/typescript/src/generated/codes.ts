@@ -166,7 +166,7 @@ export class VolumeNotFoundError extends CaissonError {}
 /** SBX-232: a sandbox uses the volume. */
 export class VolumeInUseError extends CaissonError {}
 
-/** SBX-233: the process that reads an image or a Dockerfile ended. */
+/** SBX-233: the process that reads an image, a Dockerfile or changes ended. */
 export class ImageProcessError extends CaissonError {}
 
 /** SBX-235: no such snapshot. */

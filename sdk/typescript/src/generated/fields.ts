@@ -167,6 +167,8 @@ export const fields = {
   },
   DiffResponse: {
     changes: 'Change[]',
+    left: 'ChangeNote[]',
+    patch: 'Bytes',
     truncated: 'boolean',
   },
   DiscardChangesetResponse: {},
@@ -642,6 +644,7 @@ export const fields = {
   RemoveFileResponse: {},
   RemoveImageResponse: {},
   RemoveResponse: {
+    changeset: 'string',
     id: 'string',
   },
   RemoveSecretResponse: {},

@@ -334,6 +334,9 @@ export interface components {
         DiffResponse: {
             /** @description by name */
             changes: components["schemas"]["Change"][];
+            /** @description paths of which the patch has no content */
+            left: components["schemas"]["ChangeNote"][];
+            patch: Bytes;
             /** @description there are more than the daemon lists */
             truncated: boolean;
         };
@@ -1287,6 +1290,8 @@ export interface components {
         RemoveFileResponse: Record<string, never>;
         RemoveImageResponse: Record<string, never>;
         RemoveResponse: {
+            /** @description ID of what is kept of a copy-on-write workspace; empty: nothing */
+            changeset: string;
             id: string;
         };
         RemoveSecretResponse: Record<string, never>;
