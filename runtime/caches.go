@@ -28,6 +28,9 @@ func (h *host) mergeCaches(ctx context.Context, r record) {
 	for _, c := range plan.CachesIn(r.Mounts) {
 		if err := h.mergeCache(ctx, r, c); err != nil {
 			h.log.Error("merge what a sandbox wrote to a cache", "sandbox", r.ID, "volume", c.Volume, "err", err)
+			d := events.Data{Volume: c.Volume}
+			d.Tell(err)
+			h.opts.Events.Emit(ctx, r.event(events.VolumeFailed, d))
 		}
 	}
 }

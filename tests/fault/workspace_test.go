@@ -199,4 +199,14 @@ func TestKilledMerge(t *testing.T) {
 		b.Run(t, "volume", "rm", "caisson-cache-mine")
 		b.empty(t)
 	}
+	b.arm(t, "apply/staged=error")
+	b.Run(t, "run", "--profile", "fills", "--", "sh", "-c", "echo one >/mine/a")
+	b.disarm(t)
+	if out := b.Run(t, "events", "--json", "--filter", "type=volume.failed").Stdout; strings.Count(out, "volume.failed") != 1 || !strings.Contains(out, `"volume":"caisson-cache-mine"`) || !strings.Contains(out, `"code":"SBX-`) {
+		t.Errorf("events: %s", out)
+	}
+	if got := b.Run(t, "run", "--cache", "mine=/mine", "--", "find", "/mine").Stdout; got != "/mine\n" {
+		t.Errorf("after an error the cache has %q", got)
+	}
+	b.Run(t, "volume", "rm", "caisson-cache-mine")
 }
