@@ -49,8 +49,8 @@ const settleTime = 100 * time.Millisecond // for what was sent to arrive
 // known by then, and exits as without --json.
 func TestCutObject(t *testing.T) {
 	interrupt := func(t *testing.T, _ func()) {
-		for range 2 {
-			time.Sleep(settleTime)
+		for range 2 { // one that waits still is all that the kernel keeps of a kind
+			time.Sleep(4 * settleTime)
 			if err := syscall.Kill(syscall.Getpid(), syscall.SIGINT); err != nil {
 				t.Fatal(err)
 			}
