@@ -42,6 +42,9 @@ func keptFile(root string) string { return filepath.Join(root, "secrets.json") }
 // readKept reads the references to secrets that calls set. It holds no values.
 func readKept(root string) (map[string]keptSecret, error) {
 	kept := map[string]keptSecret{}
+	if dir, err := filepath.EvalSymlinks(root); err == nil { // as the daemon does when it begins
+		root = dir
+	}
 	data, err := owndir.ReadFile(keptFile(root), maxKept)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || !filepath.IsAbs(root) { // of which others say more
 		return kept, nil
