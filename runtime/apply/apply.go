@@ -166,7 +166,7 @@ func (s *Staged) begin() error {
 
 func (a *actor) openStage(name string) error {
 	return a.as.Do(func() (err error) {
-		a.dir, err = openBeneath(a.root, name, unix.O_PATH|unix.O_DIRECTORY)
+		a.dir, err = changes.OpenBeneath(a.root, name, unix.O_PATH|unix.O_DIRECTORY)
 		return err
 	})
 }

@@ -136,7 +136,7 @@ func (l *looker) newer(name string) (bool, error) {
 		return true, nil
 	}
 	defer func() { l.depth-- }()
-	fd, err := openBeneath(int(l.layers.Lower.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY)
+	fd, err := changes.OpenBeneath(int(l.layers.Lower.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY)
 	if absent(err) {
 		return false, nil
 	}
@@ -185,7 +185,7 @@ func (l *looker) isNewer(dir int, name, entry string) (bool, error) {
 // of one that the host changed or removed since. overlayfs notes it as a handle
 // (open_by_handle_at(2)) in trusted.overlay.origin.
 func (l *looker) origin(name string) (lost bool) {
-	fd, err := openBeneath(int(l.layers.Upper.Fd()), name, unix.O_RDONLY|unix.O_NONBLOCK)
+	fd, err := changes.OpenBeneath(int(l.layers.Upper.Fd()), name, unix.O_RDONLY|unix.O_NONBLOCK)
 	if err != nil {
 		return false
 	}

@@ -46,16 +46,9 @@ const (
 	symlink   = "symlink"
 )
 
-// resolve keeps a path beneath the directory that it begins at.
-const resolve = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV
-
-func openBeneath(root int, name string, flags uint64) (int, error) {
-	return unix.Openat2(root, name, &unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Resolve: resolve})
-}
-
 // inParent calls act with the directory in which name is, and the last part of name.
 func inParent(root int, name string, act func(dir int, name string) error) error {
-	dir, err := openBeneath(root, path.Dir(name), unix.O_PATH|unix.O_DIRECTORY)
+	dir, err := changes.OpenBeneath(root, path.Dir(name), unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return err
 	}
@@ -91,7 +84,7 @@ func absent(err error) bool {
 
 // chmod changes the mode of the directory n, if it is still under its name.
 func chmod(root int, name string, n node, mode uint32) error {
-	fd, err := openBeneath(root, name, unix.O_PATH|unix.O_DIRECTORY)
+	fd, err := changes.OpenBeneath(root, name, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return err
 	}

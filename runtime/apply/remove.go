@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/caisson-run/caisson/runtime/changes"
 	"golang.org/x/sys/unix"
 )
 
@@ -25,7 +26,7 @@ func empty(dir int, keep func(name string) bool) (kept bool, err error) {
 }
 
 func (r *remover) empty(dir, depth int, keep func(name string) bool) (kept bool, err error) {
-	fd, err := openBeneath(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY)
+	fd, err := changes.OpenBeneath(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return false, err
 	}
@@ -74,7 +75,7 @@ func (r *remover) remove(dir int, name string, depth int) error {
 		r.moved++
 		return unix.Renameat2(dir, name, r.top, fmt.Sprintf("x%d", r.moved), unix.RENAME_NOREPLACE)
 	}
-	fd, err := openBeneath(dir, name, unix.O_PATH|unix.O_DIRECTORY)
+	fd, err := changes.OpenBeneath(dir, name, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return err
 	}

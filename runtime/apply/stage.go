@@ -94,7 +94,7 @@ func (s *stager) in(it *item, act func(dir int, name string) error) error {
 
 // open opens a file of the upper layer, if it is the one that was planned with.
 func (s *stager) open(it *item) (int, error) {
-	fd, err := openBeneath(s.upper, it.change.Path, unix.O_RDONLY|unix.O_NONBLOCK)
+	fd, err := changes.OpenBeneath(s.upper, it.change.Path, unix.O_RDONLY|unix.O_NONBLOCK)
 	if err != nil {
 		return -1, err
 	}

@@ -358,7 +358,7 @@ func (w *walk) merge(next *level, l level, name string, c *Change) (release func
 
 // mergeAt is merge with a directory of another name.
 func (w *walk) mergeAt(next *level, c *Change, from string) (release func() error, err error) {
-	old, err := openBeneath(w.root, from)
+	old, err := OpenBeneath(w.root, from, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil { // the host removed it meanwhile
 		c.Kind, c.From, c.Old, c.Lost = "", "", State{}, true
 		return func() error { return nil }, nil
@@ -416,12 +416,4 @@ func openDir(dir int, name string) (*os.File, error) {
 		return nil, err
 	}
 	return os.NewFile(uintptr(fd), name), nil
-}
-
-func openBeneath(root int, name string) (int, error) {
-	how := unix.OpenHow{
-		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV,
-	}
-	return unix.Openat2(root, name, &how)
 }

@@ -169,7 +169,7 @@ func (l *lister) each(name string, depth int, do func(entry string) error) error
 	if depth == maxDepth {
 		return errBound
 	}
-	fd, err := openBeneath(l.lower, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK)
+	fd, err := changes.OpenBeneath(l.lower, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK)
 	if err != nil {
 		l.leave(name, patch.Unreadable.String())
 		return nil
@@ -210,7 +210,7 @@ func (l *lister) names(dir *os.File) (names []string, err error) {
 
 // stateAt is what the lower layer has under a name.
 func (l *lister) stateAt(name string) (s changes.State) {
-	fd, err := openBeneath(l.lower, name, unix.O_PATH|unix.O_NOFOLLOW)
+	fd, err := changes.OpenBeneath(l.lower, name, unix.O_PATH|unix.O_NOFOLLOW)
 	if errors.Is(err, unix.ENOENT) {
 		return s
 	}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/rootfs/patch"
+	"github.com/caisson-run/caisson/runtime/changes"
 )
 
 // give opens a file that caisson-images asks for. It may be another one than the walk saw: then
@@ -44,7 +45,7 @@ func (m *maker) give(_ context.Context, request json.RawMessage) (*os.File, erro
 // openFile opens a regular file below root to read it, with the rights of this thread. Nothing
 // else is opened: that could have an effect, or never return.
 func openFile(root *os.File, name string) (*os.File, error) {
-	fd, err := openBeneath(int(root.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW)
+	fd, err := changes.OpenBeneath(int(root.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW)
 	if err != nil {
 		return nil, err
 	}
@@ -61,12 +62,4 @@ func openFile(root *os.File, name string) (*os.File, error) {
 		return nil, err
 	}
 	return os.NewFile(uintptr(file), "file"), nil
-}
-
-// openBeneath opens name below root. It follows no link and no mount.
-func openBeneath(root int, name string, flags uint64) (int, error) {
-	return unix.Openat2(root, name, &unix.OpenHow{
-		Flags:   flags | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV,
-	})
 }

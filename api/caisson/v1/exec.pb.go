@@ -1593,7 +1593,7 @@ type Result struct {
 	LostBytes    int64                `protobuf:"varint,15,opt,name=lost_bytes,json=lostBytes,proto3" json:"lost_bytes,omitempty"` // of output that the daemon's disk did not take: no caller has them
 	Duration     *durationpb.Duration `protobuf:"bytes,16,opt,name=duration,proto3" json:"duration,omitempty"`                     // of the command
 	Stages       []*Stage             `protobuf:"bytes,17,rep,name=stages,proto3" json:"stages,omitempty"`                         // where the time went, in order
-	Warnings     []string             `protobuf:"bytes,18,rep,name=warnings,proto3" json:"warnings,omitempty"`                     // what was clamped or reported, e.g. an rlimit
+	Warnings     []string             `protobuf:"bytes,18,rep,name=warnings,proto3" json:"warnings,omitempty"`                     // what was clamped or reported, such as an rlimit
 	Remaining    int64                `protobuf:"varint,19,opt,name=remaining,proto3" json:"remaining,omitempty"`                  // processes that went on running in the sandbox, by PID 1's word
 	// Processes that were ended with the command, which is not one of them: what it had started
 	// and left running when its time was over, its call was canceled or its caller went away.

@@ -231,7 +231,7 @@ type Mount struct {
 	Target        string `protobuf:"bytes,3,opt,name=target,proto3" json:"target,omitempty"`                               // where it is mounted inside, absolute
 	ReadOnly      bool   `protobuf:"varint,4,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`          // of a bind or volume
 	SizeBytes     *int64 `protobuf:"varint,5,opt,name=size_bytes,json=sizeBytes,proto3,oneof" json:"size_bytes,omitempty"` // of a tmpfs; absent is limits.tmpfs_bytes
-	Cow           bool   `protobuf:"varint,6,opt,name=cow,proto3" json:"cow,omitempty"`                                    // of a volume: what is written goes to the sandbox's disk, and not to the volume
+	Cow           bool   `protobuf:"varint,6,opt,name=cow,proto3" json:"cow,omitempty"`                                    // of a volume, which stays as it is: writes go to the sandbox's disk
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2160,7 +2160,7 @@ func (x *RemoveRequest) GetForce() bool {
 type RemoveResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Changeset     string                 `protobuf:"bytes,2,opt,name=changeset,proto3" json:"changeset,omitempty"` // ID of what is kept of a copy-on-write workspace; empty: nothing
+	Changeset     string                 `protobuf:"bytes,2,opt,name=changeset,proto3" json:"changeset,omitempty"` // ID of the changeset that it left; empty: it left none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -246,7 +246,7 @@ class Mount:
     read_only: bool = False
     size_bytes: Optional[int] = None
     cow: bool = False
-    """Of a volume: what is written goes to the sandbox's disk, and not to the volume."""
+    """Of a volume, which stays as it is: writes go to the sandbox's disk."""
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ export interface MountOptions {
   readOnly?: boolean
   /** Of a tmpfs. By default that of each tmpfs. */
   size?: Size
-  /** Of a volume: what is written goes to the sandbox's disk, and not to the volume. */
+  /** Of a volume, which stays as it is: writes go to the sandbox's disk. */
   cow?: boolean
 }
 

@@ -1087,7 +1087,7 @@ export interface components {
         };
         /** @description Mount is a mount of a sandbox beside its workspace. A target may lie in the workspace or another bind, in which it is an existing directory. */
         Mount: {
-            /** @description of a volume: what is written goes to the sandbox's disk, and not to the volume */
+            /** @description of a volume, which stays as it is: writes go to the sandbox's disk */
             cow?: boolean;
             /** @description of a bind or volume */
             read_only?: boolean;
@@ -1290,7 +1290,7 @@ export interface components {
         RemoveFileResponse: Record<string, never>;
         RemoveImageResponse: Record<string, never>;
         RemoveResponse: {
-            /** @description ID of what is kept of a copy-on-write workspace; empty: nothing */
+            /** @description ID of the changeset that it left; empty: it left none */
             changeset: string;
             id: string;
         };
@@ -1380,7 +1380,7 @@ export interface components {
             truncated: boolean;
             /** @description always there */
             usage: components["schemas"]["ResultUsage"];
-            /** @description what was clamped or reported, e.g. an rlimit */
+            /** @description what was clamped or reported, such as an rlimit */
             warnings: string[];
         };
         /** @description ResultSandbox is the sandbox that a command ran in. */
