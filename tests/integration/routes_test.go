@@ -56,7 +56,7 @@ func scenario(layout, tree []byte, image, dir, key string) []exchange {
 		{call: "SandboxCreate", method: "POST", path: "/v1/sandboxes", body: `{"name":"agent","network":"allow","allow":["example.com"],"ensure":true}`},
 		{call: "SandboxList", path: "/v1/sandboxes?states=running"},
 		{call: "SandboxInspect", path: "/v1/sandboxes/agent"},
-		{call: "SandboxUpdate", method: "PATCH", path: "/v1/sandboxes/agent", body: `{"memory_bytes":"536870912","labels":{"team":"blue"}}`},
+		{call: "SandboxUpdate", method: "PATCH", path: "/v1/sandboxes/agent", body: `{"memory_bytes":536870912,"labels":{"team":"blue"}}`},
 		{call: "SystemInfo", path: "/v1/info"},
 
 		{call: "ExecStart", method: "POST", path: "/v1/sandboxes/agent/execs?wait=true", body: `{"exec":{"args":["uname","-s"],"timeout":"10s"}}`},

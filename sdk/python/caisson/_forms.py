@@ -58,16 +58,16 @@ def request(table: Table, options: Mapping[str, object]) -> Dict[str, Any]:
     return body
 
 
-def size(value: Size) -> str:
+def size(value: Size) -> int:
     """Reads a size in bytes."""
     if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
+        return value
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is no size: give bytes, or text such as '512M'")
     match = _SIZE.fullmatch(value.strip().upper())
     if not match:
         raise ValueError(f"{value!r} is no size: give bytes, or text such as '512M'")
-    return str(int(float(match[1]) * 1024 ** " KMGT".index(match[2] or " ")))
+    return int(float(match[1]) * 1024 ** " KMGT".index(match[2] or " "))
 
 
 def seconds(value: Time) -> float:
@@ -96,11 +96,11 @@ def duration(value: Optional[Time]) -> Optional[str]:
     return f"{seconds(value):.9f}".rstrip("0").rstrip(".") + "s"
 
 
-def cpus(value: float) -> str:
+def cpus(value: float) -> int:
     """Writes a count of CPUs."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         raise TypeError(f"{value!r} is no number of CPUs")
-    return str(round(value * 1000))
+    return round(value * 1000)
 
 
 def _text(value: str) -> str:
@@ -183,8 +183,8 @@ def _inputs(value: Inputs) -> List[Dict[str, Any]]:
 
 
 def _rlimits(value: Mapping[str, Rlimit]) -> List[Dict[str, Any]]:
-    def bound(of: Union[int, str]) -> str:
-        return str(UNLIMITED if of == "unlimited" else _count(of))  # type: ignore[arg-type]
+    def bound(of: Union[int, str]) -> Union[int, str]:
+        return str(UNLIMITED) if of == "unlimited" else _count(of)  # type: ignore[arg-type]
 
     pairs = [(name, of if isinstance(of, tuple) else (of, of)) for name, of in value.items()]
     return [{"name": name, "soft": bound(soft), "hard": bound(hard)} for name, (soft, hard) in pairs]

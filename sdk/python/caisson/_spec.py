@@ -31,7 +31,7 @@ def alone(line: Command, options: Mapping[str, object], stdin: bool = False) -> 
 
 
 def _completed(spec: Dict[str, Any], line: Command, stdin: bool) -> Dict[str, Any]:
-    spec.setdefault("output_limit_bytes", str(OUTPUT_LIMIT))
+    spec.setdefault("output_limit_bytes", OUTPUT_LIMIT)
     if stdin or spec.get("tty"):
         spec["stdin"] = True
     if isinstance(line, str):

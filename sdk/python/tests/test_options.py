@@ -92,7 +92,7 @@ class OptionsTest(unittest.TestCase):
                 _forms.duration(value)
 
     def test_sizes(self):
-        for value, want in [(7, "7"), ("512M", str(512 << 20)), ("1.5g", str(3 << 29)), ("10", "10")]:
+        for value, want in [(7, 7), ("512M", 512 << 20), ("1.5g", 3 << 29), ("10", 10)]:
             self.assertEqual(_forms.size(value), want, value)
         for value in ["", "M", "-1", "1KB", "1 2"]:
             with self.assertRaisesRegex(ValueError, "is no size: give bytes, or text such as '512M'"):
@@ -116,7 +116,7 @@ class OptionsTest(unittest.TestCase):
     def test_requests(self):
         self.assertEqual(
             request(_options.CREATE, {"name": None, "ttl": 1, "allow": ("a",), "memory": "1K", "ensure": True}),
-            {"ttl": "1s", "allow": ["a"], "limits": {"memory_bytes": "1024"}, "ensure": True},
+            {"ttl": "1s", "allow": ["a"], "limits": {"memory_bytes": 1024}, "ensure": True},
         )
         self.assertEqual(request(_options.UPDATE, {"allow": [], "ttl": 0}), {"ttl": "0s", "allow": {"rules": []}})
         self.assertEqual(_forms._workspace("/x:ro"), {"dir": "/x", "mode": "ro"})
@@ -124,16 +124,16 @@ class OptionsTest(unittest.TestCase):
         self.assertEqual(_forms._workspace("/x:/y/z:ro"), {"dir": "/x", "mode": "ro", "path": "/y/z"})
         mounts = request(_options.SANDBOX, {"mounts": [*MOUNTS, Mount("volume", "/v", "deps")]})["mounts"]
         self.assertEqual(mounts[0], {"type": "bind", "source": "/s", "target": "/d", "read_only": True})
-        self.assertEqual(mounts[1], {"type": "tmpfs", "target": "/t", "size_bytes": "4"})
+        self.assertEqual(mounts[1], {"type": "tmpfs", "target": "/t", "size_bytes": 4})
         self.assertEqual(mounts[2], {"type": "volume", "source": "v", "target": "/c", "cow": True})
         self.assertEqual(mounts[3], {"type": "volume", "source": "deps", "target": "/v"})
         self.assertEqual(request(_options.SANDBOX, {"nested": True}), {"nested": {}})
         self.assertEqual(request(_options.CREATE, {"from_": "one"}), {"from": "one"})
         private = request(_options.EXEC, {"inputs": {"token": "s"}, "rlimits": {"core": (0, "unlimited")}})
         self.assertEqual(private["inputs"], [{"path": "token", "data": "cw=="}])
-        self.assertEqual(private["rlimits"], [{"name": "core", "soft": "0", "hard": str(2**64 - 1)}])
+        self.assertEqual(private["rlimits"], [{"name": "core", "soft": 0, "hard": str(2**64 - 1)}])
         spec = _spec.command(_options.START, ["a"], {"tty": (3, 4), "output_limit": "1K"})
-        self.assertEqual(spec, {"args": ["a"], "stdin": True, "tty": {"rows": 3, "cols": 4}, "output_limit_bytes": "1024"})
+        self.assertEqual(spec, {"args": ["a"], "stdin": True, "tty": {"rows": 3, "cols": 4}, "output_limit_bytes": 1024})
         self.assertEqual(_spec.output_limit(_spec.command(_options.EXEC, "a", {})), 10 << 20)
 
 

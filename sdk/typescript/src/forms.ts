@@ -96,7 +96,7 @@ export function size(value: Size | undefined): Int64 | undefined {
 
 /** Writes a whole number. */
 export function int64(value: number | undefined): Int64 | undefined {
-  return value === undefined ? undefined : (String(count(value)) as Int64)
+  return value === undefined ? undefined : (count(value) as Int64)
 }
 
 function count(value: number): number {
@@ -190,7 +190,7 @@ function inputs(value: Inputs): Json[] {
 }
 
 function rlimits(value: Readonly<Record<string, Rlimit>>): Json[] {
-  const bound = (of: Bound) => (of === 'unlimited' ? '18446744073709551615' : String(count(of)))
+  const bound = (of: Bound) => (of === 'unlimited' ? '18446744073709551615' : count(of))
   return Object.entries(value).map(([name, of]) => {
     const [soft, hard] = typeof of === 'object' ? of : [of, of]
     return { name, soft: bound(soft), hard: bound(hard) }

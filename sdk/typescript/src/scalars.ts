@@ -1,12 +1,12 @@
 /**
- * The strings in JSON that stand for something else, and what they become.
+ * What in JSON stands for something else, and what it becomes.
  */
 
 declare const kind: unique symbol
 type Branded<Name extends string> = string & { readonly [kind]: Name }
 
-/** A 64-bit number. */
-export type Int64 = Branded<'int64'>
+/** A 64-bit number: a number, and from 2^53 on a string. */
+export type Int64 = (number | string) & { readonly [kind]: 'int64' }
 /** A 64-bit number whose absence differs from 0. */
 export type OptionalInt64 = Branded<'int64?'>
 /** A number whose absence differs from 0. */

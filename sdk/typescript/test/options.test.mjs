@@ -53,7 +53,7 @@ test('every field of create, run and update has an option', () => {
   walk('RunRequest', aloneSpec('x', { ...everyOption(made.aloneTable), input: 'x' }), own)
   walk('ExecSpec', startSpec('x', everyOption(made.startTable)), ['.args'])
   walk('UpdateRequest', request(made.updateTable, everyOption(made.updateTable)), ['.ref'])
-  assert.deepEqual(runSpec(['x'], {}), { args: ['x'], output_limit_bytes: '10485760' })
+  assert.deepEqual(runSpec(['x'], {}), { args: ['x'], output_limit_bytes: 10485760 })
 })
 
 test('run of a client has the options of create and of run', () => {
@@ -74,7 +74,7 @@ test('durations are seconds or text with units', () => {
 })
 
 test('sizes are bytes or text', () => {
-  assert.deepEqual(['512M', '1.5k', 7, '2G'].map(size), ['536870912', '1536', '7', '2147483648'])
+  assert.deepEqual(['512M', '1.5k', 7, '2G'].map(size), [536870912, 1536, 7, 2147483648])
   for (const wrong of ['', '5X', 'M', '-1', 'NaN', NaN, Infinity, 1.5, {}]) assert.throws(() => size(wrong), TypeError)
 })
 
@@ -93,10 +93,10 @@ test('what is not given is absent in a request', () => {
   assert.deepEqual(createRequest({}), {})
   assert.deepEqual(createRequest({ memory: undefined, nested: false }), {})
   assert.deepEqual(startSpec('a', { tty: true, cpus: 1.5 }), {
-    shell: 'a', stdin: true, tty: { rows: 24, cols: 80 }, output_limit_bytes: '10485760', limits: { milli_cpu: '1500' },
+    shell: 'a', stdin: true, tty: { rows: 24, cols: 80 }, output_limit_bytes: 10485760, limits: { milli_cpu: 1500 },
   })
   assert.deepEqual(request(made.updateTable, { allow: [], ttl: 0 }), { ttl: '0s', allow: { rules: [] } })
-  assert.deepEqual(request(made.updateTable, { ioReadBps: 65536, ioWriteBps: '1M' }), { io_read_bps: '65536', io_write_bps: '1048576' })
+  assert.deepEqual(request(made.updateTable, { ioReadBps: 65536, ioWriteBps: '1M' }), { io_read_bps: 65536, io_write_bps: 1048576 })
   assert.deepEqual(createRequest({ nested: true }), { nested: {} })
   const spec = (options) => request(made.sandboxTable, options)
   assert.deepEqual(spec({ workspace: '/a/b:ro' }).workspace, { dir: '/a/b', mode: 'ro' })
@@ -105,13 +105,13 @@ test('what is not given is absent in a request', () => {
   assert.deepEqual(spec({ workspace: '/a:/b/c:ro' }).workspace, { dir: '/a', mode: 'ro', path: '/b/c' })
   assert.deepEqual(spec({ mounts: [...mounts, { type: 'volume', source: 'deps', target: '/v' }] }).mounts, [
     { type: 'bind', source: '/s', target: '/d', read_only: true },
-    { type: 'tmpfs', target: '/t', size_bytes: '4' },
+    { type: 'tmpfs', target: '/t', size_bytes: 4 },
     { type: 'volume', source: 'v', target: '/c', cow: true },
     { type: 'volume', source: 'deps', target: '/v' },
   ])
   const exec = request(made.execTable, { inputs: { token: 's' }, rlimits: { core: [0, 'unlimited'] } })
   assert.deepEqual(exec.inputs, [{ path: 'token', data: 'cw==' }])
-  assert.deepEqual(exec.rlimits, [{ name: 'core', soft: '0', hard: '18446744073709551615' }])
+  assert.deepEqual(exec.rlimits, [{ name: 'core', soft: 0, hard: '18446744073709551615' }])
 })
 
 test('an option that there is not is refused', async () => {

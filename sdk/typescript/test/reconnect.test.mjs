@@ -108,7 +108,7 @@ test('input is sent again from its offset', async (t) => {
   const own = new Process(transport, 'box', { id: '1' }, true)
   await Promise.all([own.send('one '), own.send('two '), own.send('three')])
   assert.equal(taken, 'one two three')
-  assert.deepEqual(offsets, ['0', '4', '4', '8'])
+  assert.deepEqual(offsets, [0, 4, 4, 8])
 
   daemon.requests.length = 1 // the next request is the second
   const shared = new Process(transport, 'box', { id: '1' }, false)

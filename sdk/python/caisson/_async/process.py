@@ -221,7 +221,7 @@ class AsyncProcess:
 
         TimeoutError: the command has not ended after the timeout, and runs on.
         """
-        collector = Collector(int(size(output_limit)), on_stdout, on_stderr)
+        collector = Collector(size(output_limit), on_stdout, on_stderr)
 
         async def last() -> Optional[Result]:
             result: Optional[Result] = None

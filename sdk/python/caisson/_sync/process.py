@@ -222,7 +222,7 @@ class Process:
 
         TimeoutError: the command has not ended after the timeout, and runs on.
         """
-        collector = Collector(int(size(output_limit)), on_stdout, on_stderr)
+        collector = Collector(size(output_limit), on_stdout, on_stderr)
 
         def last() -> Optional[Result]:
             result: Optional[Result] = None
