@@ -13,6 +13,16 @@ import (
 	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
+// DisksOf returns Disks, and refuses dirs with which the rates of l would not hold.
+func (l Limits) DisksOf(dirs []string) (string, error) {
+	if l.IOWriteBPS != 0 {
+		if err := CheckWrites(dirs...); err != nil {
+			return "", err
+		}
+	}
+	return Disks(dirs...)
+}
+
 // Disks returns the whole disks that hold the files of dirs, as MAJOR:MINOR, sorted and
 // separated by spaces. Of a device mapper or RAID device it returns that device. Directories
 // in memory have no disk. A file system whose disks cannot be told is refused

@@ -10,7 +10,7 @@ import (
 // Sandboxes bounds how many there are and how long they last without a daemon
 // or a caller.
 type Sandboxes struct {
-	Max          int64    `yaml:"max" json:"max" jsonschema:"description=Sandboxes at the same time\\, with those that wait in pools and those that have ended and were not removed; 0 is ids.blocks"`
+	Max          int64    `yaml:"max" json:"max" jsonschema:"description=Sandboxes at the same time\\, with those that wait in pools; 0 is ids.blocks"`
 	MaxCreating  int64    `yaml:"max_creating" json:"max_creating" jsonschema:"description=Sandboxes that are made at the same time; 0 is four for each CPU"`
 	MaxRunning   int64    `yaml:"max_running" json:"max_running" jsonschema:"description=Sandboxes that run at the same time\\, without those that wait in pools; requests past it wait; 0 sets no bound but max"`
 	Queue        int64    `yaml:"queue" json:"queue" jsonschema:"description=Requests that wait for max_creating\\, and as many for max_running; what is past it is refused at once"`

@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
@@ -41,17 +42,32 @@ func (m *Manager) admit(s *sandbox) error {
 // requests: whatever peers, sandboxes and pools have made, root can make one.
 func (m *Manager) checkRoomLocked(s *sandbox) error {
 	const op = "runtime.create"
-	most, there := m.opts.MaxSandboxes, len(m.sandboxes)
+	most := m.opts.MaxSandboxes
 	if most <= 0 || s.plan == nil { // one that is adopted was not too many when it was made
 		return nil
 	}
+	ended := retiredIn(m.sandboxes)
+	there := len(m.sandboxes) - ended
 	if there >= most {
 		return sbxerr.New(sbxerr.Busy, op, "there are %d sandboxes, which is the most (sandboxes.max)", there)
+	}
+	if ended >= peer.KeptEnded*most {
+		return sbxerr.WithRemedy(sbxerr.Busy, op, fmt.Errorf("%d sandboxes have ended and were not removed: the most is %d for each of sandboxes.max", ended, peer.KeptEnded), peer.RemoveEnded)
 	}
 	if last := m.opts.ForRoot; !s.plan.Grant.IsRoot() && there >= most-last {
 		return sbxerr.New(sbxerr.Busy, op, "there are %d sandboxes, and the last %d of %d (sandboxes.max) are for root", there, last, most)
 	}
 	return nil
+}
+
+// retiredIn counts those of all that have ended.
+func retiredIn(all map[string]*sandbox) (n int) {
+	for _, s := range all {
+		if s.retired() {
+			n++
+		}
+	}
+	return n
 }
 
 // openLocked refuses a sandbox for anybody once none are to come.

@@ -118,9 +118,7 @@ func (m *Manager) standingLocked(g peer.Grant) peer.Standing {
 	return st
 }
 
-// usage is what s adds to a quota, and how many of its sandboxes have ended, one or
-// none. One that has ended counts by its number until it is removed: it takes a place
-// among all, and its output takes the disk.
+// usage is what s adds to a quota, and how many of its sandboxes have ended, one or none.
 func (s *sandbox) usage() (u peer.Usage, ended int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,7 +126,7 @@ func (s *sandbox) usage() (u peer.Usage, ended int64) {
 	case s.record.Pooled || s.deliveredLocked():
 		return peer.Usage{}, 0
 	case s.isOver():
-		return peer.Usage{Sandboxes: 1}, 1
+		return peer.Usage{}, 1
 	}
 	u = s.record.usage()
 	u.Execs = int64(s.running)

@@ -36,17 +36,7 @@ func (h *host) disksOf(r record) (string, error) {
 	for _, point := range plan.BindPoints(r.Workspace, r.Mounts) {
 		dirs = append(dirs, h.paths.point(r.ID, point))
 	}
-	return checkedDisks(r.Limits, dirs)
-}
-
-// checkedDisks refuses dirs with which the rates of l would not hold.
-func checkedDisks(l plan.Limits, dirs []string) (string, error) {
-	if l.IOWriteBPS != 0 {
-		if err := cgroups.CheckWrites(dirs...); err != nil {
-			return "", err
-		}
-	}
-	return cgroups.Disks(dirs...)
+	return cgroups.Limits(r.Limits).DisksOf(dirs)
 }
 
 // disksFor names the disks that disksOf would name of a sandbox of p. Volumes are in the
@@ -71,5 +61,5 @@ func (h *host) disksFor(ctx context.Context, p *plan.Sandbox) (string, error) {
 		defer dir.Close()
 		dirs = append(dirs, fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), dir.File.Fd()))
 	}
-	return checkedDisks(p.Limits, dirs)
+	return cgroups.Limits(p.Limits).DisksOf(dirs)
 }

@@ -44,7 +44,7 @@ func (f poolFleet) Room() (free, all int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	all = f.opts.MaxSandboxes - f.opts.ForRoot
-	return all - len(f.sandboxes), all
+	return all - len(f.sandboxes) + retiredIn(f.sandboxes), all
 }
 
 // Waiting implements pool.Fleet.

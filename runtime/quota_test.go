@@ -26,45 +26,49 @@ func (f *fixture) ended(t *testing.T, ctx context.Context) string {
 	return info.ID
 }
 
-// TestEndedSandboxesCount: they take a place until they are removed, and
-// nothing else, not even while they are.
+// TestEndedSandboxesCount: they take no place among those that live, and there may be four for each
+// of these.
 func TestEndedSandboxesCount(t *testing.T) {
 	quota := peer.DefaultQuota()
-	quota.Sandboxes, quota.MemoryBytes = 3, plan.DefaultLimits().MemoryBytes
+	quota.Sandboxes, quota.MemoryBytes = 1, plan.DefaultLimits().MemoryBytes
 	for who, caller := range map[string]func(*fixture) context.Context{
-		"a peer": func(f *fixture) context.Context {
-			ctx := f.peerWith(t, quota)
-			f.ended(t, ctx)
-			return ctx
-		},
+		"a peer": func(f *fixture) context.Context { return f.peerWith(t, quota) },
 		"a child": func(f *fixture) context.Context {
 			ctx := f.inside(t, callerContext(t))
 			c, _ := peer.FromContext(ctx)
 			s := f.sandboxes[c.Sandbox]
-			s.update(func() { s.record.Nested.Sandboxes = 2 })
+			s.update(func() { s.record.Nested.Sandboxes = 1 })
 			return ctx
+		},
+		"root": func(f *fixture) context.Context {
+			f.opts.MaxSandboxes = 1
+			return callerContext(t)
 		},
 	} {
 		f := newFixture(t)
 		ctx := caller(f)
 		first := f.ended(t, ctx)
-		second := f.ended(t, ctx)
+		for range peer.KeptEnded - 1 {
+			f.ended(t, ctx)
+		}
+		if who != "root" {
+			f.pooled(t, 1)
+		}
 		for range 2 { // one of the pool is refused like a new one
 			_, err := f.Create(ctx, plan.CreateRequest{})
-			errtest.Want(t, err, sbxerr.Busy, "sandboxes 1 is above what is left", "have ended")
+			errtest.Want(t, err, sbxerr.Busy, "4 sandboxes have ended and were not removed")
 			if remedy := sbxerr.RemedyOf(err); !strings.Contains(remedy, "caisson rm") {
 				t.Errorf("%s: the remedy is %q", who, remedy)
 			}
-			f.pooled(t, 1)
 		}
 		if _, err := f.Remove(ctx, first, false); err != nil {
 			t.Error(err)
 		}
-		f.sandboxes[second].setState(StateRemoving) // as while its files are
 		if _, err := f.Create(ctx, plan.CreateRequest{}); err != nil {
 			t.Errorf("%s: where one was removed: %v", who, err)
 		}
-		f.sandboxes[second].setState(StateExited)
+		_, err := f.Create(ctx, plan.CreateRequest{})
+		errtest.Want(t, err, sbxerr.Busy) // this one lives
 	}
 }
 
@@ -143,7 +147,7 @@ func TestLastSandboxesAreRoots(t *testing.T) {
 	f.opts.MaxSandboxes, f.opts.ForRoot = 3, 1
 	user := f.peer(t)
 	inside := f.inside(t, callerContext(t))
-	f.ended(t, user)
+	f.session(t, plan.CreateRequest{})
 	for who, ctx := range map[string]context.Context{"a peer": user, "a child": inside, "a pool": peer.NewContext(t.Context(), peer.System)} {
 		_, err := f.Create(ctx, plan.CreateRequest{})
 		errtest.Want(t, err, sbxerr.Busy, "there are 2 sandboxes, and the last 1 of 3 (sandboxes.max) are for root")

@@ -16,7 +16,7 @@ type Limits settings.Limits
 
 // Usage is the sum over several sandboxes, or a bound on it.
 type Usage struct {
-	Sandboxes   int64 // those being made too, and those that have ended until they are removed
+	Sandboxes   int64 // those being made too
 	MemoryBytes int64 // the sum of their limits
 	MilliCPU    int64 // the sum of their limits
 	Execs       int64 // commands that run
@@ -28,7 +28,7 @@ type Usage struct {
 // the request is counted.
 type Standing struct {
 	Owner      Usage // of all sandboxes of the grant's Owner, their children too
-	OwnerEnded int64 // of these, those that have ended: of them nothing else counts
+	OwnerEnded int64 // those beside it that have ended and were not removed
 	// Below is what each sandbox of the grant's Above has below it, in the same order.
 	Below []Descendants
 }
@@ -36,7 +36,7 @@ type Standing struct {
 // Descendants are all generations below a sandbox.
 type Descendants struct {
 	Usage
-	Ended int64 // of Sandboxes; nothing else of them counts
+	Ended int64 // those beside Usage that have ended and were not removed
 }
 
 // endless stands for "no bound".
@@ -155,29 +155,36 @@ func (g Grant) CheckQuota(now Standing, asked Usage) error {
 	case errors.Is(err, sbxerr.Peer):
 		code = sbxerr.Peer
 	case errors.Is(err, errHaveEnded):
-		remedy = "remove sandboxes that have ended: caisson rm SANDBOX"
+		remedy = RemoveEnded
 	}
 	return sbxerr.WithRemedy(code, "peer.quota", err, remedy)
 }
+
+// KeptEnded is how many sandboxes that have ended may be there for each that may live: their
+// output takes the host's disk until they are removed.
+const KeptEnded = 4
+
+// RemoveEnded is the remedy where there are too many of them.
+const RemoveEnded = "remove sandboxes that have ended: caisson rm SANDBOX"
 
 // errHaveEnded says of sandboxes that are in the way of another one that it is enough
 // to remove them.
 var errHaveEnded = errors.New("have ended and were not removed")
 
-// exceeds compares field by field, without a sum that could overflow. Of the
-// sandboxes that there are now, so many have ended.
+// exceeds compares field by field, without a sum that could overflow. So many sandboxes have
+// ended beside now.
 func exceeds(of string, now Usage, ended int64, asked, most Usage) error {
 	var errs []error
 	for _, f := range []struct {
-		name                    string
-		now, ended, asked, most int64
-		unit                    settings.Unit
+		name             string
+		now, asked, most int64
+		unit             settings.Unit
 	}{
-		{"sandboxes", now.Sandboxes, ended, asked.Sandboxes, most.Sandboxes, settings.Count},
-		{"memory", now.MemoryBytes, 0, asked.MemoryBytes, most.MemoryBytes, settings.Bytes},
-		{"cpus", now.MilliCPU, 0, asked.MilliCPU, most.MilliCPU, settings.CPUs},
-		{"execs", now.Execs, 0, asked.Execs, most.Execs, settings.Count},
-		{"pids", now.PIDs, 0, asked.PIDs, most.PIDs, settings.Count},
+		{"sandboxes", now.Sandboxes, asked.Sandboxes, most.Sandboxes, settings.Count},
+		{"memory", now.MemoryBytes, asked.MemoryBytes, most.MemoryBytes, settings.Bytes},
+		{"cpus", now.MilliCPU, asked.MilliCPU, most.MilliCPU, settings.CPUs},
+		{"execs", now.Execs, asked.Execs, most.Execs, settings.Count},
+		{"pids", now.PIDs, asked.PIDs, most.PIDs, settings.Count},
 	} {
 		switch {
 		case f.asked < 0 || f.now < 0:
@@ -186,17 +193,12 @@ func exceeds(of string, now Usage, ended int64, asked, most Usage) error {
 		case f.asked > f.most:
 			errs = append(errs, sbxerr.New(sbxerr.Peer, "peer.quota", "%s %s alone is above %s, %s", f.name, f.unit.Format(f.asked), of, f.unit.Format(f.most)))
 		case f.asked > f.most-f.now:
-			errs = append(errs, withEnded(f.ended, fmt.Errorf("%s %s is above what is left of %s: %s of %s are in use",
-				f.name, f.unit.Format(f.asked), of, f.unit.Format(f.now), f.unit.Format(f.most))))
+			errs = append(errs, fmt.Errorf("%s %s is above what is left of %s: %s of %s are in use",
+				f.name, f.unit.Format(f.asked), of, f.unit.Format(f.now), f.unit.Format(f.most)))
 		}
 	}
-	return errors.Join(errs...)
-}
-
-// withEnded adds to a refusal how many sandboxes have ended and still count.
-func withEnded(n int64, err error) error {
-	if n == 0 {
-		return err
+	if asked.Sandboxes > 0 && ended/KeptEnded >= most.Sandboxes {
+		errs = append(errs, fmt.Errorf("%d sandboxes %w, the most of %s: %d for each of %d", ended, errHaveEnded, of, KeptEnded, most.Sandboxes))
 	}
-	return fmt.Errorf("%w, and %d of them %w", err, n, errHaveEnded)
+	return errors.Join(errs...)
 }

@@ -71,9 +71,13 @@ func TestCheckQuota(t *testing.T) {
 		}
 		refused(t, name, err, tt.code, tt.words...)
 	}
-	ended := Standing{Owner: Usage{Sandboxes: 2, MemoryBytes: 3 << 20}, OwnerEnded: 1}
+	ended := Standing{Owner: Usage{Sandboxes: 1, MemoryBytes: 3 << 20}, OwnerEnded: 7}
+	if err := g.CheckQuota(ended, Usage{Sandboxes: 1}); err != nil {
+		t.Errorf("beside those that have ended: %v", err)
+	}
+	ended.OwnerEnded++
 	err := g.CheckQuota(ended, Usage{Sandboxes: 1})
-	refused(t, "one that has ended in the way", err, sbxerr.Busy, "2 of 2 are in use, and 1 of them have ended and were not removed")
+	refused(t, "too many that have ended", err, sbxerr.Busy, "8 sandboxes have ended and were not removed, the most of the quota of uid 1000: 4 for each of 2")
 	if remedy := sbxerr.RemedyOf(err); !strings.Contains(remedy, "caisson rm") {
 		t.Errorf("the remedy is %q", remedy)
 	}
