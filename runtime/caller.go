@@ -104,13 +104,14 @@ func (m *Manager) standingLocked(g peer.Grant) peer.Standing {
 	for _, s := range m.sandboxes {
 		r := s.kept()
 		u, ended := s.usage()
+		st.All.Add(u)
 		if r.OwnerUID == owner.UID && r.OwnerSystem == owner.IsSystem() {
-			add(&st.Owner, u)
+			st.Owner.Add(u)
 			st.OwnerEnded += ended
 		}
 		for i, id := range above {
 			if slices.Contains(r.above(), id) {
-				add(&st.Below[i].Usage, u)
+				st.Below[i].Add(u)
 				st.Below[i].Ended += ended
 			}
 		}
@@ -133,8 +134,7 @@ func (s *sandbox) usage() (u peer.Usage, ended int64) {
 	return u, 0
 }
 
-// deliveredLocked reports whether s is the sandbox of a run that is over, and nobody
-// reads what its commands wrote: it goes by itself.
+// deliveredLocked reports whether s was for a run that is over and that nobody reads: it goes by itself.
 func (s *sandbox) deliveredLocked() bool {
 	main := s.execs[s.record.Main]
 	if main == nil || s.record.Detached || !main.isDone() {
@@ -146,14 +146,6 @@ func (s *sandbox) deliveredLocked() bool {
 		}
 	}
 	return true
-}
-
-func add(to *peer.Usage, u peer.Usage) {
-	to.Sandboxes += u.Sandboxes
-	to.MemoryBytes += u.MemoryBytes
-	to.MilliCPU += u.MilliCPU
-	to.Execs += u.Execs
-	to.PIDs += u.PIDs
 }
 
 // planFor plans r as far as the caller of ctx may have it.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/pool"
 )
 
@@ -68,11 +69,12 @@ type Rules struct{ Rules []string }
 
 // HostInfo is what the daemon counts.
 type HostInfo struct {
-	Sandboxes map[State]int
-	Execs     int // that run
-	Queued    int // requests that wait for their turn to make a sandbox
-	Pools     []pool.Stats
-	Networks  []NetworkStats // of the live sandboxes that the gateway serves, oldest first
+	Sandboxes           map[State]int
+	Execs               int // that run
+	Queued              int // requests that wait for their turn to make a sandbox
+	Pools               []pool.Stats
+	Networks            []NetworkStats // of the live sandboxes that the gateway serves, oldest first
+	Capacity, Available peer.Resources // that the caller may have, and what is left of it
 }
 
 // NetworkStats is what went through the gateway for one sandbox.

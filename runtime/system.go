@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/runtime/capacity"
 	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/pool"
@@ -100,7 +101,7 @@ type Counts struct {
 
 // Counts returns how the daemon does.
 func (m *Manager) Counts() Counts {
-	c := Counts{Sandboxes: map[State]int{}, Orphaned: m.quarantine.orphaned(), Skipped: m.quarantine.size(), Queued: waiting(m.making, m.running), Throttled: time.Duration(m.throttled.Load()), Routes: m.opts.Spending.Routes()}
+	c := Counts{Sandboxes: map[State]int{}, Orphaned: m.quarantine.orphaned(), Skipped: m.quarantine.size(), Queued: waiting(m.making, m.running), Throttled: time.Duration(m.throttled.Load()), Routes: m.opts.Spending.Routes(), Pools: m.pools.Stats()}
 	for _, s := range m.all() {
 		info := s.info()
 		if s.kept().Pooled {
@@ -110,7 +111,6 @@ func (m *Manager) Counts() Counts {
 		c.Sandboxes[info.State]++
 		c.Execs += info.Execs
 	}
-	c.Pools = m.pools.Stats()
 	return c
 }
 
@@ -136,10 +136,16 @@ func (m *Manager) HostInfo(ctx context.Context) (HostInfo, error) {
 	}
 	st.Networks = m.networkStats(ctx, visible)
 	g, err := m.grant(ctx)
+	if err == nil {
+		m.mu.Lock()
+		now := m.standingLocked(g)
+		m.mu.Unlock()
+		host := capacity.Host{Root: m.paths.root, DiskReserve: m.opts.DiskReserve, Sandboxes: m.opts.MaxSandboxes, ForRoot: m.opts.ForRoot}
+		st.Capacity, st.Available, err = host.Of(g, now)
+	}
 	if err != nil || g.CheckHost() != nil { // who waits, and pools, are the host's affair
 		return st, err
 	}
-	st.Queued = waiting(m.making, m.running)
-	st.Pools = m.pools.Stats()
+	st.Queued, st.Pools = waiting(m.making, m.running), m.pools.Stats()
 	return st, nil
 }

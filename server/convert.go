@@ -10,6 +10,7 @@ import (
 	"github.com/caisson-run/caisson/api/settings"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/images"
+	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/runtime/pool"
 )
@@ -104,9 +105,14 @@ func infoPB(s runtime.HostInfo) *caissonv1.InfoResponse {
 		states[string(state)] = int32(n)
 	}
 	return &caissonv1.InfoResponse{
+		Capacity: resourcesPB(s.Capacity), Available: resourcesPB(s.Available),
 		Sandboxes: states, Execs: int32(s.Execs), Queued: int32(s.Queued), Pools: each(s.Pools, poolPB),
 		Networks: each(s.Networks, networkStatsPB),
 	}
+}
+
+func resourcesPB(r peer.Resources) *caissonv1.Resources {
+	return &caissonv1.Resources{MilliCpu: r.MilliCPU, MemoryBytes: r.MemoryBytes, Sandboxes: r.Sandboxes, DiskBytes: r.DiskBytes}
 }
 
 func cleanedPB(c runtime.Cleaned) *caissonv1.CleanResponse {

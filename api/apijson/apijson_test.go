@@ -30,7 +30,7 @@ func TestMarshal(t *testing.T) {
 		{&caissonv1.Stage{Name: "a", Duration: durationpb.New(90 * time.Second)}, `{"name":"a","duration":"90s"}`},
 		{&caissonv1.Stage{Duration: durationpb.New(-1_000_050_000)}, `{"name":"","duration":"-1.00005s"}`},
 		{&caissonv1.UsageSample{CpuPercent: 0.1}, `{"time":null,"cpu_percent":0.1,"memory_bytes":0,"pids":0,"io_read_bytes":0,"io_write_bytes":0,"sent_bytes":0,"received_bytes":0}`},
-		{&caissonv1.InfoResponse{Sandboxes: map[string]int32{"b": 1, "a": 2}}, `{"sandboxes":{"a":2,"b":1},"execs":0,"queued":0,"pools":[],"networks":[]}`},
+		{&caissonv1.InfoResponse{Sandboxes: map[string]int32{"b": 1, "a": 2}}, `{"sandboxes":{"a":2,"b":1},"execs":0,"queued":0,"pools":[],"networks":[],"capacity":null,"available":null}`},
 		{&caissonv1.ExecEvent{Kind: &caissonv1.ExecEvent_Stdout{Stdout: &caissonv1.Output{Data: []byte("a")}}}, `{"started":null,"stdout":{"data":"YQ=="},"stderr":null,"exit":null,"finished":null}`},
 		{&caissonv1.Event{Id: "1", Data: &caissonv1.EventData{Args: []string{}}}, `{"id":"1","data":{}}`},
 		{&caissonv1.InspectImageResponse{ConfigJson: []byte(`{"User":"1"}`), Report: &caissonv1.ImportReport{}}, `{"image":null,"config_json":{"User":"1"},"layers":[],"report":{"entries":0,"bytes":0,"stripped":{}}}`},

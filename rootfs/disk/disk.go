@@ -198,11 +198,18 @@ func UseOf(point string) (Use, error) {
 
 // Room returns how many bytes the disk that dir lies on has to give, besides a reserve.
 func Room(dir string, reserve int64) (int64, error) {
+	use, err := Host(dir, reserve)
+	return use.Bytes - use.UsedBytes, err
+}
+
+// Host tells of the bytes of the file system that dir lies on, of which a reserve counts as used.
+func Host(dir string, reserve int64) (Use, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
-		return 0, sbxerr.Wrap(sbxerr.StateDir, "disk.room", fmt.Errorf("statfs %q: %w", dir, err))
+		return Use{}, sbxerr.Wrap(sbxerr.StateDir, "disk.room", fmt.Errorf("statfs %q: %w", dir, err))
 	}
-	return max(0, int64(st.Bavail)*st.Bsize-reserve), nil
+	total, free := int64(st.Blocks)*st.Bsize, int64(st.Bavail)*st.Bsize
+	return Use{Bytes: total, UsedBytes: total - max(0, free-reserve)}, nil
 }
 
 // Clear removes what is at the top of the disk at point under the names that match, with all

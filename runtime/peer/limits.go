@@ -27,6 +27,7 @@ type Usage struct {
 // Standing is the current usage. The caller must hold the lock that keeps it true until
 // the request is counted.
 type Standing struct {
+	All        Usage // of all sandboxes, whoever they are of
 	Owner      Usage // of all sandboxes of the grant's Owner, their children too
 	OwnerEnded int64 // those beside it that have ended and were not removed
 	// Below is what each sandbox of the grant's Above has below it, in the same order.

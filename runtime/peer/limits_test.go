@@ -207,3 +207,22 @@ func TestGrantNestedRefuses(t *testing.T) {
 	}
 	refused(t, "any other profile", g.CheckProfile("debug"), sbxerr.Peer)
 }
+
+// TestRoom: the least of the host, the quota and the budgets above, in all and of what is left.
+func TestRoom(t *testing.T) {
+	host := Resources{MilliCPU: 8000, MemoryBytes: 16 << 30, Sandboxes: 100, DiskBytes: 50}
+	now := Standing{All: Usage{Sandboxes: 99, MemoryBytes: 20 << 30, MilliCPU: 1000}, Owner: Usage{Sandboxes: 1, MemoryBytes: 1 << 30}}
+	p := policy(t, rule(func(r *Rule) {
+		r.Quota = Usage{Sandboxes: 4, MemoryBytes: 4 << 30, MilliCPU: 9000, Execs: 3, ImageBytes: 1, PIDs: 300}
+	}))
+	all, left := grant(t, p, User(1000, 1, nil, 1)).Room(now, host)
+	if want := (Resources{8000, 4 << 30, 4, 50}); all != want {
+		t.Errorf("in all %+v, want %+v", all, want)
+	}
+	if want := (Resources{7000, 0, 1, 50}); left != want { // the memory of the host is promised
+		t.Errorf("left %+v, want %+v", left, want)
+	}
+	if all, left := grant(t, p, User(0, 0, nil, 1)).Room(now, host); all != host || left.Sandboxes != 1 {
+		t.Errorf("root: %+v, %+v left", all, left)
+	}
+}

@@ -589,12 +589,16 @@ func (*InfoRequest) Descriptor() ([]byte, []int) {
 }
 
 type InfoResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Sandboxes     map[string]int32       `protobuf:"bytes,1,rep,name=sandboxes,proto3" json:"sandboxes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // by state
-	Execs         int32                  `protobuf:"varint,2,opt,name=execs,proto3" json:"execs,omitempty"`                                                                                   // that run
-	Queued        int32                  `protobuf:"varint,3,opt,name=queued,proto3" json:"queued,omitempty"`                                                                                 // requests that wait to make a sandbox
-	Pools         []*PoolStats           `protobuf:"bytes,4,rep,name=pools,proto3" json:"pools,omitempty"`
-	Networks      []*NetworkStats        `protobuf:"bytes,5,rep,name=networks,proto3" json:"networks,omitempty"` // of the live sandboxes that the gateway serves, oldest first
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Sandboxes map[string]int32       `protobuf:"bytes,1,rep,name=sandboxes,proto3" json:"sandboxes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // by state
+	Execs     int32                  `protobuf:"varint,2,opt,name=execs,proto3" json:"execs,omitempty"`                                                                                   // that run
+	Queued    int32                  `protobuf:"varint,3,opt,name=queued,proto3" json:"queued,omitempty"`                                                                                 // requests that wait to make a sandbox
+	Pools     []*PoolStats           `protobuf:"bytes,4,rep,name=pools,proto3" json:"pools,omitempty"`
+	Networks  []*NetworkStats        `protobuf:"bytes,5,rep,name=networks,proto3" json:"networks,omitempty"` // of the live sandboxes that the gateway serves, oldest first
+	Capacity  *Resources             `protobuf:"bytes,6,opt,name=capacity,proto3" json:"capacity,omitempty"` // what the caller's sandboxes may have together: of the host, or of its quota where that is less
+	// Capacity without the limits of the sandboxes that live, those in pools aside. The daemon makes
+	// sandboxes past the host's memory and CPUs too: a scheduler holds to this.
+	Available     *Resources `protobuf:"bytes,7,opt,name=available,proto3" json:"available,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -664,6 +668,89 @@ func (x *InfoResponse) GetNetworks() []*NetworkStats {
 	return nil
 }
 
+func (x *InfoResponse) GetCapacity() *Resources {
+	if x != nil {
+		return x.Capacity
+	}
+	return nil
+}
+
+func (x *InfoResponse) GetAvailable() *Resources {
+	if x != nil {
+		return x.Available
+	}
+	return nil
+}
+
+// Resources are what sandboxes take of a host.
+type Resources struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	MilliCpu      int64                  `protobuf:"varint,1,opt,name=milli_cpu,json=milliCpu,proto3" json:"milli_cpu,omitempty"` // 1000 is one CPU
+	MemoryBytes   int64                  `protobuf:"varint,2,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
+	Sandboxes     int64                  `protobuf:"varint,3,opt,name=sandboxes,proto3" json:"sandboxes,omitempty"`
+	DiskBytes     int64                  `protobuf:"varint,4,opt,name=disk_bytes,json=diskBytes,proto3" json:"disk_bytes,omitempty"` // below the daemon's root, without sandboxes.disk_reserve
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Resources) Reset() {
+	*x = Resources{}
+	mi := &file_caisson_v1_system_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Resources) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Resources) ProtoMessage() {}
+
+func (x *Resources) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_system_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Resources.ProtoReflect.Descriptor instead.
+func (*Resources) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_system_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Resources) GetMilliCpu() int64 {
+	if x != nil {
+		return x.MilliCpu
+	}
+	return 0
+}
+
+func (x *Resources) GetMemoryBytes() int64 {
+	if x != nil {
+		return x.MemoryBytes
+	}
+	return 0
+}
+
+func (x *Resources) GetSandboxes() int64 {
+	if x != nil {
+		return x.Sandboxes
+	}
+	return 0
+}
+
+func (x *Resources) GetDiskBytes() int64 {
+	if x != nil {
+		return x.DiskBytes
+	}
+	return 0
+}
+
 // NetworkStats is what went through the gateway for one sandbox, or over its link in the mode bridge.
 type NetworkStats struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -677,7 +764,7 @@ type NetworkStats struct {
 
 func (x *NetworkStats) Reset() {
 	*x = NetworkStats{}
-	mi := &file_caisson_v1_system_proto_msgTypes[12]
+	mi := &file_caisson_v1_system_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -689,7 +776,7 @@ func (x *NetworkStats) String() string {
 func (*NetworkStats) ProtoMessage() {}
 
 func (x *NetworkStats) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_system_proto_msgTypes[12]
+	mi := &file_caisson_v1_system_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -702,7 +789,7 @@ func (x *NetworkStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NetworkStats.ProtoReflect.Descriptor instead.
 func (*NetworkStats) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_system_proto_rawDescGZIP(), []int{12}
+	return file_caisson_v1_system_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *NetworkStats) GetSandboxId() string {
@@ -753,7 +840,7 @@ type PoolStats struct {
 
 func (x *PoolStats) Reset() {
 	*x = PoolStats{}
-	mi := &file_caisson_v1_system_proto_msgTypes[13]
+	mi := &file_caisson_v1_system_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -765,7 +852,7 @@ func (x *PoolStats) String() string {
 func (*PoolStats) ProtoMessage() {}
 
 func (x *PoolStats) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_system_proto_msgTypes[13]
+	mi := &file_caisson_v1_system_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -778,7 +865,7 @@ func (x *PoolStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolStats.ProtoReflect.Descriptor instead.
 func (*PoolStats) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_system_proto_rawDescGZIP(), []int{13}
+	return file_caisson_v1_system_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PoolStats) GetProfile() string {
@@ -866,7 +953,7 @@ type ReloadConfigRequest struct {
 
 func (x *ReloadConfigRequest) Reset() {
 	*x = ReloadConfigRequest{}
-	mi := &file_caisson_v1_system_proto_msgTypes[14]
+	mi := &file_caisson_v1_system_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -878,7 +965,7 @@ func (x *ReloadConfigRequest) String() string {
 func (*ReloadConfigRequest) ProtoMessage() {}
 
 func (x *ReloadConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_system_proto_msgTypes[14]
+	mi := &file_caisson_v1_system_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -891,7 +978,7 @@ func (x *ReloadConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReloadConfigRequest.ProtoReflect.Descriptor instead.
 func (*ReloadConfigRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_system_proto_rawDescGZIP(), []int{14}
+	return file_caisson_v1_system_proto_rawDescGZIP(), []int{15}
 }
 
 type ReloadConfigResponse struct {
@@ -905,7 +992,7 @@ type ReloadConfigResponse struct {
 
 func (x *ReloadConfigResponse) Reset() {
 	*x = ReloadConfigResponse{}
-	mi := &file_caisson_v1_system_proto_msgTypes[15]
+	mi := &file_caisson_v1_system_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -917,7 +1004,7 @@ func (x *ReloadConfigResponse) String() string {
 func (*ReloadConfigResponse) ProtoMessage() {}
 
 func (x *ReloadConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_system_proto_msgTypes[15]
+	mi := &file_caisson_v1_system_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -930,7 +1017,7 @@ func (x *ReloadConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReloadConfigResponse.ProtoReflect.Descriptor instead.
 func (*ReloadConfigResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_system_proto_rawDescGZIP(), []int{15}
+	return file_caisson_v1_system_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ReloadConfigResponse) GetChanged() []string {
@@ -995,16 +1082,24 @@ const file_caisson_v1_system_proto_rawDesc = "" +
 	"\x05field\x18\x01 \x01(\tR\x05field\x12\x18\n" +
 	"\asupport\x18\x02 \x01(\tR\asupport\x12\x16\n" +
 	"\x06detail\x18\x03 \x01(\tR\x06detail\"\r\n" +
-	"\vInfoRequest\"\xa4\x02\n" +
+	"\vInfoRequest\"\x8c\x03\n" +
 	"\fInfoResponse\x12E\n" +
 	"\tsandboxes\x18\x01 \x03(\v2'.caisson.v1.InfoResponse.SandboxesEntryR\tsandboxes\x12\x14\n" +
 	"\x05execs\x18\x02 \x01(\x05R\x05execs\x12\x16\n" +
 	"\x06queued\x18\x03 \x01(\x05R\x06queued\x12+\n" +
 	"\x05pools\x18\x04 \x03(\v2\x15.caisson.v1.PoolStatsR\x05pools\x124\n" +
-	"\bnetworks\x18\x05 \x03(\v2\x18.caisson.v1.NetworkStatsR\bnetworks\x1a<\n" +
+	"\bnetworks\x18\x05 \x03(\v2\x18.caisson.v1.NetworkStatsR\bnetworks\x121\n" +
+	"\bcapacity\x18\x06 \x01(\v2\x15.caisson.v1.ResourcesR\bcapacity\x123\n" +
+	"\tavailable\x18\a \x01(\v2\x15.caisson.v1.ResourcesR\tavailable\x1a<\n" +
 	"\x0eSandboxesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"\x87\x01\n" +
+	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"\x88\x01\n" +
+	"\tResources\x12\x1b\n" +
+	"\tmilli_cpu\x18\x01 \x01(\x03R\bmilliCpu\x12!\n" +
+	"\fmemory_bytes\x18\x02 \x01(\x03R\vmemoryBytes\x12\x1c\n" +
+	"\tsandboxes\x18\x03 \x01(\x03R\tsandboxes\x12\x1d\n" +
+	"\n" +
+	"disk_bytes\x18\x04 \x01(\x03R\tdiskBytes\"\x87\x01\n" +
 	"\fNetworkStats\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x12\n" +
@@ -1056,7 +1151,7 @@ func file_caisson_v1_system_proto_rawDescGZIP() []byte {
 	return file_caisson_v1_system_proto_rawDescData
 }
 
-var file_caisson_v1_system_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_caisson_v1_system_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_caisson_v1_system_proto_goTypes = []any{
 	(*VersionRequest)(nil),       // 0: caisson.v1.VersionRequest
 	(*VersionResponse)(nil),      // 1: caisson.v1.VersionResponse
@@ -1070,39 +1165,42 @@ var file_caisson_v1_system_proto_goTypes = []any{
 	(*Capability)(nil),           // 9: caisson.v1.Capability
 	(*InfoRequest)(nil),          // 10: caisson.v1.InfoRequest
 	(*InfoResponse)(nil),         // 11: caisson.v1.InfoResponse
-	(*NetworkStats)(nil),         // 12: caisson.v1.NetworkStats
-	(*PoolStats)(nil),            // 13: caisson.v1.PoolStats
-	(*ReloadConfigRequest)(nil),  // 14: caisson.v1.ReloadConfigRequest
-	(*ReloadConfigResponse)(nil), // 15: caisson.v1.ReloadConfigResponse
-	nil,                          // 16: caisson.v1.InfoResponse.SandboxesEntry
-	(*Egress)(nil),               // 17: caisson.v1.Egress
-	(*durationpb.Duration)(nil),  // 18: google.protobuf.Duration
+	(*Resources)(nil),            // 12: caisson.v1.Resources
+	(*NetworkStats)(nil),         // 13: caisson.v1.NetworkStats
+	(*PoolStats)(nil),            // 14: caisson.v1.PoolStats
+	(*ReloadConfigRequest)(nil),  // 15: caisson.v1.ReloadConfigRequest
+	(*ReloadConfigResponse)(nil), // 16: caisson.v1.ReloadConfigResponse
+	nil,                          // 17: caisson.v1.InfoResponse.SandboxesEntry
+	(*Egress)(nil),               // 18: caisson.v1.Egress
+	(*durationpb.Duration)(nil),  // 19: google.protobuf.Duration
 }
 var file_caisson_v1_system_proto_depIdxs = []int32{
 	6,  // 0: caisson.v1.DoctorResponse.checks:type_name -> caisson.v1.DoctorCheck
 	9,  // 1: caisson.v1.CapabilitiesResponse.capabilities:type_name -> caisson.v1.Capability
-	16, // 2: caisson.v1.InfoResponse.sandboxes:type_name -> caisson.v1.InfoResponse.SandboxesEntry
-	13, // 3: caisson.v1.InfoResponse.pools:type_name -> caisson.v1.PoolStats
-	12, // 4: caisson.v1.InfoResponse.networks:type_name -> caisson.v1.NetworkStats
-	17, // 5: caisson.v1.NetworkStats.egress:type_name -> caisson.v1.Egress
-	18, // 6: caisson.v1.PoolStats.refill:type_name -> google.protobuf.Duration
-	0,  // 7: caisson.v1.SystemService.Version:input_type -> caisson.v1.VersionRequest
-	4,  // 8: caisson.v1.SystemService.Doctor:input_type -> caisson.v1.DoctorRequest
-	7,  // 9: caisson.v1.SystemService.Capabilities:input_type -> caisson.v1.CapabilitiesRequest
-	2,  // 10: caisson.v1.SystemService.Ping:input_type -> caisson.v1.PingRequest
-	10, // 11: caisson.v1.SystemService.Info:input_type -> caisson.v1.InfoRequest
-	14, // 12: caisson.v1.SystemService.ReloadConfig:input_type -> caisson.v1.ReloadConfigRequest
-	1,  // 13: caisson.v1.SystemService.Version:output_type -> caisson.v1.VersionResponse
-	5,  // 14: caisson.v1.SystemService.Doctor:output_type -> caisson.v1.DoctorResponse
-	8,  // 15: caisson.v1.SystemService.Capabilities:output_type -> caisson.v1.CapabilitiesResponse
-	3,  // 16: caisson.v1.SystemService.Ping:output_type -> caisson.v1.PingResponse
-	11, // 17: caisson.v1.SystemService.Info:output_type -> caisson.v1.InfoResponse
-	15, // 18: caisson.v1.SystemService.ReloadConfig:output_type -> caisson.v1.ReloadConfigResponse
-	13, // [13:19] is the sub-list for method output_type
-	7,  // [7:13] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	17, // 2: caisson.v1.InfoResponse.sandboxes:type_name -> caisson.v1.InfoResponse.SandboxesEntry
+	14, // 3: caisson.v1.InfoResponse.pools:type_name -> caisson.v1.PoolStats
+	13, // 4: caisson.v1.InfoResponse.networks:type_name -> caisson.v1.NetworkStats
+	12, // 5: caisson.v1.InfoResponse.capacity:type_name -> caisson.v1.Resources
+	12, // 6: caisson.v1.InfoResponse.available:type_name -> caisson.v1.Resources
+	18, // 7: caisson.v1.NetworkStats.egress:type_name -> caisson.v1.Egress
+	19, // 8: caisson.v1.PoolStats.refill:type_name -> google.protobuf.Duration
+	0,  // 9: caisson.v1.SystemService.Version:input_type -> caisson.v1.VersionRequest
+	4,  // 10: caisson.v1.SystemService.Doctor:input_type -> caisson.v1.DoctorRequest
+	7,  // 11: caisson.v1.SystemService.Capabilities:input_type -> caisson.v1.CapabilitiesRequest
+	2,  // 12: caisson.v1.SystemService.Ping:input_type -> caisson.v1.PingRequest
+	10, // 13: caisson.v1.SystemService.Info:input_type -> caisson.v1.InfoRequest
+	15, // 14: caisson.v1.SystemService.ReloadConfig:input_type -> caisson.v1.ReloadConfigRequest
+	1,  // 15: caisson.v1.SystemService.Version:output_type -> caisson.v1.VersionResponse
+	5,  // 16: caisson.v1.SystemService.Doctor:output_type -> caisson.v1.DoctorResponse
+	8,  // 17: caisson.v1.SystemService.Capabilities:output_type -> caisson.v1.CapabilitiesResponse
+	3,  // 18: caisson.v1.SystemService.Ping:output_type -> caisson.v1.PingResponse
+	11, // 19: caisson.v1.SystemService.Info:output_type -> caisson.v1.InfoResponse
+	16, // 20: caisson.v1.SystemService.ReloadConfig:output_type -> caisson.v1.ReloadConfigResponse
+	15, // [15:21] is the sub-list for method output_type
+	9,  // [9:15] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_caisson_v1_system_proto_init() }
@@ -1118,7 +1216,7 @@ func file_caisson_v1_system_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_caisson_v1_system_proto_rawDesc), len(file_caisson_v1_system_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

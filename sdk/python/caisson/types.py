@@ -827,6 +827,17 @@ class NetworkStats:
 
 
 @dataclass(frozen=True)
+class Resources:
+    """What sandboxes take of a host."""
+
+    milli_cpu: int = 0
+    memory_bytes: int = 0
+    sandboxes: int = 0
+    disk_bytes: int = 0
+    """Below the daemon's root, without sandboxes.disk_reserve."""
+
+
+@dataclass(frozen=True)
 class HostInfo:
     """What the daemon counts: sandboxes by state, running commands, waiting requests."""
 
@@ -835,3 +846,7 @@ class HostInfo:
     queued: int = 0
     pools: List[PoolStats] = field(default_factory=list)
     networks: List[NetworkStats] = field(default_factory=list)
+    capacity: Resources = Resources()
+    """What your sandboxes may have together: of the host, or of your quota where that is less."""
+    available: Resources = Resources()
+    """Capacity without the limits of the sandboxes that live. More can be made: memory and CPUs are shared."""

@@ -24,6 +24,7 @@ import (
 	"github.com/caisson-run/caisson/gateway/route/tokens"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/images"
+	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/runtime/pool"
 	"github.com/caisson-run/caisson/runtime/secrets"
@@ -199,7 +200,9 @@ func sample() *servertest.Fake {
 		},
 		Counts: runtime.HostInfo{
 			Sandboxes: map[runtime.State]int{runtime.StateRunning: 2, runtime.StateExited: 1}, Execs: 3, Queued: 4,
-			Pools: []pool.Stats{{Profile: "strict", Image: "base", Ready: 5, Filling: 1, Size: 3, Target: 6, Max: 12, Hits: 7, Misses: 8, Failures: 9, Refill: 1500 * time.Microsecond}},
+			Capacity:  peer.Resources{MilliCPU: 4000, MemoryBytes: 8 << 30, Sandboxes: 512, DiskBytes: 100 << 30},
+			Available: peer.Resources{MilliCPU: 1500, MemoryBytes: 7 << 30, Sandboxes: 510, DiskBytes: 40 << 30},
+			Pools:     []pool.Stats{{Profile: "strict", Image: "base", Ready: 5, Filling: 1, Size: 3, Target: 6, Max: 12, Hits: 7, Misses: 8, Failures: 9, Refill: 1500 * time.Microsecond}},
 			Networks: []runtime.NetworkStats{{SandboxID: "a1", Name: "build", Network: "allow", Egress: runtime.EgressCounters{
 				Open: 1, Allowed: 2, Refused: 3, Failed: 4, SentBytes: 5, ReceivedBytes: 6000, LookupsAnswered: 7, LookupsRefused: 8, Lost: 9,
 			}}, {SandboxID: "a2", Name: "quiet", Network: "open"}},

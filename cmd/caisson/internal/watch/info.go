@@ -9,6 +9,7 @@ import (
 
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/api/units"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
 )
 
@@ -16,7 +17,7 @@ func InfoCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "info",
 		Short:   "Show counts of sandboxes, commands, pools and network traffic",
-		Long:    "Show counts of sandboxes, commands and pools, and the network traffic of each of your\nlive sandboxes with a network.\n\nREADY of a pool is READY/TARGET+FILLING: ready sandboxes, the wanted number, and those in\ncreation. MISSES counts requests that found no ready sandbox.",
+		Long:    "Show counts of sandboxes, commands and pools, and the network traffic of each of your\nlive sandboxes with a network.\n\nCAPACITY is what your sandboxes may have together: of the host, or of your quota where that\nis less. AVAILABLE is what the limits of the live ones leave of it.\n\nREADY of a pool is READY/TARGET+FILLING: ready sandboxes, the wanted number, and those in\ncreation. MISSES counts requests that found no ready sandbox.",
 		Example: "  caisson info",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -45,6 +46,9 @@ func printInfo(a *cli.App, r *caissonv1.InfoResponse) error {
 	if err := a.PrintLine("commands: %d\nqueued: %d", r.Execs, r.Queued); err != nil {
 		return err
 	}
+	if err := a.PrintTable([]string{"RESOURCE", "CAPACITY", "AVAILABLE"}, resourceRows(r.GetCapacity(), r.GetAvailable())); err != nil {
+		return err
+	}
 	if len(r.Pools) > 0 {
 		headings := []string{"PROFILE", "IMAGE", "READY", "HITS", "MISSES", "FAILURES", "REFILL"}
 		if err := a.PrintTable(headings, cli.Each(r.Pools, poolRow)); err != nil {
@@ -55,6 +59,16 @@ func printInfo(a *cli.App, r *caissonv1.InfoResponse) error {
 		return nil
 	}
 	return a.PrintTable([]string{"SANDBOX", "NETWORK", "OPEN", "ALLOWED", "REFUSED", "FAILED", "OUT", "IN", "LOOKUPS", "LOST"}, cli.Each(r.Networks, networkRow))
+}
+
+func resourceRows(all, left *caissonv1.Resources) [][]string {
+	size := cli.SizeCell
+	return [][]string{
+		{"cpus", units.FormatCPU(all.GetMilliCpu()), units.FormatCPU(left.GetMilliCpu())},
+		{"memory", size(all.GetMemoryBytes()), size(left.GetMemoryBytes())},
+		{"sandboxes", cli.Decimal(all.GetSandboxes()), cli.Decimal(left.GetSandboxes())},
+		{"disk", size(all.GetDiskBytes()), size(left.GetDiskBytes())},
+	}
 }
 
 func networkRow(n *caissonv1.NetworkStats) []string {

@@ -438,6 +438,8 @@ export const fields = {
     stripped: 'Int64{}',
   },
   InfoResponse: {
+    available: 'Resources',
+    capacity: 'Resources',
     execs: 'number',
     networks: 'NetworkStats[]',
     pools: 'PoolStats[]',
@@ -654,6 +656,12 @@ export const fields = {
     size: 'WinSize',
   },
   ResizeExecResponse: {},
+  Resources: {
+    disk_bytes: 'Int64',
+    memory_bytes: 'Int64',
+    milli_cpu: 'Int64',
+    sandboxes: 'Int64',
+  },
   Result: {
     cause: 'string',
     duration: 'Duration',

@@ -897,6 +897,10 @@ export interface components {
             };
         };
         InfoResponse: {
+            /** @description Capacity without the limits of the sandboxes that live, those in pools aside. The daemon makes sandboxes past the host's memory and CPUs too: a scheduler holds to this. */
+            available?: components["schemas"]["Resources"];
+            /** @description what the caller's sandboxes may have together: of the host, or of its quota where that is less */
+            capacity?: components["schemas"]["Resources"];
             /**
              * Format: int32
              * @description that run
@@ -1301,6 +1305,23 @@ export interface components {
             size?: components["schemas"]["WinSize"];
         };
         ResizeExecResponse: Record<string, never>;
+        /** @description Resources are what sandboxes take of a host. */
+        Resources: {
+            /**
+             * Format: int64
+             * @description below the daemon's root, without sandboxes.disk_reserve
+             */
+            disk_bytes: Int64;
+            /** Format: int64 */
+            memory_bytes: Int64;
+            /**
+             * Format: int64
+             * @description 1000 is one CPU
+             */
+            milli_cpu: Int64;
+            /** Format: int64 */
+            sandboxes: Int64;
+        };
         /** @description Result is how a command ended. */
         Result: {
             /**
