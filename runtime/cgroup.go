@@ -15,7 +15,7 @@ func (h *host) removeCgroup(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if err := h.killStray(ctx, group); err != nil {
+	if err := group.KillStray(ctx, h.opts.IDs.Holds); err != nil {
 		return err
 	}
 	return group.Remove(ctx)

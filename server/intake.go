@@ -15,6 +15,7 @@ import (
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/server/slow"
 	"github.com/caisson-run/caisson/server/strictjson"
 )
 
@@ -55,7 +56,7 @@ type intake struct {
 }
 
 func newIntake(timeout, later time.Duration) *intake {
-	return &intake{timeout: cmp.Or(timeout, readTimeout), later: cmp.Or(later, writeTimeout), coming: newAmounts(little), kept: newAmounts(little)}
+	return &intake{timeout: cmp.Or(timeout, readTimeout), later: cmp.Or(later, slow.Timeout), coming: newAmounts(little), kept: newAmounts(little)}
 }
 
 func undecodedOf(ctx context.Context) []bound {

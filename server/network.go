@@ -19,6 +19,7 @@ import (
 type network struct {
 	runtime  Network
 	spending Spending
+	forwards Forwards
 }
 
 func (n network) CheckPolicy(ctx context.Context, req *connect.Request[caissonv1.CheckPolicyRequest]) (*connect.Response[caissonv1.CheckPolicyResponse], error) {

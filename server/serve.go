@@ -10,6 +10,7 @@ import (
 	"golang.org/x/net/netutil"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/server/slow"
 )
 
 const (
@@ -65,7 +66,7 @@ func NewHTTP(h http.Handler) *http.Server {
 		IdleTimeout:       idleTimeout,
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: maxStreams,
-			WriteByteTimeout:     writeTimeout, // closes what boundWrites cannot reach
+			WriteByteTimeout:     slow.Timeout, // closes what slow.Bound cannot reach
 		},
 	}
 }

@@ -35,6 +35,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/volumes"
 	"github.com/caisson-run/caisson/runtime/workspaces"
 	"github.com/caisson-run/caisson/server/rest"
+	"github.com/caisson-run/caisson/server/slow"
 )
 
 // maxMessage bounds one message of a caller, in bytes. Archives and standard
@@ -135,6 +136,11 @@ type Network interface {
 	Traffic(ctx context.Context, ref, since string, follow bool, yield func(runtime.TrafficEntry) error) error
 }
 
+// Forwards carries streams to ports inside sandboxes.
+type Forwards interface {
+	Forward(ctx context.Context, ref string, port uint16, in io.Reader, out io.Writer, connected func() error) error
+}
+
 // Spending tells what requests by routes took.
 type Spending interface {
 	List(ctx context.Context) ([]spend.Row, error)
@@ -189,6 +195,7 @@ type Deps struct {
 	System     System
 	Network    Network
 	Spending   Spending
+	Forwards   Forwards
 	Secrets    Secrets
 	Files      Files
 	Events     Events
@@ -232,7 +239,7 @@ func New(d Deps) http.Handler {
 		caissonv1connect.WorkspaceServiceName: workspaceService{d.Workspaces},
 		caissonv1connect.SecretServiceName:    secretService{d.Secrets},
 		caissonv1connect.SystemServiceName:    system{d.System},
-		caissonv1connect.NetworkServiceName:   network{d.Network, d.Spending},
+		caissonv1connect.NetworkServiceName:   network{d.Network, d.Spending, d.Forwards},
 		caissonv1connect.FileServiceName:      fileService{d.Files},
 		caissonv1connect.EventServiceName:     eventService{d.Events},
 	}
@@ -245,13 +252,13 @@ func New(d Deps) http.Handler {
 	mux.Handle(caissonv1connect.NewWorkspaceServiceHandler(workspaceService{d.Workspaces}, options))
 	mux.Handle(caissonv1connect.NewSecretServiceHandler(secretService{d.Secrets}, options))
 	mux.Handle(caissonv1connect.NewSystemServiceHandler(system{d.System}, options))
-	mux.Handle(caissonv1connect.NewNetworkServiceHandler(network{d.Network, d.Spending}, options))
+	mux.Handle(caissonv1connect.NewNetworkServiceHandler(network{d.Network, d.Spending, d.Forwards}, options))
 	mux.Handle(caissonv1connect.NewFileServiceHandler(fileService{d.Files}, options))
 	mux.Handle(caissonv1connect.NewEventServiceHandler(eventService{d.Events}, options))
 	mux.Handle(grpchealth.NewHandler(&health{host: d.System, services: slices.Sorted(maps.Keys(services))}, options))
 	plain := rest.New(rest.Options{Services: services, Streams: &streams, Unary: unaryCall(d.Log)})
 	calls := byPath(plain, knownCalls(mux))
-	bounded := boundCalls(boundWrites(newIntake(d.ReadTimeout, d.WriteTimeout).serve(calls), d.WriteTimeout, plain.Procedure))
+	bounded := boundCalls(slow.Bound(newIntake(d.ReadTimeout, d.WriteTimeout).serve(calls), d.WriteTimeout, plain.Procedure))
 	return operations(bounded, d, plain)
 }
 

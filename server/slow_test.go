@@ -23,6 +23,7 @@ import (
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/plan"
+	"github.com/caisson-run/caisson/server/slow"
 )
 
 // slowPatience is how long a condition may take on a loaded machine.
@@ -86,7 +87,7 @@ func serveSlow(t *testing.T, h http.Handler, stream, connection time.Duration) (
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := NewHTTP(boundWrites(h, stream, func(r *http.Request) string { return r.URL.Path }))
+	srv := NewHTTP(slow.Bound(h, stream, func(r *http.Request) string { return r.URL.Path }))
 	srv.HTTP2.WriteByteTimeout = connection
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(l) }()
@@ -261,7 +262,7 @@ func TestSlowReader(t *testing.T) {
 // A response that cannot be bounded is not begun.
 func TestUnboundableWriter(t *testing.T) {
 	rec := httptest.NewRecorder()
-	h := boundWrites(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the handler was called") }), 0, func(*http.Request) string { return "" })
+	h := slow.Bound(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the handler was called") }), 0, func(*http.Request) string { return "" })
 	h.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/", nil))
 	if rec.Code != http.StatusInternalServerError {
 		t.Errorf("status %d", rec.Code)

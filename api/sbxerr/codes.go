@@ -87,6 +87,7 @@ const (
 	NetPolicy   Code = "SBX-404" // an egress policy is refused as written
 	PortTaken   Code = "SBX-405" // a port to publish is not free on the host
 	NetChild    Code = "SBX-406" // a child would have more network than its parent
+	PortClosed  Code = "SBX-407" // nothing listens on a port inside the sandbox
 
 	Cgroup           Code = "SBX-501" // a cgroup could not be made, read or removed
 	CgroupController Code = "SBX-502" // a controller that a limit needs is missing

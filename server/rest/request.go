@@ -170,10 +170,11 @@ type rawBody struct {
 	first proto.Message // nil: it was given
 	last  proto.Message // nil: none, or given
 	buf   []byte
+	live  bool // answers flow meanwhile: no piece waits until it is full
 }
 
 func newRawBody(r *http.Request, m match) (*rawBody, error) {
-	b := &rawBody{body: r.Body, field: protoreflect.Name(m.route.Body), first: newMessage(m.route.call.Input())}
+	b := &rawBody{body: r.Body, live: m.route.bidi(), field: protoreflect.Name(m.route.Body), first: newMessage(m.route.call.Input())}
 	into := b.first.ProtoReflect()
 	if m.route.Header != "" {
 		into = into.Mutable(fieldOf(into, m.route.Header)).Message()
@@ -196,9 +197,13 @@ func (b *rawBody) next(m proto.Message) error {
 	if b.buf == nil {
 		b.buf = make([]byte, piece)
 	}
-	n, err := io.ReadFull(b.body, b.buf)
+	read := io.ReadFull
+	if b.live {
+		read = io.Reader.Read
+	}
+	n, err := read(b.body, b.buf)
 	switch {
-	case n > 0 && (err == nil || errors.Is(err, io.ErrUnexpectedEOF)):
+	case n > 0 && (err == nil || b.live || errors.Is(err, io.ErrUnexpectedEOF)):
 		into := m.ProtoReflect()
 		into.Set(into.Descriptor().Fields().ByName(b.field), protoreflect.ValueOfBytes(b.buf[:n]))
 		return nil

@@ -128,6 +128,12 @@ func call(ctx context.Context, service any, method string, request proto.Message
 
 // serveStream makes a call whose requests or answers are a stream.
 func (h *Handler) serveStream(w http.ResponseWriter, r *http.Request, m match) {
+	if m.route.bidi() { // net/http would read the whole body before the first answer (RFC 9112, 9.6)
+		if err := http.NewResponseController(w).EnableFullDuplex(); err != nil {
+			writeError(w, err)
+			return
+		}
+	}
 	requests, err := requestsOf(w, r, m)
 	if err != nil {
 		writeError(w, err)

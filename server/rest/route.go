@@ -57,6 +57,9 @@ func routesOf(m protoreflect.MethodDescriptor) []*route {
 }
 
 // stream says whether requests or answers are a stream.
+// bidi reports whether requests and answers flow at once.
+func (r *route) bidi() bool { return r.call.IsStreamingClient() && r.call.IsStreamingServer() }
+
 func (r *route) stream() bool { return r.call.IsStreamingClient() || r.call.IsStreamingServer() }
 
 // spec is what Connect knows of the call.

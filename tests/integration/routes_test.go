@@ -88,6 +88,8 @@ func scenario(layout, tree []byte, image, dir, key string) []exchange {
 		{method: "POST", path: "/v1/sandboxes/agent/execs?wait=true", body: `{"exec":{"shell":"nslookup elsewhere.example || true"}}`},
 		{call: "NetworkTraffic", path: "/v1/sandboxes/agent/traffic"},
 		{call: "NetworkUsage", path: "/v1/usage"},
+		{method: "POST", path: "/v1/sandboxes/agent/execs?wait=true", body: `{"exec":{"shell":"echo hello > /tmp/index.html; busybox httpd -p 8000 -h /tmp"}}`},
+		{call: "NetworkForward", method: "POST", path: "/v1/sandboxes/agent/forward/8000", raw: []byte("GET /index.html HTTP/0.9\n\n")},
 		{call: "NetworkLearnPolicy", path: "/v1/sandboxes/agent/learned"},
 
 		{method: "POST", path: "/v1/sandboxes/agent/execs?wait=true", body: `{"exec":{"args":["sleep","1.5"]}}`}, // for a sample

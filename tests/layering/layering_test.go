@@ -73,6 +73,8 @@ var rules = []struct {
 	{"runtime/spend", []string{"api/sbxerr", "gateway/route/budget", "owndir"}},
 	{"runtime/secrets", nil},
 	{"runtime/staging", []string{"api/sbxerr", "runtime/output"}},
+	{"runtime/forward", []string{"api/sbxerr"}},
+	{"runtime/capacity", []string{"cgroups", "rootfs/disk", "runtime/peer"}},
 	{"runtime/layers", []string{"api/sbxerr"}},
 	{"runtime/owned", []string{"api/sbxerr"}},
 	{"runtime/apply", []string{"api/sbxerr", "api/units", "owndir", "runtime/changes", "runtime/failpoint", "runtime/peer"}},

@@ -101,6 +101,110 @@ func (x *PolicyQuery) GetDeny() []string {
 	return nil
 }
 
+type ForwardRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"` // in the first message, as port
+	Port          uint32                 `protobuf:"varint,2,opt,name=port,proto3" json:"port,omitempty"`
+	Data          []byte                 `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForwardRequest) Reset() {
+	*x = ForwardRequest{}
+	mi := &file_caisson_v1_network_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForwardRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForwardRequest) ProtoMessage() {}
+
+func (x *ForwardRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_network_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForwardRequest.ProtoReflect.Descriptor instead.
+func (*ForwardRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_network_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ForwardRequest) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+func (x *ForwardRequest) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *ForwardRequest) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+type ForwardResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForwardResponse) Reset() {
+	*x = ForwardResponse{}
+	mi := &file_caisson_v1_network_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForwardResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForwardResponse) ProtoMessage() {}
+
+func (x *ForwardResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_network_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForwardResponse.ProtoReflect.Descriptor instead.
+func (*ForwardResponse) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_network_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ForwardResponse) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
 type CheckPolicyRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Policy *PolicyQuery           `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
@@ -113,7 +217,7 @@ type CheckPolicyRequest struct {
 
 func (x *CheckPolicyRequest) Reset() {
 	*x = CheckPolicyRequest{}
-	mi := &file_caisson_v1_network_proto_msgTypes[1]
+	mi := &file_caisson_v1_network_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -125,7 +229,7 @@ func (x *CheckPolicyRequest) String() string {
 func (*CheckPolicyRequest) ProtoMessage() {}
 
 func (x *CheckPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_network_proto_msgTypes[1]
+	mi := &file_caisson_v1_network_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -138,7 +242,7 @@ func (x *CheckPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckPolicyRequest.ProtoReflect.Descriptor instead.
 func (*CheckPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_network_proto_rawDescGZIP(), []int{1}
+	return file_caisson_v1_network_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *CheckPolicyRequest) GetPolicy() *PolicyQuery {
@@ -180,7 +284,7 @@ type CheckPolicyResponse struct {
 
 func (x *CheckPolicyResponse) Reset() {
 	*x = CheckPolicyResponse{}
-	mi := &file_caisson_v1_network_proto_msgTypes[2]
+	mi := &file_caisson_v1_network_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -192,7 +296,7 @@ func (x *CheckPolicyResponse) String() string {
 func (*CheckPolicyResponse) ProtoMessage() {}
 
 func (x *CheckPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_network_proto_msgTypes[2]
+	mi := &file_caisson_v1_network_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -205,7 +309,7 @@ func (x *CheckPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckPolicyResponse.ProtoReflect.Descriptor instead.
 func (*CheckPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_network_proto_rawDescGZIP(), []int{2}
+	return file_caisson_v1_network_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *CheckPolicyResponse) GetNetwork() string {
@@ -293,7 +397,7 @@ type AddressVerdict struct {
 
 func (x *AddressVerdict) Reset() {
 	*x = AddressVerdict{}
-	mi := &file_caisson_v1_network_proto_msgTypes[3]
+	mi := &file_caisson_v1_network_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -305,7 +409,7 @@ func (x *AddressVerdict) String() string {
 func (*AddressVerdict) ProtoMessage() {}
 
 func (x *AddressVerdict) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_network_proto_msgTypes[3]
+	mi := &file_caisson_v1_network_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -318,7 +422,7 @@ func (x *AddressVerdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddressVerdict.ProtoReflect.Descriptor instead.
 func (*AddressVerdict) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_network_proto_rawDescGZIP(), []int{3}
+	return file_caisson_v1_network_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *AddressVerdict) GetAddress() string {
@@ -372,7 +476,7 @@ type ExplainPolicyRequest struct {
 
 func (x *ExplainPolicyRequest) Reset() {
 	*x = ExplainPolicyRequest{}
-	mi := &file_caisson_v1_network_proto_msgTypes[4]
+	mi := &file_caisson_v1_network_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -384,7 +488,7 @@ func (x *ExplainPolicyRequest) String() string {
 func (*ExplainPolicyRequest) ProtoMessage() {}
 
 func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_network_proto_msgTypes[4]
+	mi := &file_caisson_v1_network_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -397,7 +501,7 @@ func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPolicyRequest.ProtoReflect.Descriptor instead.
 func (*ExplainPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_network_proto_rawDescGZIP(), []int{4}
+	return file_caisson_v1_network_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ExplainPolicyRequest) GetPolicy() *PolicyQuery {
@@ -417,7 +521,7 @@ type ExplainPolicyResponse struct {
 
 func (x *ExplainPolicyResponse) Reset() {
 	*x = ExplainPolicyResponse{}
-	mi := &file_caisson_v1_network_proto_msgTypes[5]
+	mi := &file_caisson_v1_network_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -429,7 +533,7 @@ func (x *ExplainPolicyResponse) String() string {
 func (*ExplainPolicyResponse) ProtoMessage() {}
 
 func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_network_proto_msgTypes[5]
+	mi := &file_caisson_v1_network_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -442,7 +546,7 @@ func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPolicyResponse.ProtoReflect.Descriptor instead.
 func (*ExplainPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_network_proto_rawDescGZIP(), []int{5}
+	return file_caisson_v1_network_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ExplainPolicyResponse) GetNetwork() string {
@@ -470,7 +574,7 @@ type PolicyLine struct {
 
 func (x *PolicyLine) Reset() {
 	*x = PolicyLine{}
-	mi := &file_caisson_v1_network_proto_msgTypes[6]
+	mi := &file_caisson_v1_network_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -482,7 +586,7 @@ func (x *PolicyLine) String() string {
 func (*PolicyLine) ProtoMessage() {}
 
 func (x *PolicyLine) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_network_proto_msgTypes[6]
+	mi := &file_caisson_v1_network_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -495,7 +599,7 @@ func (x *PolicyLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyLine.ProtoReflect.Descriptor instead.
 func (*PolicyLine) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_network_proto_rawDescGZIP(), []int{6}
+	return file_caisson_v1_network_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *PolicyLine) GetRule() string {
@@ -521,7 +625,7 @@ type LearnPolicyRequest struct {
 
 func (x *LearnPolicyRequest) Reset() {
 	*x = LearnPolicyRequest{}
-	mi := &file_caisson_v1_network_proto_msgTypes[7]
+	mi := &file_caisson_v1_network_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -533,7 +637,7 @@ func (x *LearnPolicyRequest) String() string {
 func (*LearnPolicyRequest) ProtoMessage() {}
 
 func (x *LearnPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_network_proto_msgTypes[7]
+	mi := &file_caisson_v1_network_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -546,7 +650,7 @@ func (x *LearnPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LearnPolicyRequest.ProtoReflect.Descriptor instead.
 func (*LearnPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_network_proto_rawDescGZIP(), []int{7}
+	return file_caisson_v1_network_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *LearnPolicyRequest) GetRef() string {
@@ -566,7 +670,7 @@ type LearnPolicyResponse struct {
 
 func (x *LearnPolicyResponse) Reset() {
 	*x = LearnPolicyResponse{}
-	mi := &file_caisson_v1_network_proto_msgTypes[8]
+	mi := &file_caisson_v1_network_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -578,7 +682,7 @@ func (x *LearnPolicyResponse) String() string {
 func (*LearnPolicyResponse) ProtoMessage() {}
 
 func (x *LearnPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_network_proto_msgTypes[8]
+	mi := &file_caisson_v1_network_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -591,7 +695,7 @@ func (x *LearnPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LearnPolicyResponse.ProtoReflect.Descriptor instead.
 func (*LearnPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_network_proto_rawDescGZIP(), []int{8}
+	return file_caisson_v1_network_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *LearnPolicyResponse) GetRules() []string {
@@ -619,7 +723,7 @@ type TrafficRequest struct {
 
 func (x *TrafficRequest) Reset() {
 	*x = TrafficRequest{}
-	mi := &file_caisson_v1_network_proto_msgTypes[9]
+	mi := &file_caisson_v1_network_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -631,7 +735,7 @@ func (x *TrafficRequest) String() string {
 func (*TrafficRequest) ProtoMessage() {}
 
 func (x *TrafficRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_network_proto_msgTypes[9]
+	mi := &file_caisson_v1_network_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -644,7 +748,7 @@ func (x *TrafficRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrafficRequest.ProtoReflect.Descriptor instead.
 func (*TrafficRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_network_proto_rawDescGZIP(), []int{9}
+	return file_caisson_v1_network_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TrafficRequest) GetRef() string {
@@ -706,7 +810,7 @@ type TrafficResponse struct {
 
 func (x *TrafficResponse) Reset() {
 	*x = TrafficResponse{}
-	mi := &file_caisson_v1_network_proto_msgTypes[10]
+	mi := &file_caisson_v1_network_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -718,7 +822,7 @@ func (x *TrafficResponse) String() string {
 func (*TrafficResponse) ProtoMessage() {}
 
 func (x *TrafficResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_network_proto_msgTypes[10]
+	mi := &file_caisson_v1_network_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -731,7 +835,7 @@ func (x *TrafficResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrafficResponse.ProtoReflect.Descriptor instead.
 func (*TrafficResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_network_proto_rawDescGZIP(), []int{10}
+	return file_caisson_v1_network_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *TrafficResponse) GetTime() *timestamppb.Timestamp {
@@ -900,7 +1004,7 @@ type UsageRequest struct {
 
 func (x *UsageRequest) Reset() {
 	*x = UsageRequest{}
-	mi := &file_caisson_v1_network_proto_msgTypes[11]
+	mi := &file_caisson_v1_network_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -912,7 +1016,7 @@ func (x *UsageRequest) String() string {
 func (*UsageRequest) ProtoMessage() {}
 
 func (x *UsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_network_proto_msgTypes[11]
+	mi := &file_caisson_v1_network_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -925,7 +1029,7 @@ func (x *UsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageRequest.ProtoReflect.Descriptor instead.
 func (*UsageRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_network_proto_rawDescGZIP(), []int{11}
+	return file_caisson_v1_network_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *UsageRequest) GetSession() string {
@@ -966,7 +1070,7 @@ type UsageResponse struct {
 
 func (x *UsageResponse) Reset() {
 	*x = UsageResponse{}
-	mi := &file_caisson_v1_network_proto_msgTypes[12]
+	mi := &file_caisson_v1_network_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -978,7 +1082,7 @@ func (x *UsageResponse) String() string {
 func (*UsageResponse) ProtoMessage() {}
 
 func (x *UsageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_network_proto_msgTypes[12]
+	mi := &file_caisson_v1_network_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -991,7 +1095,7 @@ func (x *UsageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageResponse.ProtoReflect.Descriptor instead.
 func (*UsageResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_network_proto_rawDescGZIP(), []int{12}
+	return file_caisson_v1_network_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *UsageResponse) GetUsages() []*RouteUsage {
@@ -1034,7 +1138,7 @@ type RouteUsage struct {
 
 func (x *RouteUsage) Reset() {
 	*x = RouteUsage{}
-	mi := &file_caisson_v1_network_proto_msgTypes[13]
+	mi := &file_caisson_v1_network_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1046,7 +1150,7 @@ func (x *RouteUsage) String() string {
 func (*RouteUsage) ProtoMessage() {}
 
 func (x *RouteUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_network_proto_msgTypes[13]
+	mi := &file_caisson_v1_network_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1059,7 +1163,7 @@ func (x *RouteUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouteUsage.ProtoReflect.Descriptor instead.
 func (*RouteUsage) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_network_proto_rawDescGZIP(), []int{13}
+	return file_caisson_v1_network_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RouteUsage) GetScope() string {
@@ -1192,7 +1296,13 @@ const file_caisson_v1_network_proto_rawDesc = "" +
 	"\aprofile\x18\x02 \x01(\tR\aprofile\x12\x18\n" +
 	"\anetwork\x18\x03 \x01(\tR\anetwork\x12\x14\n" +
 	"\x05allow\x18\x04 \x03(\tR\x05allow\x12\x12\n" +
-	"\x04deny\x18\x05 \x03(\tR\x04deny\"{\n" +
+	"\x04deny\x18\x05 \x03(\tR\x04deny\"J\n" +
+	"\x0eForwardRequest\x12\x10\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x12\n" +
+	"\x04port\x18\x02 \x01(\rR\x04port\x12\x12\n" +
+	"\x04data\x18\x03 \x01(\fR\x04data\"%\n" +
+	"\x0fForwardResponse\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"{\n" +
 	"\x12CheckPolicyRequest\x12/\n" +
 	"\x06policy\x18\x01 \x01(\v2\x17.caisson.v1.PolicyQueryR\x06policy\x12\x16\n" +
 	"\x06target\x18\x02 \x01(\tR\x06target\x12\x1c\n" +
@@ -1289,7 +1399,7 @@ const file_caisson_v1_network_proto_rawDesc = "" +
 	"\x04cost\x18\x0f \x01(\x01R\x04cost\x12-\n" +
 	"\x12estimated_requests\x18\x10 \x01(\x03R\x11estimatedRequests\x129\n" +
 	"\n" +
-	"updated_at\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt2\xae\x04\n" +
+	"updated_at\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt2\xb3\x05\n" +
 	"\x0eNetworkService\x12l\n" +
 	"\vCheckPolicy\x12\x1e.caisson.v1.CheckPolicyRequest\x1a\x1f.caisson.v1.CheckPolicyResponse\"\x1c\x82\xb5\x18\x18\n" +
 	"\x04POST\x12\x10/v1/policy/check\x12t\n" +
@@ -1300,7 +1410,9 @@ const file_caisson_v1_network_proto_rawDesc = "" +
 	"\aTraffic\x12\x1a.caisson.v1.TrafficRequest\x1a\x1b.caisson.v1.TrafficResponse\"&\x82\xb5\x18\"\n" +
 	"\x03GET\x12\x1b/v1/sandboxes/{ref}/traffic0\x01\x12R\n" +
 	"\x05Usage\x12\x18.caisson.v1.UsageRequest\x1a\x19.caisson.v1.UsageResponse\"\x14\x82\xb5\x18\x10\n" +
-	"\x03GET\x12\t/v1/usageB9Z7github.com/caisson-run/caisson/api/caisson/v1;caissonv1b\x06proto3"
+	"\x03GET\x12\t/v1/usage\x12\x82\x01\n" +
+	"\aForward\x12\x1a.caisson.v1.ForwardRequest\x1a\x1b.caisson.v1.ForwardResponse\":\x82\xb5\x186\n" +
+	"\x04POST\x12\"/v1/sandboxes/{ref}/forward/{port}\"\x04data2\x04data(\x010\x01B9Z7github.com/caisson-run/caisson/api/caisson/v1;caissonv1b\x06proto3"
 
 var (
 	file_caisson_v1_network_proto_rawDescOnce sync.Once
@@ -1314,46 +1426,50 @@ func file_caisson_v1_network_proto_rawDescGZIP() []byte {
 	return file_caisson_v1_network_proto_rawDescData
 }
 
-var file_caisson_v1_network_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_caisson_v1_network_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_caisson_v1_network_proto_goTypes = []any{
 	(*PolicyQuery)(nil),           // 0: caisson.v1.PolicyQuery
-	(*CheckPolicyRequest)(nil),    // 1: caisson.v1.CheckPolicyRequest
-	(*CheckPolicyResponse)(nil),   // 2: caisson.v1.CheckPolicyResponse
-	(*AddressVerdict)(nil),        // 3: caisson.v1.AddressVerdict
-	(*ExplainPolicyRequest)(nil),  // 4: caisson.v1.ExplainPolicyRequest
-	(*ExplainPolicyResponse)(nil), // 5: caisson.v1.ExplainPolicyResponse
-	(*PolicyLine)(nil),            // 6: caisson.v1.PolicyLine
-	(*LearnPolicyRequest)(nil),    // 7: caisson.v1.LearnPolicyRequest
-	(*LearnPolicyResponse)(nil),   // 8: caisson.v1.LearnPolicyResponse
-	(*TrafficRequest)(nil),        // 9: caisson.v1.TrafficRequest
-	(*TrafficResponse)(nil),       // 10: caisson.v1.TrafficResponse
-	(*UsageRequest)(nil),          // 11: caisson.v1.UsageRequest
-	(*UsageResponse)(nil),         // 12: caisson.v1.UsageResponse
-	(*RouteUsage)(nil),            // 13: caisson.v1.RouteUsage
-	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 15: google.protobuf.Duration
+	(*ForwardRequest)(nil),        // 1: caisson.v1.ForwardRequest
+	(*ForwardResponse)(nil),       // 2: caisson.v1.ForwardResponse
+	(*CheckPolicyRequest)(nil),    // 3: caisson.v1.CheckPolicyRequest
+	(*CheckPolicyResponse)(nil),   // 4: caisson.v1.CheckPolicyResponse
+	(*AddressVerdict)(nil),        // 5: caisson.v1.AddressVerdict
+	(*ExplainPolicyRequest)(nil),  // 6: caisson.v1.ExplainPolicyRequest
+	(*ExplainPolicyResponse)(nil), // 7: caisson.v1.ExplainPolicyResponse
+	(*PolicyLine)(nil),            // 8: caisson.v1.PolicyLine
+	(*LearnPolicyRequest)(nil),    // 9: caisson.v1.LearnPolicyRequest
+	(*LearnPolicyResponse)(nil),   // 10: caisson.v1.LearnPolicyResponse
+	(*TrafficRequest)(nil),        // 11: caisson.v1.TrafficRequest
+	(*TrafficResponse)(nil),       // 12: caisson.v1.TrafficResponse
+	(*UsageRequest)(nil),          // 13: caisson.v1.UsageRequest
+	(*UsageResponse)(nil),         // 14: caisson.v1.UsageResponse
+	(*RouteUsage)(nil),            // 15: caisson.v1.RouteUsage
+	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 17: google.protobuf.Duration
 }
 var file_caisson_v1_network_proto_depIdxs = []int32{
 	0,  // 0: caisson.v1.CheckPolicyRequest.policy:type_name -> caisson.v1.PolicyQuery
-	3,  // 1: caisson.v1.CheckPolicyResponse.addresses:type_name -> caisson.v1.AddressVerdict
+	5,  // 1: caisson.v1.CheckPolicyResponse.addresses:type_name -> caisson.v1.AddressVerdict
 	0,  // 2: caisson.v1.ExplainPolicyRequest.policy:type_name -> caisson.v1.PolicyQuery
-	6,  // 3: caisson.v1.ExplainPolicyResponse.lines:type_name -> caisson.v1.PolicyLine
-	14, // 4: caisson.v1.TrafficResponse.time:type_name -> google.protobuf.Timestamp
-	15, // 5: caisson.v1.TrafficResponse.duration:type_name -> google.protobuf.Duration
-	13, // 6: caisson.v1.UsageResponse.usages:type_name -> caisson.v1.RouteUsage
-	14, // 7: caisson.v1.RouteUsage.updated_at:type_name -> google.protobuf.Timestamp
-	1,  // 8: caisson.v1.NetworkService.CheckPolicy:input_type -> caisson.v1.CheckPolicyRequest
-	4,  // 9: caisson.v1.NetworkService.ExplainPolicy:input_type -> caisson.v1.ExplainPolicyRequest
-	7,  // 10: caisson.v1.NetworkService.LearnPolicy:input_type -> caisson.v1.LearnPolicyRequest
-	9,  // 11: caisson.v1.NetworkService.Traffic:input_type -> caisson.v1.TrafficRequest
-	11, // 12: caisson.v1.NetworkService.Usage:input_type -> caisson.v1.UsageRequest
-	2,  // 13: caisson.v1.NetworkService.CheckPolicy:output_type -> caisson.v1.CheckPolicyResponse
-	5,  // 14: caisson.v1.NetworkService.ExplainPolicy:output_type -> caisson.v1.ExplainPolicyResponse
-	8,  // 15: caisson.v1.NetworkService.LearnPolicy:output_type -> caisson.v1.LearnPolicyResponse
-	10, // 16: caisson.v1.NetworkService.Traffic:output_type -> caisson.v1.TrafficResponse
-	12, // 17: caisson.v1.NetworkService.Usage:output_type -> caisson.v1.UsageResponse
-	13, // [13:18] is the sub-list for method output_type
-	8,  // [8:13] is the sub-list for method input_type
+	8,  // 3: caisson.v1.ExplainPolicyResponse.lines:type_name -> caisson.v1.PolicyLine
+	16, // 4: caisson.v1.TrafficResponse.time:type_name -> google.protobuf.Timestamp
+	17, // 5: caisson.v1.TrafficResponse.duration:type_name -> google.protobuf.Duration
+	15, // 6: caisson.v1.UsageResponse.usages:type_name -> caisson.v1.RouteUsage
+	16, // 7: caisson.v1.RouteUsage.updated_at:type_name -> google.protobuf.Timestamp
+	3,  // 8: caisson.v1.NetworkService.CheckPolicy:input_type -> caisson.v1.CheckPolicyRequest
+	6,  // 9: caisson.v1.NetworkService.ExplainPolicy:input_type -> caisson.v1.ExplainPolicyRequest
+	9,  // 10: caisson.v1.NetworkService.LearnPolicy:input_type -> caisson.v1.LearnPolicyRequest
+	11, // 11: caisson.v1.NetworkService.Traffic:input_type -> caisson.v1.TrafficRequest
+	13, // 12: caisson.v1.NetworkService.Usage:input_type -> caisson.v1.UsageRequest
+	1,  // 13: caisson.v1.NetworkService.Forward:input_type -> caisson.v1.ForwardRequest
+	4,  // 14: caisson.v1.NetworkService.CheckPolicy:output_type -> caisson.v1.CheckPolicyResponse
+	7,  // 15: caisson.v1.NetworkService.ExplainPolicy:output_type -> caisson.v1.ExplainPolicyResponse
+	10, // 16: caisson.v1.NetworkService.LearnPolicy:output_type -> caisson.v1.LearnPolicyResponse
+	12, // 17: caisson.v1.NetworkService.Traffic:output_type -> caisson.v1.TrafficResponse
+	14, // 18: caisson.v1.NetworkService.Usage:output_type -> caisson.v1.UsageResponse
+	2,  // 19: caisson.v1.NetworkService.Forward:output_type -> caisson.v1.ForwardResponse
+	14, // [14:20] is the sub-list for method output_type
+	8,  // [8:14] is the sub-list for method input_type
 	8,  // [8:8] is the sub-list for extension type_name
 	8,  // [8:8] is the sub-list for extension extendee
 	0,  // [0:8] is the sub-list for field type_name
@@ -1371,7 +1487,7 @@ func file_caisson_v1_network_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_caisson_v1_network_proto_rawDesc), len(file_caisson_v1_network_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

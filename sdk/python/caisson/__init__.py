@@ -12,9 +12,11 @@ from . import codes
 from ._forms import Size, Time
 from ._options import AloneOptions, BuildOptions, CreateOptions, ExecOptions, ListOptions, NestedOptions, StartOptions, UpdateOptions
 from ._async.client import AsyncClient
+from ._async.forward import AsyncForwarded
 from ._async.process import AsyncProcess
 from ._async.sandbox import AsyncSandbox
 from ._sync.client import Client
+from ._sync.forward import Forwarded
 from ._sync.process import Process
 from ._sync.sandbox import Sandbox
 from .codes import (
@@ -44,6 +46,7 @@ __all__ = [
     "APIUsage",
     "AloneOptions",
     "AsyncClient",
+    "AsyncForwarded",
     "AsyncProcess",
     "AsyncSandbox",
     "BuildOptions",
@@ -68,6 +71,7 @@ __all__ = [
     "FileEvent",
     "FileInfo",
     "FileRights",
+    "Forwarded",
     "HostEvent",
     "ImageNotFound",
     "Input",

@@ -29,7 +29,8 @@ class Request:
     """One request of plain HTTP.
 
     body is JSON, unless it is bytes. A repeatable request may be sent again after a
-    connection broke: it changes nothing, or changes it once.
+    connection broke: it changes nothing, or changes it once. The body of a duplex one is
+    written while its answer comes.
     """
 
     method: str
@@ -37,6 +38,7 @@ class Request:
     query: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     body: Union[None, Mapping[str, Any], bytes, Iterable[bytes]] = None
     repeatable: bool = False
+    duplex: bool = False
 
     def __post_init__(self) -> None:
         self.repeatable = self.repeatable or self.method == "GET"

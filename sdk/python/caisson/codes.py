@@ -449,6 +449,12 @@ class PortTaken(CaissonError):
     code = "SBX-405"
 
 
+class PortClosed(CaissonError):
+    """SBX-407: nothing listens on the port inside the sandbox."""
+
+    code = "SBX-407"
+
+
 class NetChild(CaissonError):
     """SBX-406: a child sandbox would have more network than its parent."""
 

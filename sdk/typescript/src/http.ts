@@ -1,4 +1,5 @@
 import { request as httpRequest, type ClientRequest, type IncomingMessage } from 'node:http'
+import { Duplex } from 'node:stream'
 import { Retry } from './retry.js'
 import { broken, daemonOff, errorOf, parse, target, type Query } from './wire.js'
 
@@ -68,16 +69,28 @@ export class Transport {
   }
 
   /** Sends a request and returns the answer, whose body is still to be read. */
-  async open(request: Request): Promise<IncomingMessage> {
+  async open(request: Request, begin?: (sent: ClientRequest) => void): Promise<IncomingMessage> {
     request.signal?.throwIfAborted()
-    const response = await this.send(request)
+    const response = await this.send(request, begin)
     this.known = true
     const status = response.statusCode ?? 0
     if (status >= 400) throw errorOf(parse(await text(response, request.signal)), status)
     return response
   }
 
-  private send(request: Request): Promise<IncomingMessage> {
+  /** Makes a request whose body flows while its answer does. */
+  async duplex(request: Request): Promise<Duplex> {
+    let sent: ClientRequest | undefined
+    const response = await this.open(request, (made) => {
+      sent = made
+      made.flushHeaders()
+    })
+    const stream = Duplex.from({ writable: sent!, readable: response })
+    stream.once('close', () => sent!.destroy())
+    return stream
+  }
+
+  private send(request: Request, begin?: (sent: ClientRequest) => void): Promise<IncomingMessage> {
     return new Promise((resolve, reject) => {
       const body = request.json ? Buffer.from(JSON.stringify(request.json)) : request.body
       const sent = httpRequest({
@@ -90,6 +103,7 @@ export class Transport {
       })
       sent.on('error', (error) => reject(this.failure(error, request.signal)))
       sent.once('response', resolve)
+      if (begin) return begin(sent)
       upload(sent, body).catch((error: unknown) => {
         reject(error)
         sent.destroy()

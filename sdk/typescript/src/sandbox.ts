@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import type { Duplex } from 'node:stream'
 import { Changesets } from './changesets.js'
 import type { CaissonError } from './errors.js'
 import { follow, Place } from './events.js'
@@ -168,6 +169,11 @@ export class Sandbox {
   async snapshot(name?: string): Promise<Snapshot> {
     const json = present({ ref: this.id, name })
     return decode('Snapshot', await this.transport.call({ method: 'POST', path: '/v1/snapshots', json }))
+  }
+
+  /** Connects to a port on localhost inside, published or not. */
+  forward(port: number): Promise<Duplex> {
+    return this.transport.duplex({ method: 'POST', path: sandboxPath(this.id, 'forward', String(port)) })
   }
 
   /**

@@ -46,6 +46,8 @@ const (
 	NetworkServiceTrafficProcedure = "/caisson.v1.NetworkService/Traffic"
 	// NetworkServiceUsageProcedure is the fully-qualified name of the NetworkService's Usage RPC.
 	NetworkServiceUsageProcedure = "/caisson.v1.NetworkService/Usage"
+	// NetworkServiceForwardProcedure is the fully-qualified name of the NetworkService's Forward RPC.
+	NetworkServiceForwardProcedure = "/caisson.v1.NetworkService/Forward"
 )
 
 // NetworkServiceClient is a client for the caisson.v1.NetworkService service.
@@ -65,6 +67,10 @@ type NetworkServiceClient interface {
 	// Usage tells what requests by routes took, of the caller's sandboxes, live and gone, and to
 	// root of all. An account is kept for sandboxes.kept_usage_for after its last request.
 	Usage(context.Context, *connect.Request[v1.UsageRequest]) (*connect.Response[v1.UsageResponse], error)
+	// Forward carries a stream to a port inside a live sandbox, published or not, on 127.0.0.1 or
+	// ::1. An answer without data says that it is connected. The end of the requests is that of the
+	// caller's side; the call ends with the server's. By plain HTTP both bodies flow at once.
+	Forward(context.Context) *connect.BidiStreamForClient[v1.ForwardRequest, v1.ForwardResponse]
 }
 
 // NewNetworkServiceClient constructs a client for the caisson.v1.NetworkService service. By
@@ -108,6 +114,12 @@ func NewNetworkServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(networkServiceMethods.ByName("Usage")),
 			connect.WithClientOptions(opts...),
 		),
+		forward: connect.NewClient[v1.ForwardRequest, v1.ForwardResponse](
+			httpClient,
+			baseURL+NetworkServiceForwardProcedure,
+			connect.WithSchema(networkServiceMethods.ByName("Forward")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -118,6 +130,7 @@ type networkServiceClient struct {
 	learnPolicy   *connect.Client[v1.LearnPolicyRequest, v1.LearnPolicyResponse]
 	traffic       *connect.Client[v1.TrafficRequest, v1.TrafficResponse]
 	usage         *connect.Client[v1.UsageRequest, v1.UsageResponse]
+	forward       *connect.Client[v1.ForwardRequest, v1.ForwardResponse]
 }
 
 // CheckPolicy calls caisson.v1.NetworkService.CheckPolicy.
@@ -145,6 +158,11 @@ func (c *networkServiceClient) Usage(ctx context.Context, req *connect.Request[v
 	return c.usage.CallUnary(ctx, req)
 }
 
+// Forward calls caisson.v1.NetworkService.Forward.
+func (c *networkServiceClient) Forward(ctx context.Context) *connect.BidiStreamForClient[v1.ForwardRequest, v1.ForwardResponse] {
+	return c.forward.CallBidiStream(ctx)
+}
+
 // NetworkServiceHandler is an implementation of the caisson.v1.NetworkService service.
 type NetworkServiceHandler interface {
 	// CheckPolicy says what a policy makes of a destination. Nothing is resolved
@@ -162,6 +180,10 @@ type NetworkServiceHandler interface {
 	// Usage tells what requests by routes took, of the caller's sandboxes, live and gone, and to
 	// root of all. An account is kept for sandboxes.kept_usage_for after its last request.
 	Usage(context.Context, *connect.Request[v1.UsageRequest]) (*connect.Response[v1.UsageResponse], error)
+	// Forward carries a stream to a port inside a live sandbox, published or not, on 127.0.0.1 or
+	// ::1. An answer without data says that it is connected. The end of the requests is that of the
+	// caller's side; the call ends with the server's. By plain HTTP both bodies flow at once.
+	Forward(context.Context, *connect.BidiStream[v1.ForwardRequest, v1.ForwardResponse]) error
 }
 
 // NewNetworkServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -201,6 +223,12 @@ func NewNetworkServiceHandler(svc NetworkServiceHandler, opts ...connect.Handler
 		connect.WithSchema(networkServiceMethods.ByName("Usage")),
 		connect.WithHandlerOptions(opts...),
 	)
+	networkServiceForwardHandler := connect.NewBidiStreamHandler(
+		NetworkServiceForwardProcedure,
+		svc.Forward,
+		connect.WithSchema(networkServiceMethods.ByName("Forward")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/caisson.v1.NetworkService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case NetworkServiceCheckPolicyProcedure:
@@ -213,6 +241,8 @@ func NewNetworkServiceHandler(svc NetworkServiceHandler, opts ...connect.Handler
 			networkServiceTrafficHandler.ServeHTTP(w, r)
 		case NetworkServiceUsageProcedure:
 			networkServiceUsageHandler.ServeHTTP(w, r)
+		case NetworkServiceForwardProcedure:
+			networkServiceForwardHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -240,4 +270,8 @@ func (UnimplementedNetworkServiceHandler) Traffic(context.Context, *connect.Requ
 
 func (UnimplementedNetworkServiceHandler) Usage(context.Context, *connect.Request[v1.UsageRequest]) (*connect.Response[v1.UsageResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.NetworkService.Usage is not implemented"))
+}
+
+func (UnimplementedNetworkServiceHandler) Forward(context.Context, *connect.BidiStream[v1.ForwardRequest, v1.ForwardResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.NetworkService.Forward is not implemented"))
 }

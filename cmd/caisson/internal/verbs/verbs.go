@@ -33,6 +33,7 @@ func Groups(agents ...cli.Verb) []cli.Group {
 			{Name: "ls", Command: sandboxes.LsCommand},
 			{Name: "inspect", Command: sandboxes.InspectCommand},
 			{Name: "port", Command: sandboxes.PortCommand},
+			{Name: "port-forward", Command: sandboxes.PortForwardCommand},
 			{Name: "update", Command: sandboxes.UpdateCommand},
 			{Name: "pause", Command: sandboxes.PauseCommand},
 			{Name: "resume", Command: sandboxes.ResumeCommand},

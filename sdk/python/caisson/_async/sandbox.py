@@ -20,6 +20,7 @@ from ..types import Applied, Changes, Cleaned, Event, Port, ProcessInfo, Result,
 from ..values import ConflictSide
 from .changesets import changes_of
 from .files import AsyncFiles
+from .forward import AsyncForwarded
 from .http import AsyncTransport
 from .policy import AsyncPolicy
 from .process import AsyncForeground, AsyncProcess, checked, ended_within, start
@@ -243,6 +244,11 @@ class AsyncSandbox:
         """
         body = present(ref=self.id, name=name)
         return decode(Snapshot, await self._transport.call(Request("POST", "/v1/snapshots", body=body)))
+
+    async def forward(self, port: int) -> AsyncForwarded:
+        """Connects to a port on localhost inside, published or not."""
+        call = Request("POST", sandbox_path(self.id, "forward", str(port)), duplex=True)
+        return AsyncForwarded(await self._transport.open(call))
 
     async def fork(self, count: int = 1) -> List[Union[AsyncSandbox, CaissonError]]:
         """Makes sandboxes with the files and settings of this one, as create does from a snapshot.

@@ -101,6 +101,11 @@ class Response:
             fields.append((name.strip().lower(), value.strip()))
         raise _wire.broken(f"the answer has more than {MAX_HEADERS} headers")
 
+    def write(self, data: bytes) -> None:
+        """Writes a part of the request's body, if it is duplex. An empty one is its end."""
+        if not self._socket.write(b"%x\r\n%b\r\n" % (len(data), data)):
+            raise _wire.broken("the connection to the daemon broke")
+
     def some(self) -> bytes:
         """Reads a part of the body. An empty one is its end; a cut is an error."""
         try:
@@ -231,8 +236,11 @@ class Transport:
 
     def _send(self, socket: Socket, request: _wire.Request) -> None:
         """Sends a request, or as much of it as the daemon takes: its answer says why."""
-        kind, body = request.payload()
         head = [f"{request.method} {request.target()} HTTP/1.1", "Host: caisson"]
+        if request.duplex:
+            socket.write(_head([*head, "Transfer-Encoding: chunked", "Connection: close"]))
+            return
+        kind, body = request.payload()
         if kind:
             head.append(f"Content-Type: {kind}")
         if isinstance(body, bytes):

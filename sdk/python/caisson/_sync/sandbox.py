@@ -21,6 +21,7 @@ from ..types import Applied, Changes, Cleaned, Event, Port, ProcessInfo, Result,
 from ..values import ConflictSide
 from .changesets import changes_of
 from .files import Files
+from .forward import Forwarded
 from .http import Transport
 from .policy import Policy
 from .process import Foreground, Process, checked, ended_within, start
@@ -244,6 +245,11 @@ class Sandbox:
         """
         body = present(ref=self.id, name=name)
         return decode(Snapshot, self._transport.call(Request("POST", "/v1/snapshots", body=body)))
+
+    def forward(self, port: int) -> Forwarded:
+        """Connects to a port on localhost inside, published or not."""
+        call = Request("POST", sandbox_path(self.id, "forward", str(port)), duplex=True)
+        return Forwarded(self._transport.open(call))
 
     def fork(self, count: int = 1) -> List[Union[Sandbox, CaissonError]]:
         """Makes sandboxes with the files and settings of this one, as create does from a snapshot.

@@ -6,6 +6,7 @@ import threading
 import unittest
 
 from caisson import AsyncClient, AsyncSandbox, Exited, Output
+from caisson.codes import PortClosed
 
 
 class AsyncTest(unittest.IsolatedAsyncioTestCase):
@@ -68,3 +69,20 @@ class AsyncTest(unittest.IsolatedAsyncioTestCase):
 
 if __name__ == "__main__":
     unittest.main()
+
+    async def test_forward(self):
+        with self.assertRaises(PortClosed):
+            await self.box.forward(7000)
+        await self.box.run("echo 'while true; do nc -l -p 7000 -e cat; done' > /tmp/s; sh /tmp/s >/dev/null 2>&1 </dev/null &", check=True)
+        for _ in range(200):
+            try:
+                stream = await self.box.forward(7000)
+                break
+            except PortClosed:
+                await asyncio.sleep(0.05)
+        async with stream:
+            await stream.send(b"one ")
+            self.assertEqual(await stream.receive(), b"one ")
+            await stream.send(b"two")
+            await stream.end()
+            self.assertEqual((await stream.receive(), await stream.receive()), (b"two", b""))

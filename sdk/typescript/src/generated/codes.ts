@@ -223,6 +223,9 @@ export class NetPolicyError extends CaissonError {}
 /** SBX-405: a published port is taken on the host. */
 export class PortTakenError extends CaissonError {}
 
+/** SBX-407: nothing listens on the port inside the sandbox. */
+export class PortClosedError extends CaissonError {}
+
 /** SBX-406: a child sandbox would have more network than its parent. */
 export class NetChildError extends CaissonError {}
 
@@ -428,6 +431,7 @@ export const byCode: Readonly<Record<string, typeof CaissonError>> = {
   'SBX-403': NetworkModeError,
   'SBX-404': NetPolicyError,
   'SBX-405': PortTakenError,
+  'SBX-407': PortClosedError,
   'SBX-406': NetChildError,
   'SBX-501': CgroupError,
   'SBX-502': CgroupControllerError,

@@ -238,6 +238,13 @@ async function calls() {
   assert(!(await client.images.list()).some((image) => /ts-refused|build-context/.test(image.name)))
   await assert.rejects(client.images.pull('registry.invalid/tools:1'), { code: 'SBX-224' })
   assert((await client.info()).sandboxes.running >= 1)
+  await assert.rejects(box.forward(7000), { code: 'SBX-407' })
+  const server = await box.start('nc -l -p 7000 -e cat')
+  let stream
+  for (let n = 0; n < 200 && !stream; n++) stream = await box.forward(7000).catch(() => new Promise((go) => setTimeout(go, 50)))
+  stream.end('there and back')
+  assert.equal((await stream.toArray()).join(''), 'there and back')
+  await server.wait()
   const stats = await box.stats()
   assert.equal(stats.sandboxId, box.id)
   assert(stats.memoryBytes > 0 && stats.memoryLimitBytes === 256 << 20 && typeof stats.cpuPercent === 'number')

@@ -1,4 +1,4 @@
-package runtime
+package cgroups
 
 import (
 	"context"
@@ -11,15 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
-	"github.com/caisson-run/caisson/cgroups"
 )
 
-// killStray ends the processes in the group of a sandbox that is to be removed. PID 1 and
+// KillStray ends the processes in the group of a sandbox that is to be removed. PID 1 and
 // all that it started have ended by then, unless a record or the engine's state is lost.
-// Daemons may share the group above: only processes with host ids of this daemon, which
-// no other daemon hands out, are a sandbox's of its own.
-func (h *host) killStray(ctx context.Context, group *cgroups.Group) error {
-	pids, err := group.Procs()
+// Daemons may share the group above: only processes with host ids that own holds, which
+// no other daemon hands out, are a sandbox's of this one.
+func (g *Group) KillStray(ctx context.Context, own func(uid uint32) bool) error {
+	const op = "cgroups.stray"
+	pids, err := g.Procs()
 	if err != nil {
 		return err
 	}
@@ -29,13 +29,13 @@ func (h *host) killStray(ctx context.Context, group *cgroups.Group) error {
 			continue
 		}
 		if err != nil {
-			return sbxerr.Wrap(sbxerr.Cgroup, "runtime.stray", err)
+			return sbxerr.Wrap(sbxerr.Cgroup, op, err)
 		}
-		if !h.opts.IDs.Holds(uid) {
-			return sbxerr.New(sbxerr.Cgroup, "runtime.stray", "process %d in cgroup %q runs as uid %d, which is no sandbox's of this daemon: it is left alone", pid, group.Path(), uid)
+		if !own(uid) {
+			return sbxerr.New(sbxerr.Cgroup, op, "process %d in cgroup %q runs as uid %d, which is no sandbox's of this daemon: it is left alone", pid, g.Path(), uid)
 		}
 	}
-	return group.Kill(ctx)
+	return g.Kill(ctx)
 }
 
 // uidOf is the real user id of a process, on the host.

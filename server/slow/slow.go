@@ -1,4 +1,5 @@
-package server
+// Package slow ends calls whose callers stay connected and do not read.
+package slow
 
 import (
 	"context"
@@ -11,8 +12,8 @@ import (
 )
 
 const (
-	// writeTimeout is how long a caller may take no byte of its answer.
-	writeTimeout = 30 * time.Second
+	// Timeout is how long a caller may take no byte of its answer.
+	Timeout = 30 * time.Second
 	// writePiece is what it must take in that time, in bytes: a caller that
 	// takes a little now and then does not hold a call for ever.
 	writePiece = 64 << 10
@@ -21,20 +22,21 @@ const (
 // patient are the calls that wait for a caller as long as it is connected: so does the
 // command whose output they carry, as with docker run.
 var patient = map[string]bool{
-	caissonv1connect.SandboxServiceRunProcedure:  true,
-	caissonv1connect.SandboxServiceLogsProcedure: true,
-	caissonv1connect.ExecServiceStartProcedure:   true,
-	caissonv1connect.ExecServiceAttachProcedure:  true,
+	caissonv1connect.SandboxServiceRunProcedure:     true,
+	caissonv1connect.SandboxServiceLogsProcedure:    true,
+	caissonv1connect.ExecServiceStartProcedure:      true,
+	caissonv1connect.ExecServiceAttachProcedure:     true,
+	caissonv1connect.NetworkServiceForwardProcedure: true,
 }
 
-// boundWrites ends other calls whose caller stays connected and does not read. A
-// write that makes no progress for the timeout (0 is writeTimeout) fails with
+// Bound ends calls but the patient ones whose caller stays connected and does not read. A
+// write that makes no progress for the timeout (0 is Timeout) fails with
 // [sbxerr.Canceled], and the request's context ends with that as its cause.
-// Where even the connection takes nothing, [NewHTTP] has it closed.
+// Where even the connection takes nothing, the server has to close it (WriteByteTimeout).
 // procedure says which call a request is for, where its path does not.
-func boundWrites(h http.Handler, timeout time.Duration, procedure func(*http.Request) string) http.Handler {
+func Bound(h http.Handler, timeout time.Duration, procedure func(*http.Request) string) http.Handler {
 	if timeout == 0 {
-		timeout = writeTimeout
+		timeout = Timeout
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithCancelCause(r.Context())
