@@ -112,11 +112,10 @@ func (p *Sandbox) planMounts(allowed mount.Allowed, inside bool, r CreateRequest
 			p.points = append(p.points, m.Target[min(1, len(m.Target)):])
 		}
 	}
-	errs = append(errs, p.planOwnWorkspace(r))
 	if r.Pooled { // they come when it is taken, with the rights of its caller
 		p.Mounts, p.MountRequests = nil, nil
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, p.planOwnWorkspace(r))...)
 }
 
 // mountsWith are the mounts of r, after those of p on whose target r mounts nothing itself.

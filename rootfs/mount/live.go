@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -12,39 +13,66 @@ import (
 	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
-// Nested is a mount whose target lies in a bind, among files that others may change.
-type Nested struct {
-	Point    string // of a bind: where it is attached on the host
+// On says what the target of a [Live] mount must be.
+type On int
+
+const (
+	OnEmpty On = iota // an empty directory on which nothing is mounted
+	// OnOwn is an empty directory that is mounted there. The mount takes its place, as nothing
+	// may be below one.
+	OnOwn
+	OnAny // a directory on whatever mount, among files that others may change; they are covered
+)
+
+// Live is a mount that a live sandbox gets.
+type Live struct {
+	Point    string // where it is attached on the host; empty is a new tmpfs
 	Target   string // absolute path to an existing directory inside
+	On       On
 	ReadOnly bool
 	// Of a tmpfs:
 	Bytes, Inodes int64
 	Owner         uint32 // host id of the sandbox's root
 }
 
-// AttachInto mounts n in the mount namespace of a live sandbox. For sandbox and the caller's
-// rights see Workspace.AttachInto. No symbolic link is followed on the way to the target. A
-// bind covers the files that the target holds.
-func (n Nested) AttachInto(sandbox *os.File) error {
-	const op = "mount.nested"
+// AttachInto mounts n in the mount namespace of a live sandbox. sandbox is a pidfd of a process
+// of the sandbox (Linux 5.8) or its /proc/PID/ns/mnt. The caller needs CAP_SYS_ADMIN in the user
+// namespaces that own the sandbox's mount namespace and its own, and CAP_SYS_CHROOT (setns(2)):
+// root of the initial user namespace has them all.
+//
+// The mount is the one that a bind by the OCI runtime would give: nosuid, nodev, private,
+// otherwise as it is on the host. Nothing in the sandbox has a say in where it lands: no symbolic
+// link is followed on the way, it goes onto the directory that was opened, and it is looked at
+// afterwards. On an error the sandbox is as before.
+func (n Live) AttachInto(sandbox *os.File) error {
+	const op = "mount.live"
+	name, local := strings.CutPrefix(n.Target, "/")
+	if !local || !filepath.IsLocal(name) || filepath.Clean(name) != name || name == "." {
+		return sbxerr.New(sbxerr.Internal, op, "mount on %q: it is not a clean absolute path below the root", n.Target)
+	}
 	t, err := n.tree()
 	if err == nil {
 		err = errors.Join(onThrowawayThread(func() error {
-			return t.attachIn(sandbox, strings.TrimPrefix(n.Target, "/"), n.ReadOnly, openNested)
+			if err := enterMounts(sandbox); err != nil {
+				return err
+			}
+			return t.attachOn(name, n.ReadOnly, n.On)
 		}), t.Close())
 	}
 	switch {
+	case n.On != OnAny:
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
 		return sbxerr.WithRemedy(sbxerr.Workspace, op, fmt.Errorf("mount on %q: the bind that it lies in has no such directory: %w", sbxerr.Clip(n.Target), err),
 			"make the directory first; a symbolic link or a file cannot be a mount's target")
-	case err != nil:
+	}
+	if err != nil {
 		return sbxerr.Wrap(mountCode(err), op, fmt.Errorf("mount on %q: %w", sbxerr.Clip(n.Target), err))
 	}
 	return nil
 }
 
 // tree is the detached mount. The one at Point has its id mapping.
-func (n Nested) tree() (tree, error) {
+func (n Live) tree() (tree, error) {
 	if n.Point == "" {
 		return n.newTmpfs()
 	}
@@ -62,7 +90,7 @@ func (n Nested) tree() (tree, error) {
 	return t, nil
 }
 
-func (n Nested) newTmpfs() (_ tree, err error) {
+func (n Live) newTmpfs() (_ tree, err error) {
 	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
 	if err != nil {
 		return tree{}, err
@@ -83,8 +111,8 @@ func (n Nested) newTmpfs() (_ tree, err error) {
 	return tree{fd: fd}, err
 }
 
-// openNested opens the directory name below the root, on whatever mount.
-func openNested(name string) (int, error) {
+// openAny opens the directory name below the root, on whatever mount.
+func openAny(name string) (int, error) {
 	how := unix.OpenHow{
 		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
