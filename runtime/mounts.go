@@ -3,6 +3,7 @@ package runtime
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"path/filepath"
 	"slices"
 
@@ -52,7 +53,7 @@ func (h *host) attachPoint(s *sandbox, b plan.Mount, ws *mount.Workspace, ids *m
 // host with the mapping of its owner's ids to those of the sandbox's user.
 func (h *host) eachBind(ctx context.Context, s *sandbox, p *plan.Sandbox) error {
 	if len(plan.BindPoints(nil, p.MountRequests)) > 0 || p.Request.Nested != nil || p.Request.Workspace.Cow() {
-		if err := makeDir(h.paths.mounts(s.id), 0o711); err != nil {
+		if err := makeDir(h.paths.mounts(s.id), 0o711); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 	}

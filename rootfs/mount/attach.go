@@ -136,7 +136,7 @@ func checkEmpty(fd int) error {
 		return err
 	}
 	if _, _, names := unix.ParseDirent(buf[:n], -1, nil); len(names) > 0 {
-		return fmt.Errorf("it is not empty: it holds %q", names[0])
+		return fmt.Errorf("it holds %q: %w", names[0], unix.ENOTEMPTY)
 	}
 	return nil
 }

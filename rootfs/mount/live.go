@@ -71,6 +71,50 @@ func (n Live) AttachInto(sandbox *os.File) error {
 	return nil
 }
 
+// Restore takes off all that is mounted at the target in a live sandbox, and mounts n there unless
+// it has no point.
+func (n Live) Restore(sandbox *os.File) error {
+	name := strings.TrimPrefix(n.Target, "/")
+	err := onThrowawayThread(func() error {
+		t, err := tree{}, error(nil)
+		if n.Point != "" {
+			if t, err = n.tree(); err != nil {
+				return err
+			}
+			defer t.Close()
+		}
+		if err := enterMounts(sandbox); err != nil {
+			return err
+		}
+		if err := takeAllOff(name); err != nil || n.Point == "" {
+			return err
+		}
+		return t.attachAt(name, n.ReadOnly, openAny)
+	})
+	return sbxerr.Wrap(mountCode(err), "mount.live", err)
+}
+
+// takeAllOff detaches what is mounted at name, in a directory of the root's own mount.
+func takeAllOff(name string) error {
+	root, err := mountID(unix.AT_FDCWD, "/")
+	if err != nil {
+		return err
+	}
+	for {
+		top, err := openAny(name)
+		if err != nil {
+			return err
+		}
+		id, err := mountID(top, "")
+		if err == nil && id != root {
+			err = errors.Join(tree{top}.takeOff(), backToRoot())
+		}
+		if err = errors.Join(err, unix.Close(top)); err != nil || id == root {
+			return err
+		}
+	}
+}
+
 // tree is the detached mount. The one at Point has its id mapping.
 func (n Live) tree() (tree, error) {
 	if n.Point == "" {

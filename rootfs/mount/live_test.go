@@ -51,7 +51,7 @@ func TestAttachOnOwn(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(own, "kept"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	refused("it is not empty", Live{Point: point, Target: "/workspace", On: OnOwn}.AttachInto(sandbox))
+	refused("directory not empty", Live{Point: point, Target: "/workspace", On: OnOwn}.AttachInto(sandbox))
 	if err := os.Remove(filepath.Join(own, "kept")); err != nil {
 		t.Fatal(err)
 	}

@@ -90,7 +90,7 @@ func (p *Sandbox) planMounts(allowed mount.Allowed, inside bool, r CreateRequest
 		if !inside {
 			errs = append(errs, allowed.Check(w.Dir))
 		}
-		p.Mounts = append(p.Mounts, Mount{Source: w.Dir, Target: w.Point(), Point: WorkspacePoint, ReadOnly: w.Mode == "ro", Cow: w.Cow(), Lower: CowLower, Changes: CowChanges})
+		p.Mounts = append(p.Mounts, w.mount())
 	}
 	for i, asked := range p.MountRequests {
 		m := Mount{Source: asked.Source, Volume: asked.Type == VolumeType, Layers: asked.Layers, File: asked.File, Target: asked.Target, ReadOnly: asked.ReadOnly}

@@ -34,6 +34,7 @@ func Groups(agents ...cli.Verb) []cli.Group {
 			{Name: "inspect", Command: sandboxes.InspectCommand},
 			{Name: "port", Command: sandboxes.PortCommand},
 			{Name: "update", Command: sandboxes.UpdateCommand},
+			{Name: "attach-workspace", Command: sandboxes.AttachWorkspaceCommand},
 			{Name: "pause", Command: sandboxes.PauseCommand},
 			{Name: "resume", Command: sandboxes.ResumeCommand},
 			{Name: "stop", Command: sandboxes.StopCommand},
