@@ -77,4 +77,18 @@ func TestAttachOnOwn(t *testing.T) {
 	if got, err := os.ReadFile(fmt.Sprintf("/proc/%d/root/workspace/hello", s.pid)); err != nil || string(got) != "hello" {
 		t.Errorf("hello = %q, %v", got, err)
 	}
+	if err := (Live{Point: own, Target: "/workspace"}).Restore(sandbox); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.mounts(t, "/workspace"); !slices.Equal(got, before) {
+		t.Errorf("restored are %q, before %q", got, before)
+	}
+	for range 2 {
+		if err := (Live{Target: "/workspace"}).Restore(sandbox); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.mounts(t, "/workspace"); len(got) != 0 {
+			t.Errorf("mounted are %q", got)
+		}
+	}
 }
