@@ -20,7 +20,7 @@ import (
 // without a restart.
 func (m *Manager) AttachWorkspace(ctx context.Context, ref string, w plan.WorkspaceRequest) (Info, error) {
 	defer m.Busy()()
-	s, err := m.find(ctx, ref)
+	s, err := m.findToEnter(ctx, ref)
 	if err != nil {
 		return Info{}, err
 	}

@@ -137,3 +137,26 @@ func TestAttachWorkspaceRefused(t *testing.T) {
 	d.Run(t, "rm", "--force", "bare", "disk", "mounts", "ends")
 	user.Run(t, "rm", "--force", "hers")
 }
+
+// TestAttachWorkspaceToAChild: a sandbox that may enter its child gives it a directory of its own
+// workspace, and nothing else of the host. From outside the child is another's.
+func TestAttachWorkspaceToAChild(t *testing.T) {
+	t.Parallel()
+	d := harness.StartWith(t, "profiles: {team: {nested: {enter: true}}}\n")
+	for profile, may := range map[string]bool{"team": true, "strict": false} {
+		parent := sharing(t, d, profile, shared(t, 4321), "--profile", profile)
+		parent.run(t, append([]string{"create", "--name", "child"}, small...)...)
+		child := strings.TrimSpace(parent.run(t, "ls", "-q"))
+		parent.refused(t, "SBX-805", "attach-workspace", "-o", "json", "child", "/tmp")
+		d.Refused(t, "SBX-805", "attach-workspace", "-o", "json", child, workspace(t, 0, 0))
+		attach := []string{"attach-workspace", "-o", "json", "child", "/workspace/sub:ro"}
+		if !may {
+			parent.refused(t, "SBX-805", attach...)
+			continue
+		}
+		parent.run(t, attach...)
+		if out := parent.run(t, "exec", "child", "--", "sh", "-c", "cat file; touch new 2>/dev/null || echo refused"); out != "shared\nrefused\n" {
+			t.Errorf("the child has %q", out)
+		}
+	}
+}
