@@ -39,6 +39,11 @@ func (c *Client) History(ctx context.Context, req *caissonv1.HistoryRequest) (*c
 	return call(ctx, c.sandboxes().History, req)
 }
 
+// AttachWorkspace gives a live sandbox a directory of the host as its workspace.
+func (c *Client) AttachWorkspace(ctx context.Context, req *caissonv1.AttachWorkspaceRequest) (*caissonv1.Sandbox, error) {
+	return call(ctx, c.sandboxes().AttachWorkspace, req)
+}
+
 // Update changes limits, times and labels of a live sandbox.
 func (c *Client) Update(ctx context.Context, req *caissonv1.UpdateRequest) (*caissonv1.Sandbox, error) {
 	return call(ctx, c.sandboxes().Update, req)

@@ -125,6 +125,15 @@ func (b baseMount) mount(c Config) specs.Mount {
 	return specs.Mount{Destination: b.destination, Type: b.fstype, Source: source, Options: options}
 }
 
+// CallerBind is the mount of a directory that a caller may write to, unless it is read-only.
+func CallerBind(target, source string, readOnly bool) specs.Mount {
+	mode := "rw"
+	if readOnly {
+		mode = "ro"
+	}
+	return specs.Mount{Destination: target, Type: "bind", Source: source, Options: callerBind([]string{mode, "exec"})}
+}
+
 // callerBind starts with the strictest options and adds those that the caller asked for.
 // "exec" is not passed on: a mount that is noexec on the host stays noexec.
 func callerBind(asked []string) []string {

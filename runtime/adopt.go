@@ -192,7 +192,7 @@ func (h *host) compare(ctx context.Context, s *sandbox, running []*execution, at
 		if err := h.loadGroups(ctx, s, running); err != nil {
 			return err
 		}
-		return errors.Join(h.finishChange(s), h.checkPostureIn(ctx, s, around))
+		return errors.Join(h.finishChange(s), h.finishAttach(s), h.checkPostureIn(ctx, s, around))
 	})
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/caisson-run/caisson/api/settings"
 	"github.com/caisson-run/caisson/runtime/output"
 	"github.com/caisson-run/caisson/runtime/pid1"
+	"github.com/caisson-run/caisson/runtime/pipes"
 )
 
 // loadExecs goes on with the commands of s: with those that ended as they are
@@ -194,13 +195,13 @@ func (h *host) disown(held pid1.Held) error {
 	if errors.Is(err, sbxerr.State) { // it has ended
 		err = nil
 	}
-	return errors.Join(err, closeAll(held.Stdin, held.Stdout, held.Stderr, held.Staging), held.Exec.Release())
+	return errors.Join(err, pipes.Close(held.Stdin, held.Stdout, held.Stderr, held.Staging), held.Exec.Release())
 }
 
 func closeHeld(held []pid1.Held) error {
 	var errs []error
 	for _, h := range held {
-		errs = append(errs, closeAll(h.Stdin, h.Stdout, h.Stderr, h.Staging))
+		errs = append(errs, pipes.Close(h.Stdin, h.Stdout, h.Stderr, h.Staging))
 	}
 	return errors.Join(errs...)
 }

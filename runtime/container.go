@@ -47,7 +47,7 @@ func (m *Manager) createTask(ctx context.Context, s *sandbox, adapt func(*specs.
 	if err != nil {
 		return sbxerr.Wrap(sbxerr.Init, "runtime.process", err)
 	}
-	return m.attachLate(ctx, s, s.plan, nested)
+	return m.attachLate(ctx, s, s.plan, false)
 }
 
 // forEngine is s without what others see to. The mounts in a bind are left to attachLate. The resource limits are left to

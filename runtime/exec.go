@@ -11,6 +11,7 @@ import (
 	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/runtime/output"
 	"github.com/caisson-run/caisson/runtime/pid1"
+	"github.com/caisson-run/caisson/runtime/pipes"
 )
 
 // execution is one command of a sandbox as this process holds it. What must
@@ -214,7 +215,7 @@ func (e *execution) close() error {
 // hangUpInput closes the daemon's ends of the command's input.
 func (e *execution) hangUpInput() error {
 	stdin, staging := e.input()
-	return ignoreClosed(closeAll(stdin, staging))
+	return ignoreClosed(pipes.Close(stdin, staging))
 }
 
 // wait returns when the command is done or ctx ends.

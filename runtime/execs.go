@@ -86,15 +86,15 @@ func (h *host) defaultsOf(rec record) plan.Defaults {
 }
 
 // userOf resolves a user in the image that a sandbox was made of.
-func (m *Manager) userOf(ctx context.Context, r record, name string) (plan.User, error) {
-	img, err := m.store.GetImage(ctx, r.Image)
+func (h *host) userOf(ctx context.Context, r record, name string) (plan.User, error) {
+	img, err := h.store.GetImage(ctx, r.Image)
 	if err == nil && img.Digest != r.ImageDigest {
 		err = sbxerr.New(sbxerr.ImageNotFound, "runtime.user", "image %q is another one by now: name the user by its ids", r.Image)
 	}
 	if err != nil {
 		return plan.User{}, err
 	}
-	return m.userIn(ctx, img, name)
+	return h.userIn(ctx, img, name)
 }
 
 func (h *host) userIn(ctx context.Context, img images.Stored, name string) (plan.User, error) {

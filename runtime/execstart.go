@@ -14,6 +14,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/output"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/pid1"
+	"github.com/caisson-run/caisson/runtime/pipes"
 	"github.com/caisson-run/caisson/runtime/plan"
 )
 
@@ -185,14 +186,14 @@ func (h *host) launch(ctx context.Context, s *sandbox, e *execution, p *plan.Com
 	if err := s.checkRlimits(p.Rlimits); err != nil {
 		return err
 	}
-	pipes, err := newPipes(p.Stdin, p.TTY == nil, s.ownerOf(p))
+	streams, err := pipes.New(p.Stdin, p.TTY == nil, s.ownerOf(p))
 	if err != nil {
 		return err
 	}
 	cmd := pid1.Command{
 		Number: e.number(), Args: p.Args, Env: p.Env, Cwd: p.Cwd, UID: p.User.UID, GID: p.User.GID, Groups: p.User.Groups,
-		Stdin: pipes.inside[0], Stdout: pipes.inside[1], Stderr: pipes.inside[2],
-		HeldStdin: pipes.stdin, HeldStdout: pipes.stdout, HeldStderr: pipes.stderr, HeldStaging: pipes.staging,
+		Stdin: streams.Inside[0], Stdout: streams.Inside[1], Stderr: streams.Inside[2],
+		HeldStdin: streams.Stdin, HeldStdout: streams.Stdout, HeldStderr: streams.Stderr, HeldStaging: streams.Staging,
 		Rlimits: p.Rlimits, Inputs: p.Inputs, Tag: s.tagOf(e),
 	}
 	if p.TTY != nil {
@@ -206,20 +207,20 @@ func (h *host) launch(ctx context.Context, s *sandbox, e *execution, p *plan.Com
 	defer cancel()
 	proc, err := s.init.Start(ctx, cmd)
 	p.Inputs = nil
-	err = errors.Join(err, pipes.closeInside())
+	err = errors.Join(err, streams.CloseInside())
 	if err != nil {
-		return errors.Join(err, pipes.closeOutside())
+		return errors.Join(err, streams.CloseOutside())
 	}
-	e.take(pid1.Held{Exec: proc, Stdin: pipes.stdin, Stdout: pipes.stdout, Stderr: pipes.stderr, Staging: pipes.staging})
+	e.take(pid1.Held{Exec: proc, Stdin: streams.Stdin, Stdout: streams.Stdout, Stderr: streams.Stderr, Staging: streams.Staging})
 	return nil
 }
 
 // ownerOf is who the streams of a command belong to.
-func (s *sandbox) ownerOf(p *plan.Command) *owner {
+func (s *sandbox) ownerOf(p *plan.Command) *pipes.Owner {
 	if p.TTY != nil {
 		return nil
 	}
-	return &owner{uid: int(s.block.Base + p.User.UID), gid: int(s.block.Base + p.User.GID)}
+	return &pipes.Owner{UID: int(s.block.Base + p.User.UID), GID: int(s.block.Base + p.User.GID)}
 }
 
 // placer puts the command into a cgroup of its own before it may run. pid is

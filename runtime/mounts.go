@@ -3,18 +3,20 @@ package runtime
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"path/filepath"
 	"slices"
 
 	"github.com/caisson-run/caisson/owndir"
 	"github.com/caisson-run/caisson/rootfs/mount"
+	"github.com/caisson-run/caisson/runtime/failpoint"
 	"github.com/caisson-run/caisson/runtime/plan"
 )
 
 // createMounts attaches the directories of the host that s has, the workspace and the
 // others, at points of its own.
 func (h *host) createMounts(ctx context.Context, s *sandbox) error {
-	return h.eachBind(ctx, s, s.plan, h.attachPoint(s))
+	return h.eachBind(ctx, s, s.plan)
 }
 
 // updateMounts gives a sandbox of the pool the mounts that it is taken for.
@@ -23,43 +25,35 @@ func (h *host) updateMounts(ctx context.Context, s *sandbox, c *change) (undo fu
 	if p == nil {
 		return nil, nil
 	}
-	attach := h.attachPoint(s)
-	err = h.eachBind(ctx, s, p, func(b plan.Mount, ws *mount.Workspace, ids *mount.UserNS) error {
-		if err := attach(b, ws, ids); err != nil || b.Nested {
-			return err
-		}
-		return ws.AttachInto(s.process.file, b.Target, b.ReadOnly, ids)
-	})
-	if err != nil {
+	err = h.eachBind(ctx, s, p)
+	if err = errors.Join(err, failpoint.At("assign/attached")); err != nil {
 		return nil, err
 	}
 	c.to.Held, c.to.CowBase = s.kept().Held, s.kept().CowBase
-	return nil, h.attachLate(ctx, s, p, func(b plan.Mount) bool { return b.Nested || b.Source == "" })
+	return nil, h.attachLate(ctx, s, p, true)
 }
 
 // attachPoint attaches a bind on the host. The posture is checked against it.
-func (h *host) attachPoint(s *sandbox) func(plan.Mount, *mount.Workspace, *mount.UserNS) error {
-	return func(b plan.Mount, ws *mount.Workspace, ids *mount.UserNS) error {
-		point := h.paths.point(s.id, b.Point)
-		if err := makeDir(point, 0o700); err != nil {
-			return err
-		}
-		if b.Cow {
-			base, err := ws.AttachCow(mount.Cow{Dir: h.paths.sandbox(s.id), Lower: b.Lower, Changes: b.Changes, Target: point, Base: s.block.Base}, ids)
-			if !b.Volume {
-				s.update(func() { s.record.CowBase = base })
-			}
-			return err
-		}
+func (h *host) attachPoint(s *sandbox, b plan.Mount, ws *mount.Workspace, ids *mount.UserNS) error {
+	point := h.paths.point(s.id, b.Point)
+	if err := makeDir(point, 0o700); err != nil {
+		return err
+	}
+	if !b.Cow {
 		return ws.Attach(point, b.ReadOnly, ids)
 	}
+	base, err := ws.AttachCow(mount.Cow{Dir: h.paths.sandbox(s.id), Lower: b.Lower, Changes: b.Changes, Target: point, Base: s.block.Base}, ids)
+	if !b.Volume {
+		s.update(func() { s.record.CowBase = base })
+	}
+	return err
 }
 
-// eachBind opens the directories of the host that p names, as its caller, and passes each on
-// with the mapping of its owner's ids to those of the sandbox's user.
-func (h *host) eachBind(ctx context.Context, s *sandbox, p *plan.Sandbox, attach func(plan.Mount, *mount.Workspace, *mount.UserNS) error) error {
+// eachBind opens the directories of the host that p names, as its caller, and attaches each on the
+// host with the mapping of its owner's ids to those of the sandbox's user.
+func (h *host) eachBind(ctx context.Context, s *sandbox, p *plan.Sandbox) error {
 	if len(plan.BindPoints(nil, p.MountRequests)) > 0 || p.Request.Nested != nil || p.Request.Workspace.Cow() {
-		if err := makeDir(h.paths.mounts(s.id), 0o711); err != nil {
+		if err := makeDir(h.paths.mounts(s.id), 0o711); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 	}
@@ -73,7 +67,7 @@ func (h *host) eachBind(ctx context.Context, s *sandbox, p *plan.Sandbox, attach
 			}
 			continue
 		}
-		if err := h.withBind(ctx, s, p, b, attach); err != nil {
+		if err := h.withBind(ctx, s, p, b); err != nil {
 			return err
 		}
 	}
@@ -97,7 +91,7 @@ func (h *host) attachOfBuild(s *sandbox, b plan.Mount) error {
 	return root.Attach()
 }
 
-func (h *host) withBind(ctx context.Context, s *sandbox, p *plan.Sandbox, b plan.Mount, attach func(plan.Mount, *mount.Workspace, *mount.UserNS) error) (err error) {
+func (h *host) withBind(ctx context.Context, s *sandbox, p *plan.Sandbox, b plan.Mount) (err error) {
 	ws, err := h.openBind(ctx, p, b)
 	if err != nil {
 		return err
@@ -112,7 +106,7 @@ func (h *host) withBind(ctx context.Context, s *sandbox, p *plan.Sandbox, b plan
 		return err
 	}
 	defer func() { err = errors.Join(err, ids.Close()) }()
-	return errors.Join(attach(b, ws, ids), h.hold(s, p, b, ws))
+	return errors.Join(h.attachPoint(s, b, ws, ids), h.hold(s, p, b, ws))
 }
 
 // hold keeps the workspace of a sandbox that may make others, with the ids on disk: what has
@@ -166,17 +160,14 @@ func (h *host) checkBinds(ctx context.Context, p *plan.Sandbox) error {
 	return nil
 }
 
-// nested are the mounts whose target lies in a bind.
-func nested(b plan.Mount) bool { return b.Nested }
-
-// attachLate makes those mounts of a live sandbox that are to be made so. No command runs yet,
-// but others may write to a bind in which a target lies.
-func (h *host) attachLate(ctx context.Context, s *sandbox, p *plan.Sandbox, late func(plan.Mount) bool) error {
+// attachLate makes the mounts of p in a live sandbox: all, or those whose target lies in a bind. No
+// command runs yet, but others may write to such a bind.
+func (h *host) attachLate(ctx context.Context, s *sandbox, p *plan.Sandbox, all bool) error {
 	for _, b := range p.Mounts {
-		if !late(b) {
+		if !all && !b.Nested {
 			continue
 		}
-		n := mount.Nested{Target: b.Target, ReadOnly: b.ReadOnly, Bytes: b.Size, Inodes: plan.TmpfsInodes, Owner: s.block.Base}
+		n := mount.Live{Target: b.Target, On: s.targetOf(b), ReadOnly: b.ReadOnly, Bytes: b.Size, Inodes: plan.TmpfsInodes, Owner: s.block.Base}
 		if b.Point != "" {
 			n.Point = h.paths.point(s.id, b.Point)
 			switch {
@@ -192,6 +183,20 @@ func (h *host) attachLate(ctx context.Context, s *sandbox, p *plan.Sandbox, late
 		}
 	}
 	return nil
+}
+
+// targetOf is what b is mounted on in s, which is live: the workspace on the disk makes room for
+// another one.
+func (s *sandbox) targetOf(b plan.Mount) mount.On {
+	switch {
+	case b.Nested:
+		return mount.OnAny
+	case b.Target == plan.WorkspacePath && plan.HasMount(s.spec, b.Target):
+		return mount.OnOwn
+	case b.Source == "":
+		return mount.OnAny
+	}
+	return mount.OnEmpty
 }
 
 func (h *host) removeMounts(_ context.Context, id string) error {

@@ -93,9 +93,11 @@ type record struct {
 	Pooled   bool     `json:"pooled"`   // it waits for its request
 	Ready    bool     `json:"ready"`    // it is all that was asked for
 	Paused   bool     `json:"paused"`
-	Halted   bool     `json:"halted,omitempty"` // it stands still while its disk is copied
-	StopBy   moment   `json:"stop_by"`          // when the stop that is under way ends it; 0 is none
-	Removing bool     `json:"removing"`         // it does not stay when it has ended
+	// Attaching says that it gets a workspace while it lives.
+	Attaching bool   `json:"attaching,omitempty"`
+	Halted    bool   `json:"halted,omitempty"` // it stands still while its disk is copied
+	StopBy    moment `json:"stop_by"`          // when the stop that is under way ends it; 0 is none
+	Removing  bool   `json:"removing"`         // it does not stay when it has ended
 
 	PID      int    `json:"pid"`       // of PID 1, on the host
 	PIDBegan uint64 `json:"pid_began"` // in ticks since the boot

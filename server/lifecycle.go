@@ -6,6 +6,7 @@ import (
 	"connectrpc.com/connect"
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // The calls that change a sandbox, or wait for it. Each answers with the
@@ -29,6 +30,18 @@ func (s sandboxes) Update(ctx context.Context, r *connect.Request[caissonv1.Upda
 		return nil, fail(err)
 	}
 	info, err := s.runtime.Update(ctx, r.Msg.Ref, req)
+	return reply(sandboxPB(info), err)
+}
+
+func (s sandboxes) AttachWorkspace(ctx context.Context, r *connect.Request[caissonv1.AttachWorkspaceRequest]) (*connect.Response[caissonv1.Sandbox], error) {
+	if err := checkRef("ref", r.Msg.Ref); err != nil {
+		return nil, fail(err)
+	}
+	w := workspaceOf(r.Msg.Workspace)
+	if w == nil {
+		return nil, fail(sbxerr.New(sbxerr.APIUsage, "server.attach", "workspace is absent: give a directory"))
+	}
+	info, err := s.runtime.AttachWorkspace(ctx, r.Msg.Ref, *w)
 	return reply(sandboxPB(info), err)
 }
 

@@ -50,6 +50,7 @@ type Sandboxes interface {
 	Start(ctx context.Context, req plan.Request) (runtime.Info, error)
 	Create(ctx context.Context, req plan.CreateRequest) (runtime.Info, error)
 	Update(ctx context.Context, ref string, req runtime.UpdateRequest) (runtime.Info, error)
+	AttachWorkspace(ctx context.Context, ref string, w plan.WorkspaceRequest) (runtime.Info, error)
 	Pause(ctx context.Context, ref string) (runtime.Info, error)
 	Resume(ctx context.Context, ref string) (runtime.Info, error)
 	Restart(ctx context.Context, ref string) (runtime.Info, error)

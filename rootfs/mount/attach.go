@@ -4,56 +4,25 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
-// AttachInto mounts the workspace at target in the mount namespace of a live
-// sandbox: an absolute path to an existing empty directory there, on which nothing
-// is mounted. sandbox is a pidfd of a process of the sandbox (Linux 5.8) or its
-// /proc/PID/ns/mnt. The caller needs CAP_SYS_ADMIN in the user namespaces that own
-// the sandbox's mount namespace and its own, and CAP_SYS_CHROOT (setns(2)): root of
-// the initial user namespace has them all. ids may be nil.
-//
-// The mount is the one that Attach, and a bind of it by the OCI runtime, would give:
-// nosuid, nodev, private, otherwise as the file system of the directory is mounted on
-// the host. Nothing in the sandbox has a say in where it lands: no symbolic link and
-// no mount is followed on the way, it goes onto the directory that was opened, and it
-// is looked at afterwards. On an error the sandbox is as before.
-func (w *Workspace) AttachInto(sandbox *os.File, target string, readOnly bool, ids *UserNS) error {
-	const op = "mount.attach"
-	name, local := strings.CutPrefix(target, "/")
-	if !local || !filepath.IsLocal(name) || filepath.Clean(name) != name || name == "." {
-		return sbxerr.New(sbxerr.Internal, op, "attach host directory %q: target %q is not a clean absolute path below the root", w.dir.Name(), target)
+// attachOn mounts t at name in the mount namespace of the calling thread, whose root is its
+// working directory.
+func (t tree) attachOn(name string, readOnly bool, on On) error {
+	switch on {
+	case OnAny:
+		return t.attachAt(name, readOnly, openAny)
+	case OnOwn:
+		return t.replace(name, readOnly)
 	}
-	err := w.attachInto(sandbox, name, readOnly, ids)
-	if err != nil {
-		err = fmt.Errorf("host directory %q: %w", w.dir.Name(), err)
-	}
-	return sbxerr.Wrap(mountCode(err), op, err)
+	return t.attachAt(name, readOnly, openPoint)
 }
 
-func (w *Workspace) attachInto(sandbox *os.File, name string, readOnly bool, ids *UserNS) error {
-	t, err := cloneTree(w.dir)
-	if err != nil {
-		return err
-	}
-	err = t.restrict(readOnly, ids)
-	if err == nil {
-		err = onThrowawayThread(func() error { return t.attachIn(sandbox, name, readOnly, openPoint) })
-	}
-	return errors.Join(err, t.Close())
-}
-
-// attachIn leaves the thread in the sandbox's mount namespace.
-func (t tree) attachIn(sandbox *os.File, name string, readOnly bool, open func(string) (int, error)) error {
-	if err := enterMounts(sandbox); err != nil {
-		return err
-	}
+func (t tree) attachAt(name string, readOnly bool, open func(string) (int, error)) error {
 	point, err := open(name)
 	if err != nil {
 		return err
@@ -69,10 +38,50 @@ func (t tree) attachIn(sandbox *os.File, name string, readOnly bool, open func(s
 		err = checkFlags(name, readOnly)
 	}
 	if err != nil {
-		return errors.Join(err, t.takeOff())
+		return errors.Join(err, t.takeOff(), backToRoot())
 	}
 	return nil
 }
+
+// replace mounts t in the place of the mount at name, which must be empty. The one that was
+// there comes back where that fails.
+func (t tree) replace(name string, readOnly bool) error {
+	old, err := takeAway(name)
+	if err != nil {
+		return err
+	}
+	if err = t.attachAt(name, readOnly, openPoint); err != nil {
+		err = errors.Join(err, old.attachAt(name, false, openPoint))
+	}
+	return errors.Join(err, old.Close())
+}
+
+// takeAway detaches the mount at name and returns a copy of it.
+func takeAway(name string) (old tree, err error) {
+	how := unix.OpenHow{
+		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC | unix.O_NONBLOCK,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+	}
+	fd, err := unix.Openat2(unix.AT_FDCWD, name, &how)
+	if err != nil {
+		return tree{}, fmt.Errorf("open the mount at %q: %w", "/"+name, err)
+	}
+	dir := os.NewFile(uintptr(fd), "/"+name)
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	if err := checkEmpty(fd); err != nil {
+		return tree{}, fmt.Errorf("replace the mount at %q: %w", "/"+name, err)
+	}
+	if old, err = cloneTree(dir); err != nil {
+		return tree{}, err
+	}
+	mounted := tree{fd}
+	if err := errors.Join(mounted.takeOff(), backToRoot()); err != nil { // EINVAL: it is no mount's root
+		return tree{}, errors.Join(err, old.Close())
+	}
+	return old, nil
+}
+
+func backToRoot() error { return wrapPath("change to", "/", unix.Chdir("/")) }
 
 // enterMounts moves the calling thread, for good, into the mount namespace of
 // sandbox, with its root as root and working directory. The daemon's own is refused:
@@ -127,7 +136,7 @@ func checkEmpty(fd int) error {
 		return err
 	}
 	if _, _, names := unix.ParseDirent(buf[:n], -1, nil); len(names) > 0 {
-		return fmt.Errorf("it is not empty: it holds %q", names[0])
+		return fmt.Errorf("it holds %q: %w", names[0], unix.ENOTEMPTY)
 	}
 	return nil
 }

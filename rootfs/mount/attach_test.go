@@ -166,6 +166,21 @@ func ownerNS(t *testing.T, w *Workspace) *UserNS {
 	return ns
 }
 
+// attachInto attaches w at a point of the host, and from there in a live sandbox.
+func attachInto(t *testing.T, w *Workspace, sandbox *os.File, target string, readOnly bool, ids *UserNS) error {
+	t.Helper()
+	point := t.TempDir()
+	if err := w.Attach(point, readOnly, ids); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := Detach(point); err != nil {
+			t.Error(err)
+		}
+	}()
+	return Live{Point: point, Target: target, ReadOnly: readOnly}.AttachInto(sandbox)
+}
+
 func TestAttachInto(t *testing.T) {
 	need.Root(t, "it mounts")
 	for _, readOnly := range []bool{false, true} {
@@ -183,7 +198,7 @@ func testAttachInto(t *testing.T, by string, readOnly bool) {
 		t.Fatalf("before: %q", got)
 	}
 	own := ownMounts(t, base, "/workspace")
-	if err := w.AttachInto(s.handles(t)[by], "/workspace", readOnly, ownerNS(t, w)); err != nil {
+	if err := attachInto(t, w, s.handles(t)[by], "/workspace", readOnly, ownerNS(t, w)); err != nil {
 		t.Fatal(err)
 	}
 	if got := ownMounts(t, base, "/workspace"); got != own {
@@ -208,7 +223,7 @@ func testAttachInto(t *testing.T, by string, readOnly bool) {
 			t.Errorf("on the host: %d:%d, %v, want 4321:4322", st.Uid, st.Gid, err)
 		}
 	}
-	if err := w.AttachInto(s.handles(t)[by], "/workspace", readOnly, nil); !errors.Is(err, sbxerr.Mount) || !strings.Contains(err.Error(), "something is mounted") {
+	if err := attachInto(t, w, s.handles(t)[by], "/workspace", readOnly, nil); !errors.Is(err, sbxerr.Mount) || !strings.Contains(err.Error(), "something is mounted") {
 		t.Errorf("a second attach = %v; want a refusal", err)
 	}
 	if got := s.mounts(t, "/workspace"); len(got) != 1 {
@@ -253,7 +268,7 @@ func TestAttachIntoEqualsColdCreate(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := newStand(t, root)
-		if err := w.AttachInto(s.handles(t)["pidfd"], "/workspace", readOnly, ownerNS(t, w)); err != nil {
+		if err := attachInto(t, w, s.handles(t)["pidfd"], "/workspace", readOnly, ownerNS(t, w)); err != nil {
 			t.Fatal(err)
 		}
 		live := s.mounts(t, "/workspace")
@@ -279,7 +294,7 @@ func TestAttachIntoRefuses(t *testing.T) {
 		"": sbxerr.Internal, "/": sbxerr.Internal, "workspace": sbxerr.Internal, "/../workspace": sbxerr.Internal, "/workspace/": sbxerr.Internal, "//workspace": sbxerr.Internal, "/./workspace": sbxerr.Internal,
 		"/absent": unix.ENOENT, "/bin/busybox": unix.ENOTDIR, "/link": unix.ELOOP, "/up/workspace": unix.ELOOP, "/full": sbxerr.Mount,
 	} {
-		if err := w.AttachInto(sandbox, target, false, nil); !errors.Is(err, want) {
+		if err := attachInto(t, w, sandbox, target, false, nil); !errors.Is(err, want) {
 			t.Errorf("attaching at %q: %v; want %v", target, err, want)
 		}
 	}
@@ -291,7 +306,7 @@ func TestAttachIntoRefuses(t *testing.T) {
 			t.Errorf("mounted at %s: %q", point, got)
 		}
 	}
-	if err := w.AttachInto(sandbox, "/workspace", false, nil); err != nil { // the probe works without the barriers
+	if err := attachInto(t, w, sandbox, "/workspace", false, nil); err != nil { // the probe works without the barriers
 		t.Error(err)
 	}
 }
@@ -309,13 +324,13 @@ func TestAttachIntoOwnNamespace(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer self.Close()
-	if err := w.AttachInto(self, point, false, nil); !errors.Is(err, sbxerr.Internal) {
+	if err := attachInto(t, w, self, point, false, nil); !errors.Is(err, sbxerr.Internal) {
 		t.Errorf("attaching to the host: %v", err)
 	}
 	if mounted, err := IsPoint(point); mounted || err != nil {
 		t.Errorf("it is mounted: %v, %v", mounted, err)
 	}
-	if err := w.AttachInto(w.dir, "/workspace", false, nil); !errors.Is(err, sbxerr.Mount) {
+	if err := attachInto(t, w, w.dir, "/workspace", false, nil); !errors.Is(err, sbxerr.Mount) {
 		t.Errorf("attaching to what is no namespace: %v", err)
 	}
 }
@@ -334,7 +349,7 @@ func TestAttachIntoEnded(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.AttachInto(pidfd, "/workspace", false, nil); !errors.Is(err, unix.ESRCH) || !errors.Is(err, sbxerr.Mount) {
+	if err := attachInto(t, w, pidfd, "/workspace", false, nil); !errors.Is(err, unix.ESRCH) || !errors.Is(err, sbxerr.Mount) {
 		t.Errorf("attaching to an ended process: %v", err)
 	}
 }
@@ -355,7 +370,12 @@ func TestAttachChecksFlags(t *testing.T) {
 		if err := restrict(tr); err != nil {
 			t.Fatal(err)
 		}
-		return onThrowawayThread(func() error { return tr.attachIn(sandbox, "workspace", readOnly, openPoint) })
+		return onThrowawayThread(func() error {
+			if err := enterMounts(sandbox); err != nil {
+				return err
+			}
+			return tr.attachOn("workspace", readOnly, OnEmpty)
+		})
 	}
 	if err := attach(false, func(tree) error { return nil }); err == nil || !strings.Contains(err.Error(), "lacks the flags 0x6") {
 		t.Errorf("without nosuid and nodev: %v", err)
@@ -395,7 +415,10 @@ func TestTakeOff(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		done <- onThrowawayThread(func() error {
-			err := tr.attachIn(sandbox, "other", false, openPoint)
+			err := enterMounts(sandbox)
+			if err == nil {
+				err = tr.attachOn("other", false, OnEmpty)
+			}
 			close(attached)
 			<-looked
 			if err != nil {
@@ -456,7 +479,7 @@ func TestAttachIntoCost(t *testing.T) {
 			t.Fatal(err)
 		}
 		began = time.Now()
-		err = w.AttachInto(sandbox, fmt.Sprintf("/w%d", i), false, ns)
+		err = attachInto(t, w, sandbox, fmt.Sprintf("/w%d", i), false, ns)
 		attach = append(attach, time.Since(began))
 		if err := errors.Join(err, ns.Close()); err != nil {
 			t.Fatal(err)

@@ -56,3 +56,22 @@ func TestCaches(t *testing.T) {
 		t.Errorf("cow: %v", err)
 	}
 }
+
+// TestPooledWithCaches: a sandbox that is made ahead has the disk and the mount points of its
+// caches, and no mount of anybody. Its workspace is on the disk, where another can take its place.
+func TestPooledWithCaches(t *testing.T) {
+	pl := testPlanner()
+	pl.DiskBytes = 1 << 30
+	own := pl.Profiles["strict"]
+	own.Mounts = []MountRequest{{Type: "tmpfs", Target: "/workspace"}}
+	pl.Profiles["own"] = own
+	for _, profile := range []string{"strict", "own"} {
+		p, err := pl.Sandbox(CreateRequest{Profile: profile, Caches: []string{"npm"}, Pooled: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(p.Mounts) != 0 || !p.OwnWorkspace || p.Limits.DiskBytes != 1<<30 || !slices.Equal(p.MountPoints(), []string{"var/cache/caisson/npm"}) {
+			t.Errorf("%s: %+v, points %q", profile, p.Mounts, p.MountPoints())
+		}
+	}
+}

@@ -90,7 +90,7 @@ func (p *Sandbox) planMounts(allowed mount.Allowed, inside bool, r CreateRequest
 		if !inside {
 			errs = append(errs, allowed.Check(w.Dir))
 		}
-		p.Mounts = append(p.Mounts, Mount{Source: w.Dir, Target: w.Point(), Point: WorkspacePoint, ReadOnly: w.Mode == "ro", Cow: w.Cow(), Lower: CowLower, Changes: CowChanges})
+		p.Mounts = append(p.Mounts, w.mount())
 	}
 	for i, asked := range p.MountRequests {
 		m := Mount{Source: asked.Source, Volume: asked.Type == VolumeType, Layers: asked.Layers, File: asked.File, Target: asked.Target, ReadOnly: asked.ReadOnly}
@@ -112,11 +112,10 @@ func (p *Sandbox) planMounts(allowed mount.Allowed, inside bool, r CreateRequest
 			p.points = append(p.points, m.Target[min(1, len(m.Target)):])
 		}
 	}
-	errs = append(errs, p.planOwnWorkspace(r))
 	if r.Pooled { // they come when it is taken, with the rights of its caller
 		p.Mounts, p.MountRequests = nil, nil
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, p.planOwnWorkspace(r))...)
 }
 
 // mountsWith are the mounts of r, after those of p on whose target r mounts nothing itself.

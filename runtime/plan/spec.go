@@ -2,6 +2,7 @@ package plan
 
 import (
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -108,6 +109,11 @@ func pid1Process(p *Sandbox) oci.Process {
 		GID:            p.User.GID,
 		AdditionalGIDs: p.User.Groups,
 	}
+}
+
+// HasMount reports whether something is mounted at target by spec.
+func HasMount(spec *specs.Spec, target string) bool {
+	return slices.ContainsFunc(spec.Mounts, func(m specs.Mount) bool { return m.Destination == target })
 }
 
 // TmpfsSizes returns the size in bytes of each tmpfs of spec that has one, by its path.

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/caisson-run/caisson/api/settings"
@@ -15,8 +16,7 @@ type kind struct {
 	user                             string
 	limits                           settings.Limits
 	mountPoint, homes, hostname      string // that no other sandbox has
-	build, ownWorkspace, writable    bool
-	cow                              bool // its workspace is copy-on-write: none is made ahead
+	build, writable                  bool
 	from                             bool // it begins with a snapshot: none is made ahead
 }
 
@@ -25,18 +25,27 @@ func kindOf(p *plan.Sandbox) kind {
 	return kind{
 		profile: p.ProfileName, seccomp: p.Seccomp.Name, image: p.Image.Digest, network: string(p.Network), user: p.User.String(),
 		limits:     settings.Limits(p.Limits).Kind(),
-		mountPoint: strings.Join(p.MountPoints(), ""), homes: p.HomesText(), hostname: p.Request.Hostname, build: p.Request.Build, ownWorkspace: p.OwnWorkspace, writable: p.WritableRoot, from: p.From != nil,
-		cow: p.Request.Workspace.Cow(),
+		mountPoint: strings.Join(p.MountPoints(), ""), homes: p.HomesText(), hostname: p.Request.Hostname, build: p.Request.Build, writable: p.WritableRoot, from: p.From != nil,
 	}
 }
 
 // canWait reports whether sandboxes like p, of the kind k, can be made ahead: the image is
 // root's, since the daemon makes them, and nothing in them is of one request.
 func canWait(k kind, p *plan.Sandbox) bool {
-	return p.From == nil && !k.cow && p.Image.Owner == 0 && p.Network != netns.ModeBridge && k.mountPoint == "" && k.hostname == "" && !k.build &&
-		!hidden(k, p) && p.Profile.Unisolated == nil
+	return p.From == nil && p.Image.Owner == 0 && p.Network != netns.ModeBridge && k.hostname == "" && !k.build &&
+		!slices.ContainsFunc(p.MountPoints(), isOwn) && p.Profile.Unisolated == nil
 }
 
-// hidden reports whether a mount of the request hides the workspace that a sandbox made ahead
-// would have on its disk.
-func hidden(k kind, p *plan.Sandbox) bool { return p.Limits.DiskBytes != 0 && !k.ownWorkspace }
+// isOwn reports whether a mount point is of one request. Those of caches are the same for all.
+func isOwn(point string) bool { return !strings.HasPrefix("/"+point, plan.CachesDir+"/") }
+
+// likeOf is what sandboxes are made like of which p takes one: with a disk where p copies on
+// write, and the mount points of its caches.
+func likeOf(p *plan.Sandbox) *plan.CreateRequest {
+	r := p.Request
+	limits := settings.KindOf(r.Limits)
+	if bytes := p.Limits.DiskBytes; bytes != 0 {
+		limits.DiskBytes = &bytes
+	}
+	return &plan.CreateRequest{Profile: p.ProfileName, Image: p.Image.Name, Rootfs: r.Rootfs, User: r.User, Network: string(p.Network), Limits: limits, Caches: r.Caches}
+}

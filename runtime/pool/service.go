@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/caisson-run/caisson/api/settings"
 	"github.com/caisson-run/caisson/runtime/events"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/plan"
@@ -119,13 +118,8 @@ func (s *Service) For(p *plan.Sandbox) []*Pool {
 
 // beginLocked begins an adaptive pool for requests such as p.
 func (s *Service) beginLocked(k kind, p *plan.Sandbox) *Pool {
-	r := p.Request
 	q := newPool(Config{Profile: p.ProfileName, Image: p.Image.Name, Max: s.warm})
-	q.key, q.kind, q.asked = k, k, time.Now()
-	q.like = &plan.CreateRequest{
-		Profile: p.ProfileName, Image: p.Image.Name, Rootfs: r.Rootfs, User: r.User, Network: string(p.Network),
-		Limits: settings.KindOf(r.Limits),
-	}
+	q.key, q.kind, q.asked, q.like = k, k, time.Now(), likeOf(p)
 	s.adaptive = append(s.adaptive, q)
 	ctx := s.filling
 	s.fillers.Go(func() { s.fill(ctx, q) })

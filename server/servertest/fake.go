@@ -44,27 +44,28 @@ type Fake struct {
 	OnPull    func(req images.PullRequest, progress func(images.PullProgress)) (images.Imported, error)
 	OnDoctor  func() ([]runtime.Check, error)
 
-	OnCreate  func(req plan.CreateRequest) (runtime.Info, error)
-	OnUpdate  func(ref string, req runtime.UpdateRequest) (runtime.Info, error)
-	OnPause   func(ref string) (runtime.Info, error)
-	OnResume  func(ref string) (runtime.Info, error)
-	OnRestart func(ref string) (runtime.Info, error)
-	Cleaned   runtime.Cleaned
-	Spent     []spend.Row
-	OnStop    func(ref string, grace *time.Duration) (runtime.Info, error)
-	OnWait    func(ctx context.Context, ref string) (runtime.Info, error)
-	OnExec    func(ctx context.Context, ref string, req plan.ExecRequest, rio runtime.IO) (*runtime.Result, error)
-	OnAttach  func(ctx context.Context, ref, exec string, o runtime.AttachOptions, rio runtime.IO) (*runtime.Result, error)
-	OnStartEx func(ref string, req plan.ExecRequest) (runtime.ExecInfo, error)
-	OnExecs   func(ref string) ([]runtime.ExecInfo, error)
-	OnWaitEx  func(ctx context.Context, ref, exec string) (runtime.ExecInfo, error)
-	OnPolicy  func(q runtime.PolicyQuery) (runtime.PolicyView, error)
-	OnCheck   func(q runtime.PolicyQuery, target string) (runtime.PolicyVerdict, error)
-	OnTraffic func(ref, since string, follow bool) ([]runtime.TrafficEntry, error)
-	OnLearn   func(ref string) (*runtime.Learned, error)
-	OnSignal  func(ref, exec string, req runtime.SignalRequest) error
-	OnInput   func(ctx context.Context, ref, exec string, req runtime.InputRequest) (runtime.InputState, error)
-	OnResize  func(ref, exec string, size plan.WinSize) error
+	OnCreate          func(req plan.CreateRequest) (runtime.Info, error)
+	OnUpdate          func(ref string, req runtime.UpdateRequest) (runtime.Info, error)
+	OnAttachWorkspace func(ref string, w plan.WorkspaceRequest) (runtime.Info, error)
+	OnPause           func(ref string) (runtime.Info, error)
+	OnResume          func(ref string) (runtime.Info, error)
+	OnRestart         func(ref string) (runtime.Info, error)
+	Cleaned           runtime.Cleaned
+	Spent             []spend.Row
+	OnStop            func(ref string, grace *time.Duration) (runtime.Info, error)
+	OnWait            func(ctx context.Context, ref string) (runtime.Info, error)
+	OnExec            func(ctx context.Context, ref string, req plan.ExecRequest, rio runtime.IO) (*runtime.Result, error)
+	OnAttach          func(ctx context.Context, ref, exec string, o runtime.AttachOptions, rio runtime.IO) (*runtime.Result, error)
+	OnStartEx         func(ref string, req plan.ExecRequest) (runtime.ExecInfo, error)
+	OnExecs           func(ref string) ([]runtime.ExecInfo, error)
+	OnWaitEx          func(ctx context.Context, ref, exec string) (runtime.ExecInfo, error)
+	OnPolicy          func(q runtime.PolicyQuery) (runtime.PolicyView, error)
+	OnCheck           func(q runtime.PolicyQuery, target string) (runtime.PolicyVerdict, error)
+	OnTraffic         func(ref, since string, follow bool) ([]runtime.TrafficEntry, error)
+	OnLearn           func(ref string) (*runtime.Learned, error)
+	OnSignal          func(ref, exec string, req runtime.SignalRequest) error
+	OnInput           func(ctx context.Context, ref, exec string, req runtime.InputRequest) (runtime.InputState, error)
+	OnResize          func(ref, exec string, size plan.WinSize) error
 
 	OnStats   func(sel runtime.StatsSelection, follow bool) ([]runtime.SandboxStats, error)
 	OnHistory func(ref string) (*runtime.History, error)

@@ -31,6 +31,14 @@ func (f *Fake) Update(_ context.Context, ref string, req runtime.UpdateRequest) 
 	return f.OnUpdate(ref, req)
 }
 
+// AttachWorkspace implements server.Sandboxes.
+func (f *Fake) AttachWorkspace(_ context.Context, ref string, w plan.WorkspaceRequest) (runtime.Info, error) {
+	if f.OnAttachWorkspace == nil {
+		return runtime.Info{}, absent("sandbox", ref)
+	}
+	return f.OnAttachWorkspace(ref, w)
+}
+
 // Pause implements server.Sandboxes.
 func (f *Fake) Pause(_ context.Context, ref string) (runtime.Info, error) {
 	if f.OnPause == nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/tests/harness"
+	"github.com/caisson-run/caisson/tests/need"
 )
 
 // counts prints numbers, and ends with a code of its own.
@@ -150,7 +151,7 @@ func poolReady(t *testing.T, d *harness.Daemon) int {
 
 // assignPoints are the steps that make a ready sandbox one that was asked for.
 func assignPoints() []string {
-	points := []string{"assign/renamed", "assign/record"}
+	points := []string{"assign/renamed", "assign/attached", "assign/record"}
 	for _, name := range runtime.UpdatedStages() {
 		points = append(points, "update/"+name)
 	}
@@ -187,6 +188,50 @@ func TestKilledInPool(t *testing.T) {
 				t.Errorf("the repeated request printed %q", out)
 			}
 		})
+	}
+}
+
+// TestKilledInPoolWithCow: a daemon that dies, or fails, while a ready sandbox gets a copy-on-write
+// workspace leaves the directory of the host as it is, and no changes of nobody.
+func TestKilledInPoolWithCow(t *testing.T) {
+	need.Tools(t, "mkfs.ext4")
+	b := newBreakable(t, "ids: {blocks: 64}\nprofiles: {work: {disk: 64M}}\npools: [{profile: work, size: 2}]\n")
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "kept"), []byte("kept\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, point := range assignPoints() {
+		for _, how := range []string{"kill", "error"} {
+			t.Run(point+" "+how, func(t *testing.T) {
+				ready(t, b.Daemon)
+				b.arm(t, point+"="+how)
+				args := []string{"create", "--json", "--profile", "work", "--name", "made", "--key", point + how, "--workspace", dir + ":cow"}
+				create := begin(t, b.Daemon, args...)
+				if how == "kill" {
+					b.died(t, point)
+				}
+				if r := create.end(t); r.Code != 0 {
+					checkTyped(t, r)
+				}
+				b.disarm(t)
+				b.Run(t, args...)
+				b.Run(t, "exec", "made", "--", "sh", "-c", "cat kept && rm kept && touch made")
+				if out := b.Run(t, "diff", "--name-only", "made").Stdout; out != "kept\nmade\n" {
+					t.Errorf("it differs in %q", out)
+				}
+				b.Run(t, "inspect", "made")
+				b.Run(t, "rm", "--force", "made")
+				b.Run(t, "discard", "made")
+				if r := b.Run(t, "changes", "ls", "--json"); strings.TrimSpace(r.Stdout) != "[]" {
+					t.Errorf("left %s", r.Stdout)
+				}
+				ready(t, b.Daemon)
+				checkPoolSound(t, b.Daemon)
+			})
+		}
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+		t.Errorf("the host has %v, %v", entries, err)
 	}
 }
 

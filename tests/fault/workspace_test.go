@@ -74,6 +74,57 @@ func TestKilledWithCow(t *testing.T) {
 	}
 }
 
+// TestBrokenAttach: a daemon that dies, or fails, while a live sandbox gets a workspace leaves it
+// with the old one or the new one, and as declared. The repeated call gives it the new one.
+func TestBrokenAttach(t *testing.T) {
+	need.Tools(t, "mkfs.ext4")
+	b := newBreakable(t, "")
+	for _, tt := range []struct {
+		mode  string
+		flags []string
+	}{{"", []string{"--nested", "--cpus", "2"}}, {":cow", []string{"--disk", "64M"}}} {
+		for _, step := range []string{"snapshot/frozen", "attach/host", "attach/inside", "attach/spec", "snapshot/saved"} {
+			for _, how := range []string{"kill", "error"} {
+				t.Run(step+tt.mode+" "+how, func(t *testing.T) {
+					dir := t.TempDir()
+					if err := os.WriteFile(filepath.Join(dir, "kept"), nil, 0o644); err != nil {
+						t.Fatal(err)
+					}
+					b.Run(t, append([]string{"create", "--name", "box"}, tt.flags...)...)
+					b.arm(t, step+"="+how)
+					attach := begin(t, b.Daemon, "attach-workspace", "--json", "box", dir+tt.mode)
+					if how == "kill" {
+						b.died(t, step)
+					}
+					if r := attach.end(t); r.Code != 0 {
+						checkTyped(t, r)
+					} else if how == "error" {
+						t.Error("the call did not fail")
+					}
+					b.disarm(t)
+					b.Run(t, "inspect", "box")
+					attached := b.Try("exec", "box", "--", "test", "-e", "/workspace/kept").Code == 0
+					if want := step == "snapshot/saved"; attached != want {
+						t.Errorf("it has the workspace: %v", attached)
+					}
+					if r := b.Try("attach-workspace", "--json", "box", dir+tt.mode); (r.Code == 0) == attached {
+						t.Errorf("repeated: %+v", r)
+					}
+					b.Run(t, "inspect", "box")
+					b.Run(t, "exec", "box", "--", "sh", "-c", "cd /workspace && cat kept")
+					if r := b.Try("exec", "box", "--", "touch", "/workspace/new"); tt.mode == ":cow" && r.Code != 0 {
+						t.Errorf("it writes nothing: %+v", r)
+					}
+					b.empty(t)
+					if tt.mode == ":cow" {
+						b.Run(t, "discard", "box")
+					}
+				})
+			}
+		}
+	}
+}
+
 // TestKilledApply: a daemon that dies at any step of an apply, of which the next one finishes it
 // or undoes it. The sandbox goes on, also one that stood still for it.
 func TestKilledApply(t *testing.T) {

@@ -133,6 +133,8 @@ func scenario(layout, tree []byte, image, dir, key string) []exchange {
 		{call: "SnapshotRemoveSnapshot", method: "DELETE", path: "/v1/snapshots/tools"},
 		{call: "SnapshotFork", method: "POST", path: "/v1/sandboxes/setup/fork", body: `{"count":2}`},
 
+		{method: "POST", path: "/v1/sandboxes", body: `{"name":"late"}`},
+		{call: "SandboxAttachWorkspace", method: "POST", path: "/v1/sandboxes/late/workspace", body: fmt.Sprintf(`{"workspace":{"dir":%q,"mode":"ro"}}`, dir)},
 		{method: "POST", path: "/v1/sandboxes", body: fmt.Sprintf(`{"name":"trial","workspace":{"dir":%q,"mode":"cow"}}`, dir)},
 		{method: "PUT", path: "/v1/sandboxes/trial/files/workspace/note.txt", raw: []byte("a note\n")},
 		{call: "WorkspaceDiff", path: "/v1/sandboxes/trial/diff"},
@@ -157,7 +159,7 @@ func TestRouteExamples(t *testing.T) {
 	if err := os.WriteFile(key, []byte("not-a-real-key\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d := harness.StartWith(t, s.config()+"secrets: {models-key: \"file:"+key+"\"}\nprofiles: {agent: {routes: {gpt: {preset: openai, upstream: \"https://api.example.com/v1\", credential: models-key}}}}\n")
+	d := harness.StartWith(t, s.config()+"sandboxes: {disk: 256M}\nsecrets: {models-key: \"file:"+key+"\"}\nprofiles: {agent: {routes: {gpt: {preset: openai, upstream: \"https://api.example.com/v1\", credential: models-key}}}}\n")
 	layout := tarOf(t, ociLayout(t, "x"))
 	image := s.host + "/tools:1"
 	s.Push(t, "tools", "1", shell(t))
@@ -165,11 +167,12 @@ func TestRouteExamples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plain := strings.NewReplacer(key, "/etc/caisson/models.key", s.host, "registry.example.com", d.Root, "/var/lib/caisson", d.State, "/run/caisson", "//"+host+"/", "//host/")
+	dir := t.TempDir()
+	plain := strings.NewReplacer(dir, "/home/ann/app", key, "/etc/caisson/models.key", s.host, "registry.example.com", d.Root, "/var/lib/caisson", d.State, "/run/caisson", "//"+host+"/", "//host/")
 	recorded := readExamples(t)
 	covered := map[string]bool{}
 	var list []example
-	for _, x := range scenario(layout, tarOf(t, []file{{name: "in.txt", data: []byte("in"), mode: 0o644}}), image, t.TempDir(), key) {
+	for _, x := range scenario(layout, tarOf(t, []file{{name: "in.txt", data: []byte("in"), mode: 0o644}}), image, dir, key) {
 		answer := x.send(t, d)
 		if x.call == "" {
 			continue

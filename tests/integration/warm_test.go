@@ -1,9 +1,14 @@
 package integration
 
 import (
+	"maps"
+	"os"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/caisson-run/caisson/tests/harness"
+	"github.com/caisson-run/caisson/tests/need"
 )
 
 // warmPools are the pools of a daemon by what they hold.
@@ -37,6 +42,8 @@ func TestWarmByDefault(t *testing.T) {
 		{[]string{"run", "--allow", "example.org:443", "--deny", "a.example", "--", "true"}, true},
 		{[]string{"run", "--pids", "20", "--", "true"}, false},
 		{[]string{"run", "--pids", "20", "--", "true"}, true},
+		{[]string{"run", "--workspace", workspace(t, 0, 0) + ":cow", "--", "true"}, false}, // with a disk
+		{[]string{"run", "--workspace", workspace(t, 0, 0) + ":cow", "--", "true"}, true},
 	} {
 		d.Run(t, next.args...)
 		_, now := warmPools(t, d)
@@ -44,11 +51,7 @@ func TestWarmByDefault(t *testing.T) {
 			t.Errorf("%q: served by a ready sandbox: %v", next.args, hit)
 		}
 		hits = now
-		await(t, "ready sandboxes for what was asked for", func() bool {
-			var st struct{ Pools []poolStats }
-			d.Run(t, "info", "-o", "json").JSON(t, &st)
-			return len(st.Pools) == 1 && st.Pools[0].Ready == st.Pools[0].Target && st.Pools[0].Ready > 0 && st.Pools[0].Filling == 0
-		})
+		await(t, "ready sandboxes for what was asked for", func() bool { return allReady(t, d) })
 	}
 	if ready, _ := warmPools(t, d); ready > 4 {
 		t.Errorf("%d are ready, at most 4 are to be", ready)
@@ -56,6 +59,80 @@ func TestWarmByDefault(t *testing.T) {
 	if l := list(t, d); len(l) != 0 {
 		t.Errorf("ready sandboxes are listed: %+v", l)
 	}
+}
+
+// TestWarmCow: what copies on write is served by ready sandboxes, and is the same as in one that
+// was made for its request. The host's directory stays as it is until the changes are applied.
+func TestWarmCow(t *testing.T) {
+	need.Tools(t, "mkfs.ext4")
+	t.Parallel()
+	d := harness.StartWith(t, "warm: 16\n")
+	dir := workspace(t, 0, 0)
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	writeTree(t, dir)
+	before := treeText(t, dir)
+	const look = "pwd; ls -la; cat kept; df -k . | awk 'NR > 1 {print $2}'; echo a >made && cat made; grep -c . /proc/mounts; cut -d' ' -f2-4 /proc/mounts | grep -e workspace -e caisson/ | sed s/,uid=.*//; env | grep npm"
+	for i, flags := range [][]string{
+		{"--workspace", dir + ":cow"},
+		{"--cache", "npm"},
+		{"--cache", "npm", "--workspace", dir + ":cow", "--mount", "type=tmpfs,dst=/workspace/dir"},
+		{"--disk", "64M", "--workspace", dir + ":ro"},
+		{"--rootfs", "rw", "--workspace", dir + ":cow"},
+	} {
+		d.Run(t, append(append([]string{"run"}, flags...), "--", "true")...)
+		await(t, "a ready sandbox", func() bool { return allReady(t, d) })
+		_, hits := warmPools(t, d)
+		show := func(name string, more ...string) string {
+			box(t, d, name, append(more, flags...)...)
+			return d.Try("exec", name, "--", "sh", "-c", look).Stdout
+		}
+		warm, cold := show("warm"), show("cold", "--open-files", strconv.Itoa(1000+i)) // of a kind of its own
+		if _, now := warmPools(t, d); now != hits+1 {
+			t.Errorf("%q: %d were served by a ready sandbox", flags, now-hits)
+		}
+		if warm != cold || !strings.Contains(warm, "/workspace\n") {
+			t.Errorf("%q: warm:\n%s\ncold:\n%s", flags, warm, cold)
+		}
+		if w, c := postureOf(t, d, "warm"), postureOf(t, d, "cold"); len(w) < 20 || !maps.EqualFunc(w, c, func(string, string) bool { return true }) {
+			t.Errorf("%q: posture:\n%v\nof a cold one:\n%v", flags, w, c)
+		}
+		d.Run(t, "rm", "--force", "cold", "warm")
+	}
+	if got := treeText(t, dir); got != before {
+		t.Errorf("the host has\n%s, not\n%s", got, before)
+	}
+	await(t, "a ready sandbox", func() bool { return allReady(t, d) })
+	_, hits := warmPools(t, d)
+	box(t, d, "c", "--workspace", dir+":cow")
+	if _, now := warmPools(t, d); now != hits+1 {
+		t.Error("it was made anew")
+	}
+	d.Run(t, "exec", "c", "--", "sh", "-c", "echo more >>kept; echo deep >deep; rm -r gone")
+	d.Kill(t)
+	d.Launch(t)
+	inspect(t, d, "c")
+	if got := d.Run(t, "diff", "--name-only", "c").Stdout; got != "deep\ngone\nkept\n" {
+		t.Errorf("diff: %s", got)
+	}
+	if got := treeText(t, dir); got != before {
+		t.Errorf("the host has\n%s, not\n%s", got, before)
+	}
+	d.Run(t, "apply", "c")
+	if got := treeText(t, dir); got == before || !strings.Contains(got, "deep") {
+		t.Errorf("after the apply the host has\n%s", got)
+	}
+	d.Run(t, "rm", "--force", "c")
+	d.Run(t, "volume", "prune")
+}
+
+// allReady reports whether every pool holds what it is to hold.
+func allReady(t *testing.T, d *harness.Daemon) bool {
+	t.Helper()
+	var st struct{ Pools []poolStats }
+	d.Run(t, "info", "-o", "json").JSON(t, &st)
+	return len(st.Pools) == 1 && st.Pools[0].Ready == st.Pools[0].Target && st.Pools[0].Ready > 0 && st.Pools[0].Filling == 0
 }
 
 // TestCommandsAreNumberedWithoutGaps: neither what makes a sandbox ready nor work on its

@@ -61,6 +61,7 @@ var rules = []struct {
 	{"runtime/queue", []string{"api/sbxerr", "runtime/peer"}},
 	{"runtime/registry", []string{"api/sbxerr", "gateway/policy", "owndir", "rootfs/image", "rootfs/imageproc", "rootfs/imagework"}},
 	{"runtime/pid1", []string{"api/sbxerr", "initproto"}},
+	{"runtime/pipes", []string{"api/sbxerr"}},
 	{"runtime/plan", append([]string{"api/caisson/v1", "api/sbxerr", "api/settings", "finding", "runtime/idblock", "runtime/images", "runtime/peer", "runtime/pid1", "runtime/ports", "runtime/volumes", "runtime/owned"}, leaves...)},
 	{"runtime/pool", []string{"api/caisson/v1", "api/sbxerr", "api/settings", "cgroups", "netns", "runtime/events", "runtime/failpoint", "runtime/peer", "runtime/plan"}},
 	{"runtime/ports", []string{"api/sbxerr"}},

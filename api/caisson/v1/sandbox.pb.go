@@ -1036,6 +1036,58 @@ func (x *UpdateRequest) GetIoWriteBps() int64 {
 	return 0
 }
 
+type AttachWorkspaceRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	Workspace     *Workspace             `protobuf:"bytes,2,opt,name=workspace,proto3" json:"workspace,omitempty"` // whose path is empty, or /workspace
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttachWorkspaceRequest) Reset() {
+	*x = AttachWorkspaceRequest{}
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttachWorkspaceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttachWorkspaceRequest) ProtoMessage() {}
+
+func (x *AttachWorkspaceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttachWorkspaceRequest.ProtoReflect.Descriptor instead.
+func (*AttachWorkspaceRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *AttachWorkspaceRequest) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+func (x *AttachWorkspaceRequest) GetWorkspace() *Workspace {
+	if x != nil {
+		return x.Workspace
+	}
+	return nil
+}
+
 // Rules is a list that may be empty on purpose.
 type Rules struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1046,7 +1098,7 @@ type Rules struct {
 
 func (x *Rules) Reset() {
 	*x = Rules{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[9]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1058,7 +1110,7 @@ func (x *Rules) String() string {
 func (*Rules) ProtoMessage() {}
 
 func (x *Rules) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[9]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1071,7 +1123,7 @@ func (x *Rules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rules.ProtoReflect.Descriptor instead.
 func (*Rules) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{9}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Rules) GetRules() []string {
@@ -1090,7 +1142,7 @@ type PauseRequest struct {
 
 func (x *PauseRequest) Reset() {
 	*x = PauseRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[10]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1102,7 +1154,7 @@ func (x *PauseRequest) String() string {
 func (*PauseRequest) ProtoMessage() {}
 
 func (x *PauseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[10]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1115,7 +1167,7 @@ func (x *PauseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseRequest.ProtoReflect.Descriptor instead.
 func (*PauseRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{10}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PauseRequest) GetRef() string {
@@ -1134,7 +1186,7 @@ type ResumeRequest struct {
 
 func (x *ResumeRequest) Reset() {
 	*x = ResumeRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[11]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1146,7 +1198,7 @@ func (x *ResumeRequest) String() string {
 func (*ResumeRequest) ProtoMessage() {}
 
 func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[11]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1159,7 +1211,7 @@ func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{11}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ResumeRequest) GetRef() string {
@@ -1178,7 +1230,7 @@ type CleanRequest struct {
 
 func (x *CleanRequest) Reset() {
 	*x = CleanRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[12]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1190,7 +1242,7 @@ func (x *CleanRequest) String() string {
 func (*CleanRequest) ProtoMessage() {}
 
 func (x *CleanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[12]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1203,7 +1255,7 @@ func (x *CleanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CleanRequest.ProtoReflect.Descriptor instead.
 func (*CleanRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{12}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CleanRequest) GetRef() string {
@@ -1223,7 +1275,7 @@ type CleanResponse struct {
 
 func (x *CleanResponse) Reset() {
 	*x = CleanResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[13]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1235,7 +1287,7 @@ func (x *CleanResponse) String() string {
 func (*CleanResponse) ProtoMessage() {}
 
 func (x *CleanResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[13]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1248,7 +1300,7 @@ func (x *CleanResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CleanResponse.ProtoReflect.Descriptor instead.
 func (*CleanResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{13}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CleanResponse) GetProcesses() int32 {
@@ -1274,7 +1326,7 @@ type RestartRequest struct {
 
 func (x *RestartRequest) Reset() {
 	*x = RestartRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[14]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1286,7 +1338,7 @@ func (x *RestartRequest) String() string {
 func (*RestartRequest) ProtoMessage() {}
 
 func (x *RestartRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[14]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1299,7 +1351,7 @@ func (x *RestartRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartRequest.ProtoReflect.Descriptor instead.
 func (*RestartRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{14}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RestartRequest) GetRef() string {
@@ -1319,7 +1371,7 @@ type StopRequest struct {
 
 func (x *StopRequest) Reset() {
 	*x = StopRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[15]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1331,7 +1383,7 @@ func (x *StopRequest) String() string {
 func (*StopRequest) ProtoMessage() {}
 
 func (x *StopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[15]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1344,7 +1396,7 @@ func (x *StopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRequest.ProtoReflect.Descriptor instead.
 func (*StopRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{15}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *StopRequest) GetRef() string {
@@ -1370,7 +1422,7 @@ type WaitRequest struct {
 
 func (x *WaitRequest) Reset() {
 	*x = WaitRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[16]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1382,7 +1434,7 @@ func (x *WaitRequest) String() string {
 func (*WaitRequest) ProtoMessage() {}
 
 func (x *WaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[16]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1395,7 +1447,7 @@ func (x *WaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRequest.ProtoReflect.Descriptor instead.
 func (*WaitRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{16}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WaitRequest) GetRef() string {
@@ -1441,7 +1493,7 @@ type Sandbox struct {
 
 func (x *Sandbox) Reset() {
 	*x = Sandbox{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[17]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1453,7 +1505,7 @@ func (x *Sandbox) String() string {
 func (*Sandbox) ProtoMessage() {}
 
 func (x *Sandbox) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[17]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1466,7 +1518,7 @@ func (x *Sandbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sandbox.ProtoReflect.Descriptor instead.
 func (*Sandbox) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{17}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Sandbox) GetId() string {
@@ -1670,7 +1722,7 @@ type Port struct {
 
 func (x *Port) Reset() {
 	*x = Port{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[18]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1682,7 +1734,7 @@ func (x *Port) String() string {
 func (*Port) ProtoMessage() {}
 
 func (x *Port) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[18]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1695,7 +1747,7 @@ func (x *Port) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Port.ProtoReflect.Descriptor instead.
 func (*Port) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{18}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Port) GetAddress() string {
@@ -1737,7 +1789,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[19]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1749,7 +1801,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[19]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1762,7 +1814,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{19}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListRequest) GetLabels() map[string]string {
@@ -1831,7 +1883,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[20]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1843,7 +1895,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[20]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1856,7 +1908,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{20}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListResponse) GetSandboxes() []*Sandbox {
@@ -1882,7 +1934,7 @@ type InspectRequest struct {
 
 func (x *InspectRequest) Reset() {
 	*x = InspectRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[21]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1894,7 +1946,7 @@ func (x *InspectRequest) String() string {
 func (*InspectRequest) ProtoMessage() {}
 
 func (x *InspectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[21]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1907,7 +1959,7 @@ func (x *InspectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectRequest.ProtoReflect.Descriptor instead.
 func (*InspectRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{21}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *InspectRequest) GetRef() string {
@@ -1939,7 +1991,7 @@ type InspectResponse struct {
 
 func (x *InspectResponse) Reset() {
 	*x = InspectResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[22]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1951,7 +2003,7 @@ func (x *InspectResponse) String() string {
 func (*InspectResponse) ProtoMessage() {}
 
 func (x *InspectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[22]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1964,7 +2016,7 @@ func (x *InspectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectResponse.ProtoReflect.Descriptor instead.
 func (*InspectResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{22}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *InspectResponse) GetSandbox() *Sandbox {
@@ -2056,7 +2108,7 @@ type PostureCheck struct {
 
 func (x *PostureCheck) Reset() {
 	*x = PostureCheck{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[23]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2068,7 +2120,7 @@ func (x *PostureCheck) String() string {
 func (*PostureCheck) ProtoMessage() {}
 
 func (x *PostureCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[23]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2081,7 +2133,7 @@ func (x *PostureCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostureCheck.ProtoReflect.Descriptor instead.
 func (*PostureCheck) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{23}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *PostureCheck) GetName() string {
@@ -2115,7 +2167,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[24]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2127,7 +2179,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[24]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2140,7 +2192,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{24}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RemoveRequest) GetRef() string {
@@ -2167,7 +2219,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[25]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2179,7 +2231,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[25]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2192,7 +2244,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{25}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RemoveResponse) GetId() string {
@@ -2218,7 +2270,7 @@ type CleanupRequest struct {
 
 func (x *CleanupRequest) Reset() {
 	*x = CleanupRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[26]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2230,7 +2282,7 @@ func (x *CleanupRequest) String() string {
 func (*CleanupRequest) ProtoMessage() {}
 
 func (x *CleanupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[26]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2243,7 +2295,7 @@ func (x *CleanupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CleanupRequest.ProtoReflect.Descriptor instead.
 func (*CleanupRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{26}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CleanupRequest) GetDryRun() bool {
@@ -2262,7 +2314,7 @@ type CleanupResponse struct {
 
 func (x *CleanupResponse) Reset() {
 	*x = CleanupResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[27]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2274,7 +2326,7 @@ func (x *CleanupResponse) String() string {
 func (*CleanupResponse) ProtoMessage() {}
 
 func (x *CleanupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[27]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2287,7 +2339,7 @@ func (x *CleanupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CleanupResponse.ProtoReflect.Descriptor instead.
 func (*CleanupResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{27}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *CleanupResponse) GetLeftovers() []*Leftover {
@@ -2310,7 +2362,7 @@ type Leftover struct {
 
 func (x *Leftover) Reset() {
 	*x = Leftover{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[28]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2322,7 +2374,7 @@ func (x *Leftover) String() string {
 func (*Leftover) ProtoMessage() {}
 
 func (x *Leftover) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[28]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2335,7 +2387,7 @@ func (x *Leftover) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leftover.ProtoReflect.Descriptor instead.
 func (*Leftover) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{28}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Leftover) GetKind() string {
@@ -2384,7 +2436,7 @@ type StatsRequest struct {
 
 func (x *StatsRequest) Reset() {
 	*x = StatsRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[29]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2396,7 +2448,7 @@ func (x *StatsRequest) String() string {
 func (*StatsRequest) ProtoMessage() {}
 
 func (x *StatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[29]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2409,7 +2461,7 @@ func (x *StatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsRequest.ProtoReflect.Descriptor instead.
 func (*StatsRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{29}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *StatsRequest) GetRefs() []string {
@@ -2478,7 +2530,7 @@ type StatsResponse struct {
 
 func (x *StatsResponse) Reset() {
 	*x = StatsResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[30]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2490,7 +2542,7 @@ func (x *StatsResponse) String() string {
 func (*StatsResponse) ProtoMessage() {}
 
 func (x *StatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[30]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2503,7 +2555,7 @@ func (x *StatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsResponse.ProtoReflect.Descriptor instead.
 func (*StatsResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{30}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *StatsResponse) GetTime() *timestamppb.Timestamp {
@@ -2550,7 +2602,7 @@ type SandboxStats struct {
 
 func (x *SandboxStats) Reset() {
 	*x = SandboxStats{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[31]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2562,7 +2614,7 @@ func (x *SandboxStats) String() string {
 func (*SandboxStats) ProtoMessage() {}
 
 func (x *SandboxStats) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[31]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2575,7 +2627,7 @@ func (x *SandboxStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxStats.ProtoReflect.Descriptor instead.
 func (*SandboxStats) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{31}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SandboxStats) GetSandboxId() string {
@@ -2720,7 +2772,7 @@ type HistoryRequest struct {
 
 func (x *HistoryRequest) Reset() {
 	*x = HistoryRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[32]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2732,7 +2784,7 @@ func (x *HistoryRequest) String() string {
 func (*HistoryRequest) ProtoMessage() {}
 
 func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[32]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2745,7 +2797,7 @@ func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
 func (*HistoryRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{32}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *HistoryRequest) GetRef() string {
@@ -2778,7 +2830,7 @@ type HistoryResponse struct {
 
 func (x *HistoryResponse) Reset() {
 	*x = HistoryResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[33]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2790,7 +2842,7 @@ func (x *HistoryResponse) String() string {
 func (*HistoryResponse) ProtoMessage() {}
 
 func (x *HistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[33]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2803,7 +2855,7 @@ func (x *HistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryResponse.ProtoReflect.Descriptor instead.
 func (*HistoryResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{33}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *HistoryResponse) GetSandboxId() string {
@@ -2900,7 +2952,7 @@ type UsageSample struct {
 
 func (x *UsageSample) Reset() {
 	*x = UsageSample{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[34]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2912,7 +2964,7 @@ func (x *UsageSample) String() string {
 func (*UsageSample) ProtoMessage() {}
 
 func (x *UsageSample) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[34]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2925,7 +2977,7 @@ func (x *UsageSample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageSample.ProtoReflect.Descriptor instead.
 func (*UsageSample) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{34}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *UsageSample) GetTime() *timestamppb.Timestamp {
@@ -3008,7 +3060,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[35]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3020,7 +3072,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[35]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3033,7 +3085,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{35}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *LogsRequest) GetRef() string {
@@ -3109,7 +3161,7 @@ type SpecRequest struct {
 
 func (x *SpecRequest) Reset() {
 	*x = SpecRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[36]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3121,7 +3173,7 @@ func (x *SpecRequest) String() string {
 func (*SpecRequest) ProtoMessage() {}
 
 func (x *SpecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[36]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3134,7 +3186,7 @@ func (x *SpecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpecRequest.ProtoReflect.Descriptor instead.
 func (*SpecRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{36}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SpecRequest) GetSpec() *RunSpec {
@@ -3166,7 +3218,7 @@ type SpecResponse struct {
 
 func (x *SpecResponse) Reset() {
 	*x = SpecResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[37]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3178,7 +3230,7 @@ func (x *SpecResponse) String() string {
 func (*SpecResponse) ProtoMessage() {}
 
 func (x *SpecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[37]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3191,7 +3243,7 @@ func (x *SpecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpecResponse.ProtoReflect.Descriptor instead.
 func (*SpecResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{37}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *SpecResponse) GetOciSpecJson() []byte {
@@ -3256,7 +3308,7 @@ type SeccompRule struct {
 
 func (x *SeccompRule) Reset() {
 	*x = SeccompRule{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[38]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3268,7 +3320,7 @@ func (x *SeccompRule) String() string {
 func (*SeccompRule) ProtoMessage() {}
 
 func (x *SeccompRule) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[38]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3281,7 +3333,7 @@ func (x *SeccompRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeccompRule.ProtoReflect.Descriptor instead.
 func (*SeccompRule) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{38}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SeccompRule) GetSyscalls() []string {
@@ -3455,7 +3507,10 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\b_networkB\r\n" +
 	"\v_cpu_sharesB\x0e\n" +
 	"\f_io_read_bpsB\x0f\n" +
-	"\r_io_write_bps\"\x1d\n" +
+	"\r_io_write_bps\"_\n" +
+	"\x16AttachWorkspaceRequest\x12\x10\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\x123\n" +
+	"\tworkspace\x18\x02 \x01(\v2\x15.caisson.v1.WorkspaceR\tworkspace\"\x1d\n" +
 	"\x05Rules\x12\x14\n" +
 	"\x05rules\x18\x01 \x03(\tR\x05rules\" \n" +
 	"\fPauseRequest\x12\x10\n" +
@@ -3676,7 +3731,7 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\bsyscalls\x18\x01 \x03(\tR\bsyscalls\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\x12\x1c\n" +
 	"\tcondition\x18\x03 \x01(\tR\tcondition\x12\x10\n" +
-	"\x03why\x18\x04 \x01(\tR\x03why2\x8c\x0e\n" +
+	"\x03why\x18\x04 \x01(\tR\x03why2\x83\x0f\n" +
 	"\x0eSandboxService\x12Q\n" +
 	"\x03Run\x12\x16.caisson.v1.RunRequest\x1a\x15.caisson.v1.ExecEvent\"\x19\x82\xb5\x18\x15\n" +
 	"\x04POST\x12\a/v1/runB\x04spec0\x01\x12\\\n" +
@@ -3687,7 +3742,9 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\aInspect\x12\x1a.caisson.v1.InspectRequest\x1a\x1b.caisson.v1.InspectResponse\"\x1e\x82\xb5\x18\x1a\n" +
 	"\x03GET\x12\x13/v1/sandboxes/{ref}\x12Z\n" +
 	"\x06Update\x12\x19.caisson.v1.UpdateRequest\x1a\x13.caisson.v1.Sandbox\" \x82\xb5\x18\x1c\n" +
-	"\x05PATCH\x12\x13/v1/sandboxes/{ref}\x12]\n" +
+	"\x05PATCH\x12\x13/v1/sandboxes/{ref}\x12u\n" +
+	"\x0fAttachWorkspace\x12\".caisson.v1.AttachWorkspaceRequest\x1a\x13.caisson.v1.Sandbox\")\x82\xb5\x18%\n" +
+	"\x04POST\x12\x1d/v1/sandboxes/{ref}/workspace\x12]\n" +
 	"\x05Pause\x12\x18.caisson.v1.PauseRequest\x1a\x13.caisson.v1.Sandbox\"%\x82\xb5\x18!\n" +
 	"\x04POST\x12\x19/v1/sandboxes/{ref}/pause\x12`\n" +
 	"\x06Resume\x12\x19.caisson.v1.ResumeRequest\x1a\x13.caisson.v1.Sandbox\"&\x82\xb5\x18\"\n" +
@@ -3728,153 +3785,157 @@ func file_caisson_v1_sandbox_proto_rawDescGZIP() []byte {
 	return file_caisson_v1_sandbox_proto_rawDescData
 }
 
-var file_caisson_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
+var file_caisson_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
 var file_caisson_v1_sandbox_proto_goTypes = []any{
-	(*Limits)(nil),                // 0: caisson.v1.Limits
-	(*Workspace)(nil),             // 1: caisson.v1.Workspace
-	(*Mount)(nil),                 // 2: caisson.v1.Mount
-	(*SandboxSpec)(nil),           // 3: caisson.v1.SandboxSpec
-	(*Nested)(nil),                // 4: caisson.v1.Nested
-	(*RunSpec)(nil),               // 5: caisson.v1.RunSpec
-	(*RunRequest)(nil),            // 6: caisson.v1.RunRequest
-	(*CreateRequest)(nil),         // 7: caisson.v1.CreateRequest
-	(*UpdateRequest)(nil),         // 8: caisson.v1.UpdateRequest
-	(*Rules)(nil),                 // 9: caisson.v1.Rules
-	(*PauseRequest)(nil),          // 10: caisson.v1.PauseRequest
-	(*ResumeRequest)(nil),         // 11: caisson.v1.ResumeRequest
-	(*CleanRequest)(nil),          // 12: caisson.v1.CleanRequest
-	(*CleanResponse)(nil),         // 13: caisson.v1.CleanResponse
-	(*RestartRequest)(nil),        // 14: caisson.v1.RestartRequest
-	(*StopRequest)(nil),           // 15: caisson.v1.StopRequest
-	(*WaitRequest)(nil),           // 16: caisson.v1.WaitRequest
-	(*Sandbox)(nil),               // 17: caisson.v1.Sandbox
-	(*Port)(nil),                  // 18: caisson.v1.Port
-	(*ListRequest)(nil),           // 19: caisson.v1.ListRequest
-	(*ListResponse)(nil),          // 20: caisson.v1.ListResponse
-	(*InspectRequest)(nil),        // 21: caisson.v1.InspectRequest
-	(*InspectResponse)(nil),       // 22: caisson.v1.InspectResponse
-	(*PostureCheck)(nil),          // 23: caisson.v1.PostureCheck
-	(*RemoveRequest)(nil),         // 24: caisson.v1.RemoveRequest
-	(*RemoveResponse)(nil),        // 25: caisson.v1.RemoveResponse
-	(*CleanupRequest)(nil),        // 26: caisson.v1.CleanupRequest
-	(*CleanupResponse)(nil),       // 27: caisson.v1.CleanupResponse
-	(*Leftover)(nil),              // 28: caisson.v1.Leftover
-	(*StatsRequest)(nil),          // 29: caisson.v1.StatsRequest
-	(*StatsResponse)(nil),         // 30: caisson.v1.StatsResponse
-	(*SandboxStats)(nil),          // 31: caisson.v1.SandboxStats
-	(*HistoryRequest)(nil),        // 32: caisson.v1.HistoryRequest
-	(*HistoryResponse)(nil),       // 33: caisson.v1.HistoryResponse
-	(*UsageSample)(nil),           // 34: caisson.v1.UsageSample
-	(*LogsRequest)(nil),           // 35: caisson.v1.LogsRequest
-	(*SpecRequest)(nil),           // 36: caisson.v1.SpecRequest
-	(*SpecResponse)(nil),          // 37: caisson.v1.SpecResponse
-	(*SeccompRule)(nil),           // 38: caisson.v1.SeccompRule
-	nil,                           // 39: caisson.v1.SandboxSpec.EnvEntry
-	nil,                           // 40: caisson.v1.SandboxSpec.LabelsEntry
-	nil,                           // 41: caisson.v1.UpdateRequest.LabelsEntry
-	nil,                           // 42: caisson.v1.Sandbox.LabelsEntry
-	nil,                           // 43: caisson.v1.ListRequest.LabelsEntry
-	nil,                           // 44: caisson.v1.StatsRequest.LabelsEntry
-	nil,                           // 45: caisson.v1.SpecResponse.CgroupValuesEntry
-	(*durationpb.Duration)(nil),   // 46: google.protobuf.Duration
-	(*ExecSpec)(nil),              // 47: caisson.v1.ExecSpec
-	(*timestamppb.Timestamp)(nil), // 48: google.protobuf.Timestamp
-	(*Result)(nil),                // 49: caisson.v1.Result
-	(*Egress)(nil),                // 50: caisson.v1.Egress
-	(*Exec)(nil),                  // 51: caisson.v1.Exec
-	(*ExecEvent)(nil),             // 52: caisson.v1.ExecEvent
+	(*Limits)(nil),                 // 0: caisson.v1.Limits
+	(*Workspace)(nil),              // 1: caisson.v1.Workspace
+	(*Mount)(nil),                  // 2: caisson.v1.Mount
+	(*SandboxSpec)(nil),            // 3: caisson.v1.SandboxSpec
+	(*Nested)(nil),                 // 4: caisson.v1.Nested
+	(*RunSpec)(nil),                // 5: caisson.v1.RunSpec
+	(*RunRequest)(nil),             // 6: caisson.v1.RunRequest
+	(*CreateRequest)(nil),          // 7: caisson.v1.CreateRequest
+	(*UpdateRequest)(nil),          // 8: caisson.v1.UpdateRequest
+	(*AttachWorkspaceRequest)(nil), // 9: caisson.v1.AttachWorkspaceRequest
+	(*Rules)(nil),                  // 10: caisson.v1.Rules
+	(*PauseRequest)(nil),           // 11: caisson.v1.PauseRequest
+	(*ResumeRequest)(nil),          // 12: caisson.v1.ResumeRequest
+	(*CleanRequest)(nil),           // 13: caisson.v1.CleanRequest
+	(*CleanResponse)(nil),          // 14: caisson.v1.CleanResponse
+	(*RestartRequest)(nil),         // 15: caisson.v1.RestartRequest
+	(*StopRequest)(nil),            // 16: caisson.v1.StopRequest
+	(*WaitRequest)(nil),            // 17: caisson.v1.WaitRequest
+	(*Sandbox)(nil),                // 18: caisson.v1.Sandbox
+	(*Port)(nil),                   // 19: caisson.v1.Port
+	(*ListRequest)(nil),            // 20: caisson.v1.ListRequest
+	(*ListResponse)(nil),           // 21: caisson.v1.ListResponse
+	(*InspectRequest)(nil),         // 22: caisson.v1.InspectRequest
+	(*InspectResponse)(nil),        // 23: caisson.v1.InspectResponse
+	(*PostureCheck)(nil),           // 24: caisson.v1.PostureCheck
+	(*RemoveRequest)(nil),          // 25: caisson.v1.RemoveRequest
+	(*RemoveResponse)(nil),         // 26: caisson.v1.RemoveResponse
+	(*CleanupRequest)(nil),         // 27: caisson.v1.CleanupRequest
+	(*CleanupResponse)(nil),        // 28: caisson.v1.CleanupResponse
+	(*Leftover)(nil),               // 29: caisson.v1.Leftover
+	(*StatsRequest)(nil),           // 30: caisson.v1.StatsRequest
+	(*StatsResponse)(nil),          // 31: caisson.v1.StatsResponse
+	(*SandboxStats)(nil),           // 32: caisson.v1.SandboxStats
+	(*HistoryRequest)(nil),         // 33: caisson.v1.HistoryRequest
+	(*HistoryResponse)(nil),        // 34: caisson.v1.HistoryResponse
+	(*UsageSample)(nil),            // 35: caisson.v1.UsageSample
+	(*LogsRequest)(nil),            // 36: caisson.v1.LogsRequest
+	(*SpecRequest)(nil),            // 37: caisson.v1.SpecRequest
+	(*SpecResponse)(nil),           // 38: caisson.v1.SpecResponse
+	(*SeccompRule)(nil),            // 39: caisson.v1.SeccompRule
+	nil,                            // 40: caisson.v1.SandboxSpec.EnvEntry
+	nil,                            // 41: caisson.v1.SandboxSpec.LabelsEntry
+	nil,                            // 42: caisson.v1.UpdateRequest.LabelsEntry
+	nil,                            // 43: caisson.v1.Sandbox.LabelsEntry
+	nil,                            // 44: caisson.v1.ListRequest.LabelsEntry
+	nil,                            // 45: caisson.v1.StatsRequest.LabelsEntry
+	nil,                            // 46: caisson.v1.SpecResponse.CgroupValuesEntry
+	(*durationpb.Duration)(nil),    // 47: google.protobuf.Duration
+	(*ExecSpec)(nil),               // 48: caisson.v1.ExecSpec
+	(*timestamppb.Timestamp)(nil),  // 49: google.protobuf.Timestamp
+	(*Result)(nil),                 // 50: caisson.v1.Result
+	(*Egress)(nil),                 // 51: caisson.v1.Egress
+	(*Exec)(nil),                   // 52: caisson.v1.Exec
+	(*ExecEvent)(nil),              // 53: caisson.v1.ExecEvent
 }
 var file_caisson_v1_sandbox_proto_depIdxs = []int32{
-	39, // 0: caisson.v1.SandboxSpec.env:type_name -> caisson.v1.SandboxSpec.EnvEntry
+	40, // 0: caisson.v1.SandboxSpec.env:type_name -> caisson.v1.SandboxSpec.EnvEntry
 	1,  // 1: caisson.v1.SandboxSpec.workspace:type_name -> caisson.v1.Workspace
 	0,  // 2: caisson.v1.SandboxSpec.limits:type_name -> caisson.v1.Limits
-	40, // 3: caisson.v1.SandboxSpec.labels:type_name -> caisson.v1.SandboxSpec.LabelsEntry
-	46, // 4: caisson.v1.SandboxSpec.ttl:type_name -> google.protobuf.Duration
-	46, // 5: caisson.v1.SandboxSpec.idle_timeout:type_name -> google.protobuf.Duration
+	41, // 3: caisson.v1.SandboxSpec.labels:type_name -> caisson.v1.SandboxSpec.LabelsEntry
+	47, // 4: caisson.v1.SandboxSpec.ttl:type_name -> google.protobuf.Duration
+	47, // 5: caisson.v1.SandboxSpec.idle_timeout:type_name -> google.protobuf.Duration
 	4,  // 6: caisson.v1.SandboxSpec.nested:type_name -> caisson.v1.Nested
 	2,  // 7: caisson.v1.SandboxSpec.mounts:type_name -> caisson.v1.Mount
 	3,  // 8: caisson.v1.RunSpec.sandbox:type_name -> caisson.v1.SandboxSpec
-	47, // 9: caisson.v1.RunSpec.exec:type_name -> caisson.v1.ExecSpec
+	48, // 9: caisson.v1.RunSpec.exec:type_name -> caisson.v1.ExecSpec
 	5,  // 10: caisson.v1.RunRequest.spec:type_name -> caisson.v1.RunSpec
 	3,  // 11: caisson.v1.CreateRequest.spec:type_name -> caisson.v1.SandboxSpec
-	46, // 12: caisson.v1.UpdateRequest.ttl:type_name -> google.protobuf.Duration
-	46, // 13: caisson.v1.UpdateRequest.idle_timeout:type_name -> google.protobuf.Duration
-	41, // 14: caisson.v1.UpdateRequest.labels:type_name -> caisson.v1.UpdateRequest.LabelsEntry
-	9,  // 15: caisson.v1.UpdateRequest.allow:type_name -> caisson.v1.Rules
-	9,  // 16: caisson.v1.UpdateRequest.deny:type_name -> caisson.v1.Rules
-	46, // 17: caisson.v1.StopRequest.grace:type_name -> google.protobuf.Duration
-	48, // 18: caisson.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
-	48, // 19: caisson.v1.Sandbox.exited_at:type_name -> google.protobuf.Timestamp
-	49, // 20: caisson.v1.Sandbox.result:type_name -> caisson.v1.Result
-	42, // 21: caisson.v1.Sandbox.labels:type_name -> caisson.v1.Sandbox.LabelsEntry
-	1,  // 22: caisson.v1.Sandbox.workspace:type_name -> caisson.v1.Workspace
-	48, // 23: caisson.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
-	46, // 24: caisson.v1.Sandbox.idle_timeout:type_name -> google.protobuf.Duration
-	48, // 25: caisson.v1.Sandbox.idle_since:type_name -> google.protobuf.Timestamp
-	18, // 26: caisson.v1.Sandbox.ports:type_name -> caisson.v1.Port
-	2,  // 27: caisson.v1.Sandbox.mounts:type_name -> caisson.v1.Mount
-	43, // 28: caisson.v1.ListRequest.labels:type_name -> caisson.v1.ListRequest.LabelsEntry
-	46, // 29: caisson.v1.ListRequest.older_than:type_name -> google.protobuf.Duration
-	17, // 30: caisson.v1.ListResponse.sandboxes:type_name -> caisson.v1.Sandbox
-	17, // 31: caisson.v1.InspectResponse.sandbox:type_name -> caisson.v1.Sandbox
-	0,  // 32: caisson.v1.InspectResponse.limits:type_name -> caisson.v1.Limits
-	23, // 33: caisson.v1.InspectResponse.posture:type_name -> caisson.v1.PostureCheck
-	50, // 34: caisson.v1.InspectResponse.egress:type_name -> caisson.v1.Egress
-	28, // 35: caisson.v1.CleanupResponse.leftovers:type_name -> caisson.v1.Leftover
-	44, // 36: caisson.v1.StatsRequest.labels:type_name -> caisson.v1.StatsRequest.LabelsEntry
-	46, // 37: caisson.v1.StatsRequest.older_than:type_name -> google.protobuf.Duration
-	48, // 38: caisson.v1.StatsResponse.time:type_name -> google.protobuf.Timestamp
-	31, // 39: caisson.v1.StatsResponse.sandboxes:type_name -> caisson.v1.SandboxStats
-	46, // 40: caisson.v1.SandboxStats.cpu:type_name -> google.protobuf.Duration
-	34, // 41: caisson.v1.HistoryResponse.samples:type_name -> caisson.v1.UsageSample
-	48, // 42: caisson.v1.HistoryResponse.created_at:type_name -> google.protobuf.Timestamp
-	48, // 43: caisson.v1.HistoryResponse.ended_at:type_name -> google.protobuf.Timestamp
-	51, // 44: caisson.v1.HistoryResponse.execs:type_name -> caisson.v1.Exec
-	48, // 45: caisson.v1.UsageSample.time:type_name -> google.protobuf.Timestamp
-	48, // 46: caisson.v1.LogsRequest.since:type_name -> google.protobuf.Timestamp
-	48, // 47: caisson.v1.LogsRequest.until:type_name -> google.protobuf.Timestamp
-	5,  // 48: caisson.v1.SpecRequest.spec:type_name -> caisson.v1.RunSpec
-	45, // 49: caisson.v1.SpecResponse.cgroup_values:type_name -> caisson.v1.SpecResponse.CgroupValuesEntry
-	38, // 50: caisson.v1.SpecResponse.seccomp_rules:type_name -> caisson.v1.SeccompRule
-	6,  // 51: caisson.v1.SandboxService.Run:input_type -> caisson.v1.RunRequest
-	7,  // 52: caisson.v1.SandboxService.Create:input_type -> caisson.v1.CreateRequest
-	19, // 53: caisson.v1.SandboxService.List:input_type -> caisson.v1.ListRequest
-	21, // 54: caisson.v1.SandboxService.Inspect:input_type -> caisson.v1.InspectRequest
-	8,  // 55: caisson.v1.SandboxService.Update:input_type -> caisson.v1.UpdateRequest
-	10, // 56: caisson.v1.SandboxService.Pause:input_type -> caisson.v1.PauseRequest
-	11, // 57: caisson.v1.SandboxService.Resume:input_type -> caisson.v1.ResumeRequest
-	15, // 58: caisson.v1.SandboxService.Stop:input_type -> caisson.v1.StopRequest
-	12, // 59: caisson.v1.SandboxService.Clean:input_type -> caisson.v1.CleanRequest
-	14, // 60: caisson.v1.SandboxService.Restart:input_type -> caisson.v1.RestartRequest
-	16, // 61: caisson.v1.SandboxService.Wait:input_type -> caisson.v1.WaitRequest
-	24, // 62: caisson.v1.SandboxService.Remove:input_type -> caisson.v1.RemoveRequest
-	26, // 63: caisson.v1.SandboxService.Cleanup:input_type -> caisson.v1.CleanupRequest
-	35, // 64: caisson.v1.SandboxService.Logs:input_type -> caisson.v1.LogsRequest
-	29, // 65: caisson.v1.SandboxService.Stats:input_type -> caisson.v1.StatsRequest
-	32, // 66: caisson.v1.SandboxService.History:input_type -> caisson.v1.HistoryRequest
-	36, // 67: caisson.v1.SandboxService.Spec:input_type -> caisson.v1.SpecRequest
-	52, // 68: caisson.v1.SandboxService.Run:output_type -> caisson.v1.ExecEvent
-	17, // 69: caisson.v1.SandboxService.Create:output_type -> caisson.v1.Sandbox
-	20, // 70: caisson.v1.SandboxService.List:output_type -> caisson.v1.ListResponse
-	22, // 71: caisson.v1.SandboxService.Inspect:output_type -> caisson.v1.InspectResponse
-	17, // 72: caisson.v1.SandboxService.Update:output_type -> caisson.v1.Sandbox
-	17, // 73: caisson.v1.SandboxService.Pause:output_type -> caisson.v1.Sandbox
-	17, // 74: caisson.v1.SandboxService.Resume:output_type -> caisson.v1.Sandbox
-	17, // 75: caisson.v1.SandboxService.Stop:output_type -> caisson.v1.Sandbox
-	13, // 76: caisson.v1.SandboxService.Clean:output_type -> caisson.v1.CleanResponse
-	17, // 77: caisson.v1.SandboxService.Restart:output_type -> caisson.v1.Sandbox
-	17, // 78: caisson.v1.SandboxService.Wait:output_type -> caisson.v1.Sandbox
-	25, // 79: caisson.v1.SandboxService.Remove:output_type -> caisson.v1.RemoveResponse
-	27, // 80: caisson.v1.SandboxService.Cleanup:output_type -> caisson.v1.CleanupResponse
-	52, // 81: caisson.v1.SandboxService.Logs:output_type -> caisson.v1.ExecEvent
-	30, // 82: caisson.v1.SandboxService.Stats:output_type -> caisson.v1.StatsResponse
-	33, // 83: caisson.v1.SandboxService.History:output_type -> caisson.v1.HistoryResponse
-	37, // 84: caisson.v1.SandboxService.Spec:output_type -> caisson.v1.SpecResponse
-	68, // [68:85] is the sub-list for method output_type
-	51, // [51:68] is the sub-list for method input_type
-	51, // [51:51] is the sub-list for extension type_name
-	51, // [51:51] is the sub-list for extension extendee
-	0,  // [0:51] is the sub-list for field type_name
+	47, // 12: caisson.v1.UpdateRequest.ttl:type_name -> google.protobuf.Duration
+	47, // 13: caisson.v1.UpdateRequest.idle_timeout:type_name -> google.protobuf.Duration
+	42, // 14: caisson.v1.UpdateRequest.labels:type_name -> caisson.v1.UpdateRequest.LabelsEntry
+	10, // 15: caisson.v1.UpdateRequest.allow:type_name -> caisson.v1.Rules
+	10, // 16: caisson.v1.UpdateRequest.deny:type_name -> caisson.v1.Rules
+	1,  // 17: caisson.v1.AttachWorkspaceRequest.workspace:type_name -> caisson.v1.Workspace
+	47, // 18: caisson.v1.StopRequest.grace:type_name -> google.protobuf.Duration
+	49, // 19: caisson.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
+	49, // 20: caisson.v1.Sandbox.exited_at:type_name -> google.protobuf.Timestamp
+	50, // 21: caisson.v1.Sandbox.result:type_name -> caisson.v1.Result
+	43, // 22: caisson.v1.Sandbox.labels:type_name -> caisson.v1.Sandbox.LabelsEntry
+	1,  // 23: caisson.v1.Sandbox.workspace:type_name -> caisson.v1.Workspace
+	49, // 24: caisson.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
+	47, // 25: caisson.v1.Sandbox.idle_timeout:type_name -> google.protobuf.Duration
+	49, // 26: caisson.v1.Sandbox.idle_since:type_name -> google.protobuf.Timestamp
+	19, // 27: caisson.v1.Sandbox.ports:type_name -> caisson.v1.Port
+	2,  // 28: caisson.v1.Sandbox.mounts:type_name -> caisson.v1.Mount
+	44, // 29: caisson.v1.ListRequest.labels:type_name -> caisson.v1.ListRequest.LabelsEntry
+	47, // 30: caisson.v1.ListRequest.older_than:type_name -> google.protobuf.Duration
+	18, // 31: caisson.v1.ListResponse.sandboxes:type_name -> caisson.v1.Sandbox
+	18, // 32: caisson.v1.InspectResponse.sandbox:type_name -> caisson.v1.Sandbox
+	0,  // 33: caisson.v1.InspectResponse.limits:type_name -> caisson.v1.Limits
+	24, // 34: caisson.v1.InspectResponse.posture:type_name -> caisson.v1.PostureCheck
+	51, // 35: caisson.v1.InspectResponse.egress:type_name -> caisson.v1.Egress
+	29, // 36: caisson.v1.CleanupResponse.leftovers:type_name -> caisson.v1.Leftover
+	45, // 37: caisson.v1.StatsRequest.labels:type_name -> caisson.v1.StatsRequest.LabelsEntry
+	47, // 38: caisson.v1.StatsRequest.older_than:type_name -> google.protobuf.Duration
+	49, // 39: caisson.v1.StatsResponse.time:type_name -> google.protobuf.Timestamp
+	32, // 40: caisson.v1.StatsResponse.sandboxes:type_name -> caisson.v1.SandboxStats
+	47, // 41: caisson.v1.SandboxStats.cpu:type_name -> google.protobuf.Duration
+	35, // 42: caisson.v1.HistoryResponse.samples:type_name -> caisson.v1.UsageSample
+	49, // 43: caisson.v1.HistoryResponse.created_at:type_name -> google.protobuf.Timestamp
+	49, // 44: caisson.v1.HistoryResponse.ended_at:type_name -> google.protobuf.Timestamp
+	52, // 45: caisson.v1.HistoryResponse.execs:type_name -> caisson.v1.Exec
+	49, // 46: caisson.v1.UsageSample.time:type_name -> google.protobuf.Timestamp
+	49, // 47: caisson.v1.LogsRequest.since:type_name -> google.protobuf.Timestamp
+	49, // 48: caisson.v1.LogsRequest.until:type_name -> google.protobuf.Timestamp
+	5,  // 49: caisson.v1.SpecRequest.spec:type_name -> caisson.v1.RunSpec
+	46, // 50: caisson.v1.SpecResponse.cgroup_values:type_name -> caisson.v1.SpecResponse.CgroupValuesEntry
+	39, // 51: caisson.v1.SpecResponse.seccomp_rules:type_name -> caisson.v1.SeccompRule
+	6,  // 52: caisson.v1.SandboxService.Run:input_type -> caisson.v1.RunRequest
+	7,  // 53: caisson.v1.SandboxService.Create:input_type -> caisson.v1.CreateRequest
+	20, // 54: caisson.v1.SandboxService.List:input_type -> caisson.v1.ListRequest
+	22, // 55: caisson.v1.SandboxService.Inspect:input_type -> caisson.v1.InspectRequest
+	8,  // 56: caisson.v1.SandboxService.Update:input_type -> caisson.v1.UpdateRequest
+	9,  // 57: caisson.v1.SandboxService.AttachWorkspace:input_type -> caisson.v1.AttachWorkspaceRequest
+	11, // 58: caisson.v1.SandboxService.Pause:input_type -> caisson.v1.PauseRequest
+	12, // 59: caisson.v1.SandboxService.Resume:input_type -> caisson.v1.ResumeRequest
+	16, // 60: caisson.v1.SandboxService.Stop:input_type -> caisson.v1.StopRequest
+	13, // 61: caisson.v1.SandboxService.Clean:input_type -> caisson.v1.CleanRequest
+	15, // 62: caisson.v1.SandboxService.Restart:input_type -> caisson.v1.RestartRequest
+	17, // 63: caisson.v1.SandboxService.Wait:input_type -> caisson.v1.WaitRequest
+	25, // 64: caisson.v1.SandboxService.Remove:input_type -> caisson.v1.RemoveRequest
+	27, // 65: caisson.v1.SandboxService.Cleanup:input_type -> caisson.v1.CleanupRequest
+	36, // 66: caisson.v1.SandboxService.Logs:input_type -> caisson.v1.LogsRequest
+	30, // 67: caisson.v1.SandboxService.Stats:input_type -> caisson.v1.StatsRequest
+	33, // 68: caisson.v1.SandboxService.History:input_type -> caisson.v1.HistoryRequest
+	37, // 69: caisson.v1.SandboxService.Spec:input_type -> caisson.v1.SpecRequest
+	53, // 70: caisson.v1.SandboxService.Run:output_type -> caisson.v1.ExecEvent
+	18, // 71: caisson.v1.SandboxService.Create:output_type -> caisson.v1.Sandbox
+	21, // 72: caisson.v1.SandboxService.List:output_type -> caisson.v1.ListResponse
+	23, // 73: caisson.v1.SandboxService.Inspect:output_type -> caisson.v1.InspectResponse
+	18, // 74: caisson.v1.SandboxService.Update:output_type -> caisson.v1.Sandbox
+	18, // 75: caisson.v1.SandboxService.AttachWorkspace:output_type -> caisson.v1.Sandbox
+	18, // 76: caisson.v1.SandboxService.Pause:output_type -> caisson.v1.Sandbox
+	18, // 77: caisson.v1.SandboxService.Resume:output_type -> caisson.v1.Sandbox
+	18, // 78: caisson.v1.SandboxService.Stop:output_type -> caisson.v1.Sandbox
+	14, // 79: caisson.v1.SandboxService.Clean:output_type -> caisson.v1.CleanResponse
+	18, // 80: caisson.v1.SandboxService.Restart:output_type -> caisson.v1.Sandbox
+	18, // 81: caisson.v1.SandboxService.Wait:output_type -> caisson.v1.Sandbox
+	26, // 82: caisson.v1.SandboxService.Remove:output_type -> caisson.v1.RemoveResponse
+	28, // 83: caisson.v1.SandboxService.Cleanup:output_type -> caisson.v1.CleanupResponse
+	53, // 84: caisson.v1.SandboxService.Logs:output_type -> caisson.v1.ExecEvent
+	31, // 85: caisson.v1.SandboxService.Stats:output_type -> caisson.v1.StatsResponse
+	34, // 86: caisson.v1.SandboxService.History:output_type -> caisson.v1.HistoryResponse
+	38, // 87: caisson.v1.SandboxService.Spec:output_type -> caisson.v1.SpecResponse
+	70, // [70:88] is the sub-list for method output_type
+	52, // [52:70] is the sub-list for method input_type
+	52, // [52:52] is the sub-list for extension type_name
+	52, // [52:52] is the sub-list for extension extendee
+	0,  // [0:52] is the sub-list for field type_name
 }
 
 func init() { file_caisson_v1_sandbox_proto_init() }
@@ -3889,14 +3950,14 @@ func file_caisson_v1_sandbox_proto_init() {
 	file_caisson_v1_sandbox_proto_msgTypes[4].OneofWrappers = []any{}
 	file_caisson_v1_sandbox_proto_msgTypes[6].OneofWrappers = []any{}
 	file_caisson_v1_sandbox_proto_msgTypes[8].OneofWrappers = []any{}
-	file_caisson_v1_sandbox_proto_msgTypes[31].OneofWrappers = []any{}
+	file_caisson_v1_sandbox_proto_msgTypes[32].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_caisson_v1_sandbox_proto_rawDesc), len(file_caisson_v1_sandbox_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   46,
+			NumMessages:   47,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -138,7 +138,7 @@ def _base64(value: Union[str, bytes]) -> str:
     return base64.b64encode(value.encode() if isinstance(value, str) else value).decode()
 
 
-def _workspace(value: Union[str, "os.PathLike[str]"]) -> Dict[str, str]:
+def workspace(value: Union[str, "os.PathLike[str]"]) -> Dict[str, str]:
     """Makes a Workspace of DIR[:PATH][:rw|ro|cow]."""
     path, mode = os.fspath(value), ""
     for suffix in (":ro", ":rw", ":cow"):
@@ -209,7 +209,7 @@ FORMS: Dict[str, Callable[[Any], Any]] = {
     "map": _map,
     "secrets": lambda value: {name: _base64(data) for name, data in value.items()},
     "rules": lambda value: {"rules": _list(_text)(value)},
-    "workspace": _workspace,
+    "workspace": workspace,
     "mounts": _list(_mount),
     "nested": _nested,
     "inputs": _inputs,

@@ -72,7 +72,7 @@ def methods(transport):
         client.secrets.list, lambda: client.secrets.set("s", "file:/k"), lambda: client.secrets.remove("s"),
         snapshots.list, lambda: snapshots.get("s"), lambda: snapshots.remove("s"), box.snapshot, box.fork, lambda: box.forward(80), box.diff, box.apply,
         client.changesets.list, lambda: client.changesets.diff("c"), lambda: client.changesets.apply("c"), lambda: client.changesets.discard("c"),
-        lambda: box.run("x"), lambda: box.start("x"), box.processes, lambda: next(box.logs()), box.update, box.pause,
+        lambda: box.run("x"), lambda: box.start("x"), box.processes, lambda: next(box.logs()), box.update, lambda: box.attach_workspace("."), box.pause,
         box.resume, box.stop, box.clean, box.restart, box.wait, box.inspect, box.stats, box.history, box.remove,
         lambda: next(job.events()), job.wait, lambda: job.send("x"), lambda: job.signal("INT"), lambda: job.resize(1, 2),
         lambda: files.read("/f"), lambda: files.write("/f", ""), lambda: files.list("/d"), lambda: files.stat("/f"),

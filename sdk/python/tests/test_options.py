@@ -119,9 +119,9 @@ class OptionsTest(unittest.TestCase):
             {"ttl": "1s", "allow": ["a"], "limits": {"memory_bytes": 1024}, "ensure": True},
         )
         self.assertEqual(request(_options.UPDATE, {"allow": [], "ttl": 0}), {"ttl": "0s", "allow": {"rules": []}})
-        self.assertEqual(_forms._workspace("/x:ro"), {"dir": "/x", "mode": "ro"})
-        self.assertEqual(_forms._workspace("/x:cow"), {"dir": "/x", "mode": "cow"})
-        self.assertEqual(_forms._workspace("/x:/y/z:ro"), {"dir": "/x", "mode": "ro", "path": "/y/z"})
+        self.assertEqual(_forms.workspace("/x:ro"), {"dir": "/x", "mode": "ro"})
+        self.assertEqual(_forms.workspace("/x:cow"), {"dir": "/x", "mode": "cow"})
+        self.assertEqual(_forms.workspace("/x:/y/z:ro"), {"dir": "/x", "mode": "ro", "path": "/y/z"})
         mounts = request(_options.SANDBOX, {"mounts": [*MOUNTS, Mount("volume", "/v", "deps")]})["mounts"]
         self.assertEqual(mounts[0], {"type": "bind", "source": "/s", "target": "/d", "read_only": True})
         self.assertEqual(mounts[1], {"type": "tmpfs", "target": "/t", "size_bytes": 4})

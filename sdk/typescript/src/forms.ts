@@ -160,7 +160,8 @@ function base64(value: string | Uint8Array): string {
   return Buffer.from(value as Uint8Array).toString('base64')
 }
 
-function workspace(value: string): Json {
+/** Makes a Workspace of the API of DIR[:PATH][:rw|ro|cow]. */
+export function workspace(value: string): Json {
   const [, dir, path, mode] = /^(.*?)(?::(\/.*?))?(?::(ro|rw|cow))?$/s.exec(text(value))!
   return { dir: resolve(dir!), mode: mode ?? '', ...(path && { path }) }
 }

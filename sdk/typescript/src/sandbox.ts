@@ -5,7 +5,7 @@ import type { CaissonError } from './errors.js'
 import { follow, Place } from './events.js'
 import { Files } from './files.js'
 import { foreground, within } from './foreground.js'
-import { duration, known, present, request as made, type Time } from './forms.js'
+import { duration, known, present, request as made, workspace, type Time } from './forms.js'
 import { ExecNotFoundError, NotFoundError } from './generated/codes.js'
 import { updateTable, type UpdateOptions } from './generated/options.js'
 import { Transport, type Request } from './http.js'
@@ -113,6 +113,15 @@ export class Sandbox {
   async update(options: UpdateOptions): Promise<SandboxInfo> {
     const json = made(updateTable, options)
     return this.told({ method: 'PATCH', path: sandboxPath(this.id), json, repeatable: true })
+  }
+
+  /**
+   * Mounts a directory of the host on /workspace, without a restart: `DIR[:ro|:cow]`. The sandbox
+   * has no workspace of the host yet, and no files in /workspace.
+   */
+  async attachWorkspace(directory: string): Promise<SandboxInfo> {
+    const json = { workspace: workspace(directory) }
+    return this.told({ method: 'POST', path: sandboxPath(this.id, 'workspace'), json })
   }
 
   /** Freezes all processes. */

@@ -38,7 +38,7 @@ function calls(client, dir) {
     () => client.secrets.list(), () => client.secrets.set('s', 'file:/k'), () => client.secrets.remove('s'),
     () => snapshots.list(), () => snapshots.get('s'), () => snapshots.remove('s'), () => box.snapshot(), () => box.fork(), () => box.forward(80), () => box.diff(), () => box.apply(),
     () => client.changesets.list(), () => client.changesets.diff('c'), () => client.changesets.apply('c'), () => client.changesets.discard('c'),
-    () => box.run('x'), () => box.start('x'), () => box.processes(), () => next(box.logs()), () => box.update({}),
+    () => box.run('x'), () => box.start('x'), () => box.processes(), () => next(box.logs()), () => box.update({}), () => box.attachWorkspace('.'),
     () => box.pause(), () => box.resume(), () => box.stop(), () => box.clean(), () => box.restart(), () => box.wait(),
     () => box.inspect(), () => box.stats(), () => box.history(), () => box.remove(),
     () => next(job.events()), () => job.wait(), () => job.send('x'), () => job.signal('INT'), () => job.resize(1, 2),

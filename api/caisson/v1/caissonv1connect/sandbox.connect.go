@@ -43,6 +43,9 @@ const (
 	SandboxServiceInspectProcedure = "/caisson.v1.SandboxService/Inspect"
 	// SandboxServiceUpdateProcedure is the fully-qualified name of the SandboxService's Update RPC.
 	SandboxServiceUpdateProcedure = "/caisson.v1.SandboxService/Update"
+	// SandboxServiceAttachWorkspaceProcedure is the fully-qualified name of the SandboxService's
+	// AttachWorkspace RPC.
+	SandboxServiceAttachWorkspaceProcedure = "/caisson.v1.SandboxService/AttachWorkspace"
 	// SandboxServicePauseProcedure is the fully-qualified name of the SandboxService's Pause RPC.
 	SandboxServicePauseProcedure = "/caisson.v1.SandboxService/Pause"
 	// SandboxServiceResumeProcedure is the fully-qualified name of the SandboxService's Resume RPC.
@@ -86,6 +89,11 @@ type SandboxServiceClient interface {
 	Inspect(context.Context, *connect.Request[v1.InspectRequest]) (*connect.Response[v1.InspectResponse], error)
 	// Update changes limits, times and labels of a live sandbox.
 	Update(context.Context, *connect.Request[v1.UpdateRequest]) (*connect.Response[v1.Sandbox], error)
+	// AttachWorkspace gives a live sandbox that has none a directory of the host as its workspace,
+	// without a restart. It is mounted on /workspace, where the sandbox must have no files of its
+	// own; processes whose working directory that is keep what was there. The sandbox has it until
+	// it ends: Restart makes one without it.
+	AttachWorkspace(context.Context, *connect.Request[v1.AttachWorkspaceRequest]) (*connect.Response[v1.Sandbox], error)
 	// Pause freezes all processes of a sandbox.
 	Pause(context.Context, *connect.Request[v1.PauseRequest]) (*connect.Response[v1.Sandbox], error)
 	// Resume lets the processes of a paused sandbox go on.
@@ -159,6 +167,12 @@ func NewSandboxServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			httpClient,
 			baseURL+SandboxServiceUpdateProcedure,
 			connect.WithSchema(sandboxServiceMethods.ByName("Update")),
+			connect.WithClientOptions(opts...),
+		),
+		attachWorkspace: connect.NewClient[v1.AttachWorkspaceRequest, v1.Sandbox](
+			httpClient,
+			baseURL+SandboxServiceAttachWorkspaceProcedure,
+			connect.WithSchema(sandboxServiceMethods.ByName("AttachWorkspace")),
 			connect.WithClientOptions(opts...),
 		),
 		pause: connect.NewClient[v1.PauseRequest, v1.Sandbox](
@@ -238,23 +252,24 @@ func NewSandboxServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 
 // sandboxServiceClient implements SandboxServiceClient.
 type sandboxServiceClient struct {
-	run     *connect.Client[v1.RunRequest, v1.ExecEvent]
-	create  *connect.Client[v1.CreateRequest, v1.Sandbox]
-	list    *connect.Client[v1.ListRequest, v1.ListResponse]
-	inspect *connect.Client[v1.InspectRequest, v1.InspectResponse]
-	update  *connect.Client[v1.UpdateRequest, v1.Sandbox]
-	pause   *connect.Client[v1.PauseRequest, v1.Sandbox]
-	resume  *connect.Client[v1.ResumeRequest, v1.Sandbox]
-	stop    *connect.Client[v1.StopRequest, v1.Sandbox]
-	clean   *connect.Client[v1.CleanRequest, v1.CleanResponse]
-	restart *connect.Client[v1.RestartRequest, v1.Sandbox]
-	wait    *connect.Client[v1.WaitRequest, v1.Sandbox]
-	remove  *connect.Client[v1.RemoveRequest, v1.RemoveResponse]
-	cleanup *connect.Client[v1.CleanupRequest, v1.CleanupResponse]
-	logs    *connect.Client[v1.LogsRequest, v1.ExecEvent]
-	stats   *connect.Client[v1.StatsRequest, v1.StatsResponse]
-	history *connect.Client[v1.HistoryRequest, v1.HistoryResponse]
-	spec    *connect.Client[v1.SpecRequest, v1.SpecResponse]
+	run             *connect.Client[v1.RunRequest, v1.ExecEvent]
+	create          *connect.Client[v1.CreateRequest, v1.Sandbox]
+	list            *connect.Client[v1.ListRequest, v1.ListResponse]
+	inspect         *connect.Client[v1.InspectRequest, v1.InspectResponse]
+	update          *connect.Client[v1.UpdateRequest, v1.Sandbox]
+	attachWorkspace *connect.Client[v1.AttachWorkspaceRequest, v1.Sandbox]
+	pause           *connect.Client[v1.PauseRequest, v1.Sandbox]
+	resume          *connect.Client[v1.ResumeRequest, v1.Sandbox]
+	stop            *connect.Client[v1.StopRequest, v1.Sandbox]
+	clean           *connect.Client[v1.CleanRequest, v1.CleanResponse]
+	restart         *connect.Client[v1.RestartRequest, v1.Sandbox]
+	wait            *connect.Client[v1.WaitRequest, v1.Sandbox]
+	remove          *connect.Client[v1.RemoveRequest, v1.RemoveResponse]
+	cleanup         *connect.Client[v1.CleanupRequest, v1.CleanupResponse]
+	logs            *connect.Client[v1.LogsRequest, v1.ExecEvent]
+	stats           *connect.Client[v1.StatsRequest, v1.StatsResponse]
+	history         *connect.Client[v1.HistoryRequest, v1.HistoryResponse]
+	spec            *connect.Client[v1.SpecRequest, v1.SpecResponse]
 }
 
 // Run calls caisson.v1.SandboxService.Run.
@@ -280,6 +295,11 @@ func (c *sandboxServiceClient) Inspect(ctx context.Context, req *connect.Request
 // Update calls caisson.v1.SandboxService.Update.
 func (c *sandboxServiceClient) Update(ctx context.Context, req *connect.Request[v1.UpdateRequest]) (*connect.Response[v1.Sandbox], error) {
 	return c.update.CallUnary(ctx, req)
+}
+
+// AttachWorkspace calls caisson.v1.SandboxService.AttachWorkspace.
+func (c *sandboxServiceClient) AttachWorkspace(ctx context.Context, req *connect.Request[v1.AttachWorkspaceRequest]) (*connect.Response[v1.Sandbox], error) {
+	return c.attachWorkspace.CallUnary(ctx, req)
 }
 
 // Pause calls caisson.v1.SandboxService.Pause.
@@ -359,6 +379,11 @@ type SandboxServiceHandler interface {
 	Inspect(context.Context, *connect.Request[v1.InspectRequest]) (*connect.Response[v1.InspectResponse], error)
 	// Update changes limits, times and labels of a live sandbox.
 	Update(context.Context, *connect.Request[v1.UpdateRequest]) (*connect.Response[v1.Sandbox], error)
+	// AttachWorkspace gives a live sandbox that has none a directory of the host as its workspace,
+	// without a restart. It is mounted on /workspace, where the sandbox must have no files of its
+	// own; processes whose working directory that is keep what was there. The sandbox has it until
+	// it ends: Restart makes one without it.
+	AttachWorkspace(context.Context, *connect.Request[v1.AttachWorkspaceRequest]) (*connect.Response[v1.Sandbox], error)
 	// Pause freezes all processes of a sandbox.
 	Pause(context.Context, *connect.Request[v1.PauseRequest]) (*connect.Response[v1.Sandbox], error)
 	// Resume lets the processes of a paused sandbox go on.
@@ -428,6 +453,12 @@ func NewSandboxServiceHandler(svc SandboxServiceHandler, opts ...connect.Handler
 		SandboxServiceUpdateProcedure,
 		svc.Update,
 		connect.WithSchema(sandboxServiceMethods.ByName("Update")),
+		connect.WithHandlerOptions(opts...),
+	)
+	sandboxServiceAttachWorkspaceHandler := connect.NewUnaryHandler(
+		SandboxServiceAttachWorkspaceProcedure,
+		svc.AttachWorkspace,
+		connect.WithSchema(sandboxServiceMethods.ByName("AttachWorkspace")),
 		connect.WithHandlerOptions(opts...),
 	)
 	sandboxServicePauseHandler := connect.NewUnaryHandler(
@@ -514,6 +545,8 @@ func NewSandboxServiceHandler(svc SandboxServiceHandler, opts ...connect.Handler
 			sandboxServiceInspectHandler.ServeHTTP(w, r)
 		case SandboxServiceUpdateProcedure:
 			sandboxServiceUpdateHandler.ServeHTTP(w, r)
+		case SandboxServiceAttachWorkspaceProcedure:
+			sandboxServiceAttachWorkspaceHandler.ServeHTTP(w, r)
 		case SandboxServicePauseProcedure:
 			sandboxServicePauseHandler.ServeHTTP(w, r)
 		case SandboxServiceResumeProcedure:
@@ -565,6 +598,10 @@ func (UnimplementedSandboxServiceHandler) Inspect(context.Context, *connect.Requ
 
 func (UnimplementedSandboxServiceHandler) Update(context.Context, *connect.Request[v1.UpdateRequest]) (*connect.Response[v1.Sandbox], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SandboxService.Update is not implemented"))
+}
+
+func (UnimplementedSandboxServiceHandler) AttachWorkspace(context.Context, *connect.Request[v1.AttachWorkspaceRequest]) (*connect.Response[v1.Sandbox], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SandboxService.AttachWorkspace is not implemented"))
 }
 
 func (UnimplementedSandboxServiceHandler) Pause(context.Context, *connect.Request[v1.PauseRequest]) (*connect.Response[v1.Sandbox], error) {

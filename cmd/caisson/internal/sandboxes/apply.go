@@ -16,7 +16,7 @@ func ApplyCommand(a *cli.App) *cobra.Command {
 	r := new(caissonv1.ApplyRequest)
 	cmd := &cobra.Command{
 		Use:   "apply SANDBOX [PATH...]",
-		Short: "Write the changes of a copy-on-write workspace into its directory",
+		Short: "Write changes of a copy-on-write workspace into its directory",
 		Long: "Write what a running or paused sandbox with --workspace DIR:cow changed into DIR, with the ids of its\n" +
 			"owner: all, or what is at or below a PATH of the workspace. If the host changed the same, nothing is\n" +
 			"applied. Control files, which decide what programs of the host do, are left out and named.",

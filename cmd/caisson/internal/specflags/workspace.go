@@ -22,20 +22,27 @@ func workspace(p *cli.Parser, text string) *caissonv1.Workspace {
 	if !p.Flags.Changed("workspace") {
 		return nil
 	}
-	dir, point, mode, err := splitWorkspace(text)
+	w, err := Workspace("--workspace", text)
 	if err != nil {
 		p.Refuse(err)
-		return nil
+	}
+	return w
+}
+
+// Workspace reads the argument or flag name: DIR[:PATH][:MODE].
+func Workspace(name, text string) (*caissonv1.Workspace, error) {
+	dir, point, mode, err := splitWorkspace(name, text)
+	if err != nil {
+		return nil, err
 	}
 	dir, err = filepath.Abs(dir)
 	if err == nil {
 		err = checkDir(dir)
 	}
 	if err != nil {
-		p.Refuse(sbxerr.WithRemedy(sbxerr.Workspace, "caisson.workspace", fmt.Errorf("--workspace %q: %w", text, err), dirRemedy(dir, err)))
-		return nil
+		return nil, sbxerr.WithRemedy(sbxerr.Workspace, "caisson.workspace", fmt.Errorf("%s %q: %w", name, text, err), dirRemedy(dir, err))
 	}
-	return &caissonv1.Workspace{Dir: dir, Mode: mode, Path: point}
+	return &caissonv1.Workspace{Dir: dir, Mode: mode, Path: point}, nil
 }
 
 // dirRemedy is what helps where dir is no directory of the host for the reason err.
@@ -58,7 +65,7 @@ func checkDir(dir string) error {
 	return err
 }
 
-func splitWorkspace(text string) (dir, point, mode string, err error) {
+func splitWorkspace(name, text string) (dir, point, mode string, err error) {
 	if exists(text) {
 		return text, "", "rw", nil
 	}
@@ -71,14 +78,14 @@ func splitWorkspace(text string) (dir, point, mode string, err error) {
 	}
 	switch {
 	case dir == "":
-		return "", "", "", cli.Usage("--workspace: %q names no directory, write DIR[:PATH][:rw|ro|cow]", text)
+		return "", "", "", cli.Usage("%s: %q names no directory, write DIR[:PATH][:rw|ro|cow]", name, text)
 	case mode == "rw" || mode == "ro" || mode == "cow":
 		return dir, point, mode, nil
 	}
 	if near := cli.Nearest(mode, []string{"rw", "ro", "cow"}); near != "" {
-		return "", "", "", cli.Usage("--workspace: %q is not a mode; did you mean %q?", mode, near)
+		return "", "", "", cli.Usage("%s: %q is not a mode; did you mean %q?", name, mode, near)
 	}
-	return "", "", "", cli.Usage("--workspace: %q is not a mode, use rw, ro or cow", mode)
+	return "", "", "", cli.Usage("%s: %q is not a mode, use rw, ro or cow", name, mode)
 }
 
 func cutLast(text string) (before, last string, found bool) {

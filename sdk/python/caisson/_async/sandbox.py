@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from datetime import datetime
 from types import TracebackType
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, AsyncIterator, List, Mapping, Optional, S
 
 from .. import _spec
 from .._events import Collector, Place, TextCallback
-from .._forms import Time, duration, request
+from .._forms import Time, duration, request, workspace
 from .._options import CREATE, EXEC, START, UPDATE, CreateOptions, ExecOptions, StartOptions, UpdateOptions
 from .._spec import Command
 from .._wire import Data, Request, decode, error_of, present, removed, sandbox_path, timestamp
@@ -185,6 +186,14 @@ class AsyncSandbox:
         """Changes what is given. ttl counts from now; a label with an empty value goes."""
         body = request(UPDATE, options)
         return await self._told(Request("PATCH", sandbox_path(self.id), body=body, repeatable=True))
+
+    async def attach_workspace(self, directory: Union[str, "os.PathLike[str]"]) -> SandboxInfo:
+        """Mounts a directory of the host on /workspace, without a restart: DIR[:ro|:cow].
+
+        The sandbox has no workspace of the host yet, and no files in /workspace.
+        """
+        body = {"workspace": workspace(directory)}
+        return await self._told(Request("POST", sandbox_path(self.id, "workspace"), body=body))
 
     async def pause(self) -> SandboxInfo:
         """Freezes all processes."""

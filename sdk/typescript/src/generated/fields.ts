@@ -26,6 +26,9 @@ export const fields = {
     stderr_offset: 'Int64',
     stdout_offset: 'Int64',
   },
+  AttachWorkspaceRequest: {
+    workspace: 'Workspace',
+  },
   BuildImageRequest: {
     args: 'string{}',
     context: 'string',

@@ -51,6 +51,10 @@ export interface components {
              */
             stdout_offset?: Int64;
         };
+        AttachWorkspaceRequest: {
+            /** @description whose path is empty, or /workspace */
+            workspace?: components["schemas"]["Workspace"];
+        };
         BuildImageRequest: {
             /** @description values of ARG */
             args?: {

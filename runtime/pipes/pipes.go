@@ -1,4 +1,5 @@
-package runtime
+// Package pipes makes the pipes between the daemon and a command.
+package pipes
 
 import (
 	"errors"
@@ -10,42 +11,42 @@ import (
 	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
-// pipes connect the daemon with a command. The inside ends go to PID 1; what
+// Pipes connect the daemon with a command. The inside ends go to PID 1; what
 // the command writes reaches the daemon with no process in between.
-type pipes struct {
-	inside                [3]*os.File // stdin, stdout, stderr
-	stdin, stdout, stderr *os.File    // nil where the command has no such stream of its own
-	staging               *os.File    // both ends of the pipe through which input goes; nil without stdin
+type Pipes struct {
+	Inside                [3]*os.File // stdin, stdout, stderr
+	Stdin, Stdout, Stderr *os.File    // nil where the command has no such stream of its own
+	Staging               *os.File    // both ends of the pipe through which input goes; nil without stdin
 }
 
-// owner is who a command runs as, by ids of the host.
-type owner struct{ uid, gid int }
+// Owner is who a command runs as, by ids of the host.
+type Owner struct{ UID, GID int }
 
-// newPipes makes the pipes of a command whose streams belong to owner. It may then open
+// New makes the pipes of a command whose streams belong to owner. It may then open
 // /dev/stdin, /dev/stdout and /dev/stderr, which lead to them. nil leaves them root's, as
 // PID 1 alone uses those of a command on a terminal.
-func newPipes(withStdin, withStderr bool, owner *owner) (_ *pipes, err error) {
-	p := &pipes{}
+func New(withStdin, withStderr bool, owner *Owner) (_ *Pipes, err error) {
+	p := &Pipes{}
 	defer func() {
 		if err != nil {
-			err = errors.Join(sbxerr.Wrap(sbxerr.Internal, "runtime.pipes", err), p.closeInside(), p.closeOutside())
+			err = errors.Join(sbxerr.Wrap(sbxerr.Internal, "runtime.pipes", err), p.CloseInside(), p.CloseOutside())
 		}
 	}()
 	if withStdin {
-		if p.inside[0], p.stdin, err = newStream(1, owner); err != nil {
+		if p.Inside[0], p.Stdin, err = newStream(1, owner); err != nil {
 			return nil, err
 		}
-		if p.staging, err = newStaging(); err != nil {
+		if p.Staging, err = newStaging(); err != nil {
 			return nil, err
 		}
 	}
-	if p.inside[1], p.stdout, err = newStream(0, owner); err != nil {
+	if p.Inside[1], p.Stdout, err = newStream(0, owner); err != nil {
 		return nil, err
 	}
 	if !withStderr {
 		return p, nil
 	}
-	if p.inside[2], p.stderr, err = newStream(0, owner); err != nil {
+	if p.Inside[2], p.Stderr, err = newStream(0, owner); err != nil {
 		return nil, err
 	}
 	return p, nil
@@ -53,13 +54,13 @@ func newPipes(withStdin, withStderr bool, owner *owner) (_ *pipes, err error) {
 
 // newStream makes a pipe that belongs to owner. Its two ends are one inode, which
 // keeps its owner for as long as one of them is open.
-func newStream(own int, owner *owner) (inside, outside *os.File, err error) {
+func newStream(own int, owner *Owner) (inside, outside *os.File, err error) {
 	inside, outside, err = newPipe(own)
 	if err != nil || owner == nil {
 		return inside, outside, err
 	}
-	if err := inside.Chown(owner.uid, owner.gid); err != nil {
-		return nil, nil, errors.Join(err, closeAll(inside, outside))
+	if err := inside.Chown(owner.UID, owner.GID); err != nil {
+		return nil, nil, errors.Join(err, Close(inside, outside))
 	}
 	return inside, outside, nil
 }
@@ -84,7 +85,7 @@ func newStaging() (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer closeAll(r, w) // nothing was written
+	defer Close(r, w) // nothing was written
 	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", r.Fd()), unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, os.NewSyscallError("open pipe", err)
@@ -92,10 +93,14 @@ func newStaging() (*os.File, error) {
 	return os.NewFile(uintptr(fd), "|staging"), nil
 }
 
-func (p *pipes) closeInside() error  { return closeAll(p.inside[:]...) }
-func (p *pipes) closeOutside() error { return closeAll(p.stdin, p.stdout, p.stderr, p.staging) }
+// CloseInside closes the ends of the command.
+func (p *Pipes) CloseInside() error { return Close(p.Inside[:]...) }
 
-func closeAll(files ...*os.File) error {
+// CloseOutside closes the ends of the daemon.
+func (p *Pipes) CloseOutside() error { return Close(p.Stdin, p.Stdout, p.Stderr, p.Staging) }
+
+// Close closes the files that are there.
+func Close(files ...*os.File) error {
 	var errs []error
 	for _, f := range files {
 		if f != nil {

@@ -1,0 +1,81 @@
+package plan
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/oci"
+	"github.com/caisson-run/caisson/rootfs/mount"
+)
+
+// Attachment is a workspace for a live sandbox, and what the sandbox has.
+type Attachment struct {
+	Workspace     WorkspaceRequest
+	Name          string // of the sandbox
+	Profile       *Profile
+	Have          *WorkspaceRequest
+	Mounts        []MountRequest
+	Disk          bool
+	SnapshotOnEnd string
+}
+
+// Mount plans the mount of a, or refuses it. allowed is nil for a directory in the workspace of a
+// calling sandbox.
+func (a Attachment) Mount(allowed *mount.Allowed) (Mount, error) {
+	const op = "runtime.attach"
+	w := &a.Workspace
+	refuse := func(remedy, format string, args ...any) error {
+		return sbxerr.WithRemedy(sbxerr.Workspace, op, fmt.Errorf(format, args...), remedy)
+	}
+	const another = "create another sandbox with --workspace, or copy the files: caisson cp"
+	errs := []error{checkWorkspaceMode(w.Mode)}
+	if allowed != nil {
+		errs = append(errs, allowed.Check(w.Dir))
+	}
+	inWay := slices.IndexFunc(a.Mounts, func(m MountRequest) bool {
+		return m.Target == WorkspacePath || strings.HasPrefix(m.Target, WorkspacePath+"/")
+	})
+	switch {
+	case a.Profile != nil && a.Profile.Unisolated != nil:
+		errs = append(errs, NotEnforced("a workspace of its own"))
+	case a.Have != nil:
+		errs = append(errs, refuse(another, "sandbox %q has the workspace %q", a.Name, a.Have.Dir))
+	case inWay >= 0:
+		errs = append(errs, refuse(another, "sandbox %q has a mount on %q", a.Name, a.Mounts[inWay].Target))
+	}
+	if w.Point() != WorkspacePath {
+		errs = append(errs, refuse("leave the path out, or create another sandbox with --workspace", "workspace path %q: a live sandbox gets a workspace at %s alone", sbxerr.Clip(w.Path), WorkspacePath))
+	}
+	if w.Cow() && !a.Disk {
+		errs = append(errs, refuse("create a sandbox with --disk SIZE, or attach the directory read-only, DIR:ro", "sandbox %q has no disk for what is written to a copy-on-write workspace", a.Name))
+	}
+	if w.Cow() && a.SnapshotOnEnd != "" {
+		errs = append(errs, sbxerr.New(sbxerr.SnapshotWorkspace, op, "a snapshot %q at the end of sandbox %q", sbxerr.Clip(a.SnapshotOnEnd), a.Name))
+	}
+	return w.mount(), JoinReasons(errs...)
+}
+
+// mount is the mount of w.
+func (w *WorkspaceRequest) mount() Mount {
+	return Mount{Source: w.Dir, Target: w.Point(), Point: WorkspacePoint, ReadOnly: w.Mode == "ro", Cow: w.Cow(), Lower: CowLower, Changes: CowChanges}
+}
+
+// Attached returns spec with the workspace w of a live sandbox below state, and without the one on
+// its disk. With nil it takes that back, to a sandbox with a disk or without.
+func (w *WorkspaceRequest) Attached(spec *specs.Spec, state string, disk bool) *specs.Spec {
+	out := *spec
+	out.Mounts = slices.DeleteFunc(slices.Clone(spec.Mounts), func(m specs.Mount) bool { return m.Destination == WorkspacePath })
+	switch {
+	case w != nil:
+		m := w.mount()
+		out.Mounts = append(out.Mounts, oci.CallerBind(m.Target, filepath.Join(state, m.Point), m.ReadOnly))
+	case disk:
+		out.Mounts = append(out.Mounts, oci.CallerBind(WorkspacePath, filepath.Join(state, DiskPoint, DiskWorkspace), false))
+	}
+	return &out
+}
