@@ -38,7 +38,7 @@ type Rule struct {
 	TTL        time.Duration // the longest life of one sandbox
 	Quota      Usage         // of all sandboxes of one uid
 	Images     bool          // whether images may be imported and removed
-	Volumes    bool          // whether volumes may be used, whose size nothing bounds
+	Volumes    bool          // whether volumes may be used
 }
 
 // Policy holds the rules for all callers. The zero Policy admits only root.
