@@ -81,7 +81,7 @@ func (r record) owner() peer.Caller {
 
 // usage is what a sandbox adds to a quota: while its limits change, the higher ones.
 func (r record) usage() peer.Usage {
-	u := peer.Usage{Sandboxes: 1, MemoryBytes: r.Limits.MemoryBytes, MilliCPU: r.Limits.MilliCPU, PIDs: r.Limits.PIDs}
+	u := peer.Usage{Sandboxes: 1, MemoryBytes: r.Limits.MemoryBytes, MilliCPU: r.Limits.MilliCPU, PIDs: r.Limits.PIDs, DiskBytes: r.Limits.DiskBytes}
 	if to := r.Changing; to != nil {
 		u.MemoryBytes, u.MilliCPU, u.PIDs = max(u.MemoryBytes, to.MemoryBytes), max(u.MilliCPU, to.MilliCPU), max(u.PIDs, to.PIDs)
 	}
@@ -114,6 +114,9 @@ func (m *Manager) standingLocked(g peer.Grant) peer.Standing {
 				st.Below[i].Ended += ended
 			}
 		}
+	}
+	if !owner.IsSystem() {
+		st.Owner.DiskBytes += m.volumes.Sized(owner.UID)
 	}
 	return st
 }
@@ -156,6 +159,7 @@ func add(to *peer.Usage, u peer.Usage) {
 	to.MilliCPU += u.MilliCPU
 	to.Execs += u.Execs
 	to.PIDs += u.PIDs
+	to.DiskBytes += u.DiskBytes
 }
 
 // planFor plans r as far as the caller of ctx may have it.

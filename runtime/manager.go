@@ -171,7 +171,7 @@ func New(engine Engine, store images.Store, log *slog.Logger, o Options) (*Manag
 	}
 	m := assemble(engine, store, log, o)
 	m.blocks, m.groups, m.rlimit, m.oomScore, m.init, m.boot = blocks, groups, rlimits, oomScore, program, boot
-	return m, nil
+	return m, m.volumes.Load()
 }
 
 // assemble makes a Manager of what it is given. What the host says is not there yet: see New.

@@ -22,6 +22,7 @@ type Usage struct {
 	Execs       int64 // commands that run
 	ImageBytes  int64 // of images, as stored
 	PIDs        int64 // the sum of their limits of processes
+	DiskBytes   int64 // the sum of the sizes of their disks, and of volumes with a size
 }
 
 // Standing is the current usage. The caller must hold the lock that keeps it true until
@@ -51,7 +52,7 @@ func DefaultLimits() Limits { return Limits(settings.Ceilings()) }
 
 // DefaultQuota bounds all sandboxes of one listed uid together, if its rule names no quota.
 func DefaultQuota() Usage {
-	return Usage{Sandboxes: 16, MemoryBytes: 8 << 30, MilliCPU: 8000, Execs: 256, ImageBytes: 16 << 30, PIDs: 4096}
+	return Usage{Sandboxes: 16, MemoryBytes: 8 << 30, MilliCPU: 8000, Execs: 256, ImageBytes: 16 << 30, PIDs: 4096, DiskBytes: 16 * DefaultLimits().DiskBytes}
 }
 
 // DefaultBudget bounds the descendants of a sandbox with these limits together: as much again
@@ -156,6 +157,8 @@ func (g Grant) CheckQuota(now Standing, asked Usage) error {
 		code = sbxerr.Peer
 	case errors.Is(err, errHaveEnded):
 		remedy = "remove sandboxes that have ended: caisson rm SANDBOX"
+	case errors.Is(err, errOfDisks):
+		remedy = "remove sandboxes that have a disk, or volumes that have a size, or ask for less"
 	}
 	return sbxerr.WithRemedy(code, "peer.quota", err, remedy)
 }
@@ -163,6 +166,9 @@ func (g Grant) CheckQuota(now Standing, asked Usage) error {
 // errHaveEnded says of sandboxes that are in the way of another one that it is enough
 // to remove them.
 var errHaveEnded = errors.New("have ended and were not removed")
+
+// errOfDisks says what else is in the way of a disk.
+var errOfDisks = errors.New("with the volumes that have a size")
 
 // exceeds compares field by field, without a sum that could overflow. Of the
 // sandboxes that there are now, so many have ended.
@@ -178,6 +184,7 @@ func exceeds(of string, now Usage, ended int64, asked, most Usage) error {
 		{"cpus", now.MilliCPU, 0, asked.MilliCPU, most.MilliCPU, settings.CPUs},
 		{"execs", now.Execs, 0, asked.Execs, most.Execs, settings.Count},
 		{"pids", now.PIDs, 0, asked.PIDs, most.PIDs, settings.Count},
+		{"disk", now.DiskBytes, 0, asked.DiskBytes, most.DiskBytes, settings.Bytes},
 	} {
 		switch {
 		case f.asked < 0 || f.now < 0:
@@ -186,8 +193,12 @@ func exceeds(of string, now Usage, ended int64, asked, most Usage) error {
 		case f.asked > f.most:
 			errs = append(errs, sbxerr.New(sbxerr.Peer, "peer.quota", "%s %s alone is above %s, %s", f.name, f.unit.Format(f.asked), of, f.unit.Format(f.most)))
 		case f.asked > f.most-f.now:
-			errs = append(errs, withEnded(f.ended, fmt.Errorf("%s %s is above what is left of %s: %s of %s are in use",
-				f.name, f.unit.Format(f.asked), of, f.unit.Format(f.now), f.unit.Format(f.most))))
+			err := withEnded(f.ended, fmt.Errorf("%s %s is above the %s left of %s: %s of %s are in use",
+				f.name, f.unit.Format(f.asked), f.unit.Format(max(0, f.most-f.now)), of, f.unit.Format(f.now), f.unit.Format(f.most)))
+			if f.name == "disk" {
+				err = fmt.Errorf("%w, %w", err, errOfDisks)
+			}
+			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -126,6 +127,50 @@ func checkSize(v Volume, asked disk.Size) error {
 
 func describe(s disk.Size) string {
 	return units.FormatSize(s.Bytes) + " and " + strconv.FormatInt(s.Filled().Inodes, 10) + " inodes"
+}
+
+// sums knows the sizes of volumes, for quotas.
+type sums struct {
+	mu    sync.Mutex
+	bytes map[Key]int64
+}
+
+func (s *sums) add(k Key, bytes int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.bytes == nil {
+		s.bytes = map[Key]int64{}
+	}
+	s.bytes[k] = bytes
+}
+
+func (s *sums) remove(k Key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.bytes, k)
+}
+
+// Load takes the volumes of an earlier daemon into account.
+func (s *Service) Load() error {
+	list, err := s.store.List()
+	for _, v := range list {
+		if v.Size.Bytes != 0 {
+			s.store.sums.add(v.Key, v.Size.Bytes)
+		}
+	}
+	return err
+}
+
+// Sized is the sum of the sizes of a user's volumes.
+func (s *Service) Sized(owner uint32) (sum int64) {
+	s.store.sums.mu.Lock()
+	defer s.store.sums.mu.Unlock()
+	for k, n := range s.store.sums.bytes {
+		if k.Owner == owner {
+			sum += n
+		}
+	}
+	return sum
 }
 
 // Points are where the disks of volumes are mounted.

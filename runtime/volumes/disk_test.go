@@ -35,6 +35,8 @@ func (f fleet) CheckRoom(bytes int64) error {
 	return nil
 }
 
+func (fleet) AdmitDisk(_ peer.Grant, _ int64, admitted func()) error { admitted(); return nil }
+
 func (fleet) UsersOf(peer.Grant, Key) ([]string, []<-chan struct{}) { return nil, nil }
 
 // newService has a store whose disks are gone at the end of the test.
@@ -121,13 +123,16 @@ func TestSize(t *testing.T) {
 	if v, err := again.Inspect(t.Context(), "v"); err != nil || v.Size != size {
 		t.Errorf("after a restart: %+v, %v", v, err)
 	}
+	if err := again.Load(); err != nil || again.Sized(0) != size.Bytes || again.Sized(1) != 0 {
+		t.Errorf("they have %d and %d, %v", again.Sized(0), again.Sized(1), err)
+	}
 	for _, name := range []string{"v", "plain"} {
 		if err := again.Remove(t.Context(), name); err != nil {
 			t.Error(err)
 		}
 	}
-	if left := holds(t, dir); len(left) > 0 {
-		t.Errorf("left %q", left)
+	if left := holds(t, dir); len(left) > 0 || again.Sized(0) != 0 {
+		t.Errorf("left %q, and %d of the quota", left, again.Sized(0))
 	}
 }
 

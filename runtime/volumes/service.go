@@ -24,6 +24,9 @@ type Fleet interface {
 	Grant(ctx context.Context) (peer.Grant, error)
 	// CheckRoom refuses a disk of that size where the host has no room for it.
 	CheckRoom(bytes int64) error
+	// AdmitDisk refuses a disk beyond the quota of g's owner. It calls admitted before another
+	// disk of that owner can be admitted.
+	AdmitDisk(g peer.Grant, bytes int64, admitted func()) error
 	// UsersOf names the sandboxes that use a volume, as far as g may know of them. A sandbox
 	// that is being removed is in going instead, by what is closed when it is gone.
 	UsersOf(g peer.Grant, k Key) (users []string, going []<-chan struct{})
@@ -64,7 +67,7 @@ func (s *Service) Create(ctx context.Context, name string, size disk.Size) (Info
 		return Info{}, err
 	}
 	k := Key{Owner: g.Caller().UID, Name: name}
-	created, err := s.store.Create(k, s.making(g, size))
+	created, err := s.store.Create(k, s.making(g, k, size))
 	if created {
 		err = errors.Join(err, s.confirm(ctx, events.VolumeCreated, k))
 	}
@@ -81,14 +84,17 @@ func (s *Service) Create(ctx context.Context, name string, size disk.Size) (Info
 	return v, nil
 }
 
-// making is how a volume is made under g.
-func (s *Service) making(g peer.Grant, size disk.Size) Making {
+// making is how the volume k is made under g.
+func (s *Service) making(g peer.Grant, k Key, size disk.Size) Making {
 	size.Bytes = cmp.Or(size.Bytes, s.size)
 	return Making{GID: g.Caller().GID, Most: g.Volumes(), Size: func() (disk.Size, error) {
 		if size.Bytes == 0 {
 			return size, nil
 		}
-		return size, s.fleet.CheckRoom(size.Bytes)
+		if err := s.fleet.CheckRoom(size.Bytes); err != nil {
+			return size, err
+		}
+		return size, s.fleet.AdmitDisk(g, size.Bytes, func() { s.store.sums.add(k, size.Bytes) })
 	}}
 }
 
@@ -192,7 +198,7 @@ var errGoing = errors.New("a sandbox that uses it is being removed")
 // Open opens a volume of the caller's for a sandbox, and makes it where there is none.
 func (s *Service) Open(ctx context.Context, g peer.Grant, name string) (*mount.Workspace, error) {
 	k := Key{Owner: g.Caller().UID, Name: name}
-	dir, gid, created, err := s.store.Open(k, s.making(g, disk.Size{}))
+	dir, gid, created, err := s.store.Open(k, s.making(g, k, disk.Size{}))
 	if err != nil {
 		return nil, err
 	}

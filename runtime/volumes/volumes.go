@@ -47,6 +47,7 @@ type Volume struct {
 type Store struct {
 	dir   string
 	disks disk.Maker
+	sums  sums
 
 	mu      sync.Mutex // held while a volume is made, found, or taken away
 	serial  int
@@ -181,6 +182,9 @@ func (s *Store) createLocked(k Key, how Making) (bool, error) {
 			err = step()
 		}
 	}
+	if err != nil {
+		s.sums.remove(k)
+	}
 	return err == nil, sbxerr.Wrap(sbxerr.StateDir, op, err)
 }
 
@@ -205,6 +209,7 @@ func (s *Store) Remove(k Key, unused func() error) (purge func() error, err erro
 			return nil, sbxerr.Wrap(sbxerr.StateDir, "volumes.remove", err)
 		}
 		s.purging[name] = true
+		s.sums.remove(k)
 		return func() error { return s.purge(name) }, nil
 	}
 }

@@ -304,3 +304,40 @@ func TestSizeOfCaches(t *testing.T) {
 	d.Run(t, "volume", "prune")
 	wantNoDisks(t, d)
 }
+
+// TestDiskQuota: the disks of a user's sandboxes and its volumes with a size count together,
+// also after a restart. Root and others are not bounded by it.
+func TestDiskQuota(t *testing.T) {
+	need.Tools(t, "mkfs.ext4")
+	t.Parallel()
+	d := harness.StartWith(t, "peers: [{uids: [54321, 54322], volumes: true, quota: {disk: 96M}, limits: {disk: 96M}}]\n")
+	a := d.User(t, ann)
+	a.Run(t, "create", "--name", "s", "--disk", "48M")
+	a.Run(t, "volume", "create", "--size", "32M", "v")
+	refused := func(code string, call ...string) {
+		t.Helper()
+		f := a.Refused(t, code, call...)
+		if all := f.Error.Message + f.Error.Cause; !strings.Contains(all, "above the 16M left of the quota") || !strings.Contains(all, "80M of 96M are in use") || !strings.Contains(f.Error.Remedy, "volumes that have a size") {
+			t.Errorf("%q: %s (%s)", call, all, f.Error.Remedy)
+		}
+	}
+	for range 2 {
+		refused("SBX-113", "volume", "create", "--json", "--size", "17M", "w")
+		refused("SBX-113", "run", "--json", "--disk", "17M", "--", "true")
+		a.Refused(t, "SBX-231", "volume", "inspect", "--json", "w")
+		d.Kill(t)
+		d.Launch(t)
+	}
+	a.Refused(t, "SBX-805", "volume", "create", "--json", "--size", "97M", "w")
+	a.Run(t, "volume", "create", "--size", "16M", "w")
+	d.User(t, bob).Run(t, "volume", "create", "--size", "96M", "v")
+	d.Run(t, "volume", "create", "--size", "128M", "v")
+	a.Run(t, "volume", "rm", "v", "w")
+	a.Run(t, "run", "--disk", "48M", "--", "true")
+	a.Run(t, "rm", "--force", "s")
+	a.Run(t, "volume", "create", "--size", "96M", "v")
+	for _, of := range []string{"54321+v", "54322+v", "0+v"} {
+		d.Run(t, "volume", "rm", of)
+	}
+	wantNoDisks(t, d)
+}
