@@ -43,6 +43,7 @@ type PeerQuota struct {
 	CPUs      CPUs  `yaml:"cpus" json:"cpus" jsonschema:"description=Sum of their CPU limits"`
 	PIDs      int64 `yaml:"pids" json:"pids" jsonschema:"description=Sum of their limits of processes"`
 	Execs     int64 `yaml:"execs" json:"execs" jsonschema:"description=Commands that run in them"`
+	Disk      Size  `yaml:"disk" json:"disk" jsonschema:"description=Sum of the sizes of their disks\\, and of the volumes of the user that have a size"`
 	Images    Size  `yaml:"images" json:"images" jsonschema:"description=Stored bytes of their images"`
 }
 

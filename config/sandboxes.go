@@ -23,6 +23,7 @@ type Sandboxes struct {
 	KeptUsage    int64    `yaml:"kept_usage" json:"kept_usage" jsonschema:"description=Sandboxes of which the use over time is kept after their end\\, at most 200K each"`
 	KeptUsageFor Duration `yaml:"kept_usage_for" json:"kept_usage_for" jsonschema:"description=How long it is kept"`
 	Disk         Size     `yaml:"disk" json:"disk" jsonschema:"description=Size of the disk of a sandbox whose root can be written\\, where neither request nor profile has one"`
+	VolumeSize   Size     `yaml:"volume_size" json:"volume_size" jsonschema:"description=Size of a volume or cache for which none is asked when it is made; 0: nothing bounds it"`
 	DiskReserve  Size     `yaml:"disk_reserve" json:"disk_reserve" jsonschema:"description=Room on the disk of root that is left to the host: no sandbox gets a disk that is larger than what is free besides"`
 	KeptOutput   Size     `yaml:"kept_output" json:"kept_output" jsonschema:"description=Bytes of output that are kept of one sandbox"`
 }
@@ -91,6 +92,9 @@ func (c *Config) validateSandboxes() error {
 		if f.value < f.low || f.value > f.high {
 			errs = append(errs, fmt.Errorf("sandboxes.%s: %d is not in %d to %d", f.key, f.value, f.low, f.high))
 		}
+	}
+	if n := int64(s.VolumeSize); n != 0 && (n < 16<<20 || n > 1<<40) {
+		errs = append(errs, fmt.Errorf("sandboxes.volume_size: %d is neither 0 nor in %d to %d", n, 16<<20, 1<<40))
 	}
 	if v := time.Duration(s.CleanEvery); v > 0 && v < time.Second {
 		errs = append(errs, fmt.Errorf("sandboxes.clean_every: %s is neither 0 nor at least 1s", v))

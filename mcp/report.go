@@ -90,6 +90,9 @@ func ending(c *command, notes []string) bashOutput {
 	if slices.Contains(r.GetLimitsHit(), "disk") {
 		out.Notes = append(out.Notes, "the sandbox's disk was full")
 	}
+	if full := r.GetFullVolumes(); len(full) > 0 {
+		out.Notes = append(out.Notes, "the volume "+strings.Join(full, ", ")+" was full")
+	}
 	if r.GetReadOnlyHint() {
 		out.Notes = append(out.Notes, "the root is read-only: /tmp, /home and a writable workspace take files")
 	}

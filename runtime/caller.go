@@ -81,7 +81,7 @@ func (r record) owner() peer.Caller {
 
 // usage is what a sandbox adds to a quota: while its limits change, the higher ones.
 func (r record) usage() peer.Usage {
-	u := peer.Usage{Sandboxes: 1, MemoryBytes: r.Limits.MemoryBytes, MilliCPU: r.Limits.MilliCPU, PIDs: r.Limits.PIDs}
+	u := peer.Usage{Sandboxes: 1, MemoryBytes: r.Limits.MemoryBytes, MilliCPU: r.Limits.MilliCPU, PIDs: r.Limits.PIDs, DiskBytes: r.Limits.DiskBytes}
 	if to := r.Changing; to != nil {
 		u.MemoryBytes, u.MilliCPU, u.PIDs = max(u.MemoryBytes, to.MemoryBytes), max(u.MilliCPU, to.MilliCPU), max(u.PIDs, to.PIDs)
 	}
@@ -115,6 +115,9 @@ func (m *Manager) standingLocked(g peer.Grant) peer.Standing {
 				st.Below[i].Ended += ended
 			}
 		}
+	}
+	if !owner.IsSystem() {
+		st.Owner.DiskBytes += m.volumes.Sized(owner.UID)
 	}
 	return st
 }

@@ -32,7 +32,7 @@ func (m *Manager) Close(ctx context.Context) error {
 		m.log.Info("left sandboxes to the next daemon; without one they end", "sandboxes", len(left), "after", m.opts.OrphanGrace)
 		return errors.Join(append(errs, err)...)
 	}
-	errs = append(errs, memwatch.Remove(m.paths.bpf()), cgroups.RemoveParent(ctx, m.groups, m.opts.CgroupParent), mount.DetachStage(m.paths.sandboxes()))
+	errs = append(errs, m.volumes.Close(), memwatch.Remove(m.paths.bpf()), cgroups.RemoveParent(ctx, m.groups, m.opts.CgroupParent), mount.DetachStage(m.paths.sandboxes()))
 	return errors.Join(errs...)
 }
 

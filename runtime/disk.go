@@ -16,9 +16,9 @@ import (
 	"github.com/caisson-run/caisson/runtime/plan"
 )
 
-// checkDisk refuses a disk that this host cannot have, or has no room for. The room is that
+// CheckRoom refuses a disk that this host cannot have, or has no room for. The room is that
 // of now: disks take what is written to them.
-func (h *host) checkDisk(bytes int64) error {
+func (h *host) CheckRoom(bytes int64) error {
 	if err := disk.Probe(); err != nil {
 		return err
 	}
@@ -29,15 +29,16 @@ func (h *host) checkDisk(bytes int64) error {
 	return noRoom("a disk", bytes, room, h.paths.root)
 }
 
-// StartGuardingDisks has all disks of sandboxes be full while the host's has only its reserve,
+// StartGuardingDisks has all disks of sandboxes and volumes be full while the host's has only its reserve,
 // until ctx ends.
 func (h *host) StartGuardingDisks(ctx context.Context) {
-	points := func() (all []string, err error) {
-		made, err := os.ReadDir(h.paths.disks())
+	points := func() ([]string, error) {
+		all, err := h.volumes.Points()
+		made, readErr := os.ReadDir(h.paths.disks())
 		for _, e := range made {
 			all = append(all, h.paths.disk(e.Name()))
 		}
-		return all, err
+		return all, errors.Join(err, readErr)
 	}
 	go disk.Guard{Dir: h.paths.root, Reserve: h.opts.DiskReserve, Points: points, Log: h.log}.Watch(ctx)
 }
@@ -45,7 +46,7 @@ func (h *host) StartGuardingDisks(ctx context.Context) {
 func noRoom(what string, bytes, room int64, root string) error {
 	return sbxerr.WithRemedy(sbxerr.Disk, "runtime.disk",
 		fmt.Errorf("%s of %s is larger than the %s that are free below %q without sandboxes.disk_reserve", what, units.FormatSize(bytes), units.FormatSize(room), root),
-		"ask for a smaller disk (--disk), or remove images and snapshots that nothing uses")
+		"ask for a smaller size, or remove images and snapshots that nothing uses")
 }
 
 // createDisk attaches the disk of s, if it has one, with the directory that is its workspace.

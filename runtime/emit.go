@@ -198,6 +198,9 @@ func (h *host) emitEnd(ctx context.Context, e *execution, result *Result) {
 			h.emit(ctx, r, events.LimitHit, events.Data{Caller: d.Caller, RequestID: d.RequestID, ExecID: result.ExecID, Limit: l.name})
 		}
 	}
+	for _, name := range result.FullVolumes {
+		h.emit(ctx, r, events.LimitHit, events.Data{Caller: d.Caller, RequestID: d.RequestID, ExecID: result.ExecID, Limit: "volume", Volume: name})
+	}
 	h.emit(ctx, r, events.ExecEnded, d)
 }
 

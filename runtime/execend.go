@@ -25,9 +25,10 @@ type ending struct {
 	Duration time.Duration `json:"duration"`
 	// Cause is what canceled the command alone; empty where its sandbox ended.
 	Cause Cause `json:"cause,omitempty"`
-	// FullTmpfs are those that were full when a command failed, and FullDisk says so of the disk.
-	FullTmpfs []string `json:"full_tmpfs,omitempty"`
-	FullDisk  bool     `json:"full_disk,omitempty"`
+	// FullTmpfs and FullVolumes were full when a command failed, and FullDisk says so of the disk.
+	FullTmpfs   []string `json:"full_tmpfs,omitempty"`
+	FullVolumes []string `json:"full_volumes,omitempty"`
+	FullDisk    bool     `json:"full_disk,omitempty"`
 	// Forced says that the command was to end, so that all that it started ends with it.
 	Forced bool `json:"forced,omitempty"`
 	// Used is the CPU of the sandbox when its main command had ended: its own end takes more.

@@ -18,8 +18,8 @@ import (
 // hint.
 const hintBytes = 4 << 10
 
-// lookAtRoom notes which tmpfs of the sandbox are full at the end of a command that failed, and
-// whether its disk is. They are gone when PID 1 has ended.
+// lookAtRoom notes which tmpfs and volumes of the sandbox are full at the end of a command that
+// failed, and whether its disk is. They are gone when PID 1 has ended.
 func (h *host) lookAtRoom(s *sandbox, end *ending) {
 	if code, _ := exitCode(*end); code == 0 || !end.Known {
 		return
@@ -29,7 +29,12 @@ func (h *host) lookAtRoom(s *sandbox, end *ending) {
 			end.FullTmpfs = append(end.FullTmpfs, u.Point)
 		}
 	}
-	if s.kept().Limits.DiskBytes != 0 {
+	r := s.kept()
+	var err error
+	if end.FullVolumes, err = h.volumes.Full(r.OwnerUID, plan.VolumesIn(r.Mounts)); err != nil {
+		h.log.Debug("look at the volumes of a sandbox", "sandbox", s.id, "err", err)
+	}
+	if r.Limits.DiskBytes != 0 {
 		use, err := disk.UseOf(h.paths.disk(s.id))
 		if err != nil { // it has ended meanwhile
 			h.log.Debug("look at the disk of a sandbox", "sandbox", s.id, "err", err)
@@ -65,7 +70,7 @@ func limitsHit(r *Result, fullDisk bool) (hit []string) {
 		name string
 		hit  bool
 	}{
-		{"memory", r.OOMKilled}, {"pids", r.PIDsLimitHit}, {"cpu", r.ThrottledPeriods > 0}, {"tmpfs", len(r.FullTmpfs) > 0}, {"disk", fullDisk},
+		{"memory", r.OOMKilled}, {"pids", r.PIDsLimitHit}, {"cpu", r.ThrottledPeriods > 0}, {"tmpfs", len(r.FullTmpfs) > 0}, {"disk", fullDisk}, {"volume", len(r.FullVolumes) > 0},
 	} {
 		if l.hit {
 			hit = append(hit, l.name)

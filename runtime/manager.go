@@ -62,6 +62,7 @@ type Options struct {
 	KeptExecs    int           // ended commands of a sandbox whose output is kept
 	KeptOutput   int64         // bytes of output of them
 	DiskBytes    int64         // of the disk of a sandbox with a writable root that names none
+	VolumeBytes  int64         // of a volume for which no size is asked; 0: nothing bounds it
 	DiskReserve  int64         // bytes below Root that are left to the host when a disk is made
 	PerShim      int           // sandboxes that share a shim
 	Pools        []pool.Config
@@ -170,7 +171,7 @@ func New(engine Engine, store images.Store, log *slog.Logger, o Options) (*Manag
 	}
 	m := assemble(engine, store, log, o)
 	m.blocks, m.groups, m.rlimit, m.oomScore, m.init, m.boot = blocks, groups, rlimits, oomScore, program, boot
-	return m, nil
+	return m, m.volumes.Load()
 }
 
 // assemble makes a Manager of what it is given. What the host says is not there yet: see New.
@@ -203,7 +204,7 @@ func assemble(engine Engine, store images.Store, log *slog.Logger, o Options) *M
 		return workspaces.Rules{Allowed: m.settings().Workspaces, Control: m.settings().Control, Retention: m.settings().Changesets}
 	}})
 	m.snapshots = snapshots.NewService(snapshots.NewStore(p.snapshots()), snapshotFleet{m}, o.Events)
-	m.volumes = volumes.NewService(volumes.New(p.volumes()), volumeFleet{m}, o.Events)
+	m.volumes = volumes.NewService(volumes.New(p.volumes()), volumeFleet{m}, o.Events, o.VolumeBytes)
 	m.leaving, m.handOver = context.WithCancel(context.Background())
 	m.keep.Store(o.KeepOnExit)
 	m.stages = m.allStages()

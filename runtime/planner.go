@@ -22,7 +22,7 @@ func (h *host) planner(ctx context.Context) plan.Planner {
 		RootImage:  func(ref string) (images.Stored, error) { return h.images.FindOfRoot(ctx, ref) },
 		Languages:  settings.Languages,
 		User:       func(img images.Stored, name string) (plan.Account, error) { return h.images.Account(ctx, img, name) },
-		Disk:       h.checkDisk,
+		Disk:       h.CheckRoom,
 		DiskBytes:  h.opts.DiskBytes,
 		Slots:      h.slots(),
 	}

@@ -121,7 +121,7 @@ func TestRunsThatAreReadCount(t *testing.T) {
 		t.Error(err)
 	}
 	_, err = f.Create(ctx, plan.CreateRequest{})
-	errtest.Want(t, err, sbxerr.Busy, "sandboxes 1 is above what is left")
+	errtest.Want(t, err, sbxerr.Busy, "sandboxes 1 is above the 0 left")
 	close(read)
 	eventually(t, "it goes", func() bool { return len(f.all()) == 0 })
 }
@@ -172,7 +172,7 @@ func TestProcessesAndFilesOfAPeer(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = f.Create(ctx, plan.CreateRequest{Limits: &caissonv1.Limits{Pids: new(int64(101))}})
-	errtest.Want(t, err, sbxerr.Busy, "pids 101 is above what is left", "200 of 300")
+	errtest.Want(t, err, sbxerr.Busy, "pids 101 is above the 100 left", "200 of 300")
 	if _, err := f.Update(ctx, info.ID, UpdateRequest{Limits: &caissonv1.Limits{Pids: new(int64(100))}}); err != nil {
 		t.Error(err)
 	}
@@ -180,7 +180,7 @@ func TestProcessesAndFilesOfAPeer(t *testing.T) {
 		t.Error(err)
 	}
 	_, err = f.Update(ctx, info.ID, UpdateRequest{Limits: &caissonv1.Limits{Pids: new(int64(200))}})
-	errtest.Want(t, err, sbxerr.Busy, "pids 100 is above what is left", "250 of 300")
+	errtest.Want(t, err, sbxerr.Busy, "pids 100 is above the 50 left", "250 of 300")
 	_, err = f.Create(ctx, plan.CreateRequest{Limits: &caissonv1.Limits{Pids: new(int64(16)), OpenFiles: new(int64(4097))}})
 	errtest.Want(t, err, sbxerr.Peer, "open files 4097 is above the ceiling 4096")
 }

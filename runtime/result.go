@@ -84,7 +84,7 @@ func (h *host) result(ctx context.Context, s *sandbox, e *execution, end ending)
 			r.Warnings = append(r.Warnings, "output of "+stream.name+" was not kept: "+err.Error())
 		}
 	}
-	r.FullTmpfs = end.FullTmpfs
+	r.FullTmpfs, r.FullVolumes = end.FullTmpfs, end.FullVolumes
 	r.LimitsHit = limitsHit(r, end.FullDisk)
 	if r.ExitCode != 0 {
 		r.ReadOnlyHint = saysReadOnly(ctx, e.stderr) || e.record.TTY && saysReadOnly(ctx, e.stdout)

@@ -61,11 +61,12 @@ type Result struct {
 	MaxRSSBytes      int64         `json:"max_rss_bytes"`     // of the largest process
 	ThrottledPeriods int64         `json:"cpu_throttled_periods"`
 	Throttled        time.Duration `json:"cpu_throttled,omitempty"` // summed over CPUs
-	LimitsHit        []string      `json:"limits_hit,omitempty"`    // of "memory", "pids", "cpu", "tmpfs", "disk"
+	LimitsHit        []string      `json:"limits_hit,omitempty"`    // of "memory", "pids", "cpu", "tmpfs", "disk", "volume"
 	// SandboxLimitsHit were hit in the sandbox while the command ran, by it or by something
 	// else that ran there: of "memory", "pids".
 	SandboxLimitsHit []string `json:"sandbox_limits_hit,omitempty"`
 	FullTmpfs        []string `json:"full_tmpfs,omitempty"` // full when the command failed
+	FullVolumes      []string `json:"full_volumes,omitempty"`
 	// ReadOnlyHint says that a failed command ended its standard error with the words of EROFS.
 	ReadOnlyHint bool   `json:"read_only_hint,omitempty"`
 	IOReadBytes  *int64 `json:"io_read_bytes,omitempty"`  // from block devices; nil: not counted

@@ -36,7 +36,7 @@ func resultOf(r *runtime.Result) *caissonv1.Result {
 	return &caissonv1.Result{
 		ExitCode: int32(r.ExitCode), Signal: int32(r.Signal), Reason: string(r.Reason), Cause: string(r.Cause), Source: r.Source,
 		TimedOut: r.TimedOut, OomKilled: r.OOMKilled, PidsLimitHit: r.PIDsLimitHit,
-		LimitsHit: r.LimitsHit, FullTmpfs: r.FullTmpfs, ReadOnlyHint: r.ReadOnlyHint,
+		LimitsHit: r.LimitsHit, FullTmpfs: r.FullTmpfs, FullVolumes: r.FullVolumes, ReadOnlyHint: r.ReadOnlyHint,
 		StdoutBytes: r.StdoutBytes, StderrBytes: r.StderrBytes, Truncated: r.Truncated, LostBytes: r.LostBytes,
 		Duration: durationpb.New(r.Duration), Stages: each(r.Stages, stagePB), Warnings: r.Warnings,
 		Remaining: int64(r.Remaining), EndedProcesses: int64(r.EndedProcesses), ExecId: r.ExecID,

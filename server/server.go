@@ -103,7 +103,7 @@ type Images interface {
 
 // Volumes manages the volumes that sandboxes can mount.
 type Volumes interface {
-	Create(ctx context.Context, name string) (volumes.Info, error)
+	Create(ctx context.Context, name string, size volumes.Size) (volumes.Info, error)
 	List(ctx context.Context) ([]volumes.Info, error)
 	Inspect(ctx context.Context, ref string) (volumes.Info, error)
 	Remove(ctx context.Context, ref string) error

@@ -13,7 +13,13 @@ import (
 type volumeService struct{ store Volumes }
 
 func (s volumeService) CreateVolume(ctx context.Context, r *connect.Request[caissonv1.CreateVolumeRequest]) (*connect.Response[caissonv1.Volume], error) {
-	v, err := s.store.Create(ctx, r.Msg.Name)
+	size := volumes.Size{Bytes: r.Msg.GetSizeBytes(), Inodes: r.Msg.Inodes}
+	if r.Msg.SizeBytes != nil { // zero asks for none below
+		if err := size.Check(); err != nil {
+			return nil, fail(err)
+		}
+	}
+	v, err := s.store.Create(ctx, r.Msg.Name, size)
 	return reply(volumePB(v), err)
 }
 
@@ -41,5 +47,8 @@ func (s volumeService) PruneVolumes(ctx context.Context, r *connect.Request[cais
 }
 
 func volumePB(v volumes.Info) *caissonv1.Volume {
-	return &caissonv1.Volume{Name: v.Name, Owner: v.Owner, CreatedAt: timestamp(v.CreatedAt), UsedBy: v.UsedBy}
+	return &caissonv1.Volume{
+		Name: v.Name, Owner: v.Owner, CreatedAt: timestamp(v.CreatedAt), UsedBy: v.UsedBy,
+		SizeBytes: v.Size.Bytes, Inodes: v.Size.Filled().Inodes,
+	}
 }

@@ -75,6 +75,7 @@ const (
 	ApplyFailed   Code = "SBX-241" // the directory of the host does not take the changes
 
 	ChangesetNotFound Code = "SBX-242" // no such changeset
+	VolumeSize        Code = "SBX-243" // the volume has another size
 
 	Seccomp        Code = "SBX-301" // the filter is invalid or cannot be enforced here
 	SeccompProfile Code = "SBX-302" // no such seccomp profile

@@ -71,6 +71,7 @@ var table = []Description{
 	{ApplyRenamed, "a renamed directory cannot be applied while the sandbox lives", ClassInput, 409, false, "name the other paths, or have the sandbox move the files into a new directory (mkdir, mv old/* new/)"},
 	{ApplyFailed, "the directory of the host does not take the changes", ClassHost, 503, false, "the message names the reason; nothing was changed, or the next command on the sandbox finishes it"},
 	{ChangesetNotFound, "no such changeset", ClassInput, 404, false, "list changesets: caisson changes ls; one goes when it is applied, discarded or past its retention"},
+	{VolumeSize, "the volume has another size", ClassInput, 409, false, "leave the size out, or give the one that it has; for another one copy the files to a new volume"},
 	{Disk, "a disk for a sandbox could not be made", ClassHost, 503, false, "caisson doctor says what the host lacks: e2fsprogs, loop devices or room below root"},
 
 	{Seccomp, "the seccomp filter cannot be enforced", ClassHost, 503, false, "use the runc of this installation; caisson doctor names the missing feature"},

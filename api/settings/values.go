@@ -49,7 +49,7 @@ var Sets = [...]Set{
 		Values:  []string{"stopped", "removed", "daemon_stopped", "caller_left", "parent_ended", "sandbox_ended"},
 		OrEmpty: []string{"Result.cause"},
 	},
-	{Name: "Limit", Values: []string{"memory", "pids", "cpu", "tmpfs", "disk"}, Fields: []string{"Result.limits_hit"}},
+	{Name: "Limit", Values: []string{"memory", "pids", "cpu", "tmpfs", "disk", "volume"}, Fields: []string{"Result.limits_hit"}},
 	{Name: "SharedLimit", Values: []string{"memory", "pids"}, Fields: []string{"ResultSandbox.limits_hit"}},
 	{Name: "Stream", Values: []string{"stdout", "stderr"}, OrEmpty: []string{"LogsRequest.stream"}},
 	{

@@ -71,6 +71,9 @@ func peerRule(p config.Peer, known map[string]plan.Profile) (peer.Rule, error) {
 	if quota.PIDs = p.Quota.PIDs; quota.PIDs == 0 {
 		quota.PIDs = defaultPIDs(p, quota.Sandboxes, known)
 	}
+	if quota.DiskBytes = int64(p.Quota.Disk); quota.DiskBytes == 0 {
+		quota.DiskBytes = min(quota.Sandboxes, 1<<20) * min(limits.DiskBytes, 1<<40) // which does not overflow
+	}
 	if p.Limits.TTL != 0 {
 		r.TTL = time.Duration(p.Limits.TTL)
 	}
@@ -103,8 +106,8 @@ func checkPeerProfiles(r peer.Rule, known map[string]plan.Profile) error {
 		for _, row := range own.Exceeding(settings.Limits(r.Limits)) {
 			errs = append(errs, fmt.Errorf("limits: profile %q has more %s than one sandbox may; raise %s", name, row.Name, row.Key))
 		}
-		if l := p.Limits; l.MemoryBytes > r.Quota.MemoryBytes || l.MilliCPU > r.Quota.MilliCPU || l.PIDs > r.Quota.PIDs {
-			errs = append(errs, fmt.Errorf("quota: profile %q has more memory, cpus or pids than all sandboxes may; raise these", name))
+		if l := p.Limits; l.MemoryBytes > r.Quota.MemoryBytes || l.MilliCPU > r.Quota.MilliCPU || l.PIDs > r.Quota.PIDs || l.DiskBytes > r.Quota.DiskBytes {
+			errs = append(errs, fmt.Errorf("quota: profile %q has more memory, cpus, pids or disk than all sandboxes may; raise these", name))
 		}
 	}
 	return errors.Join(errs...)

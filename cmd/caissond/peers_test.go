@@ -24,7 +24,7 @@ func TestPeers(t *testing.T) {
 		{
 			UIDs: []config.Account{"1000"}, Groups: []config.Account{"root", "7"},
 			Limits: config.PeerLimits{Memory: 4 << 30, CPUs: 4000, PIDs: 300, Tmpfs: 1 << 30, TTL: config.Duration(time.Hour)},
-			Quota:  config.PeerQuota{Sandboxes: 2, Memory: 5 << 30, CPUs: 5000, Execs: 9}, Images: true, // quota.pids follows: 2 of 256
+			Quota:  config.PeerQuota{Sandboxes: 2, Memory: 5 << 30, CPUs: 5000, Execs: 9, Disk: 20 << 30}, Images: true, // quota.pids follows: 2 of 256
 		},
 	}}
 	p, err := peers(c, plan.BuiltinProfiles())
@@ -46,7 +46,7 @@ func TestPeers(t *testing.T) {
 		}
 		hour := time.Hour
 		top := peer.Limits{MemoryBytes: 4 << 30, MilliCPU: 4000, PIDs: 300, TmpfsBytes: 1 << 30, OpenFiles: 4096}
-		quota := peer.Usage{Sandboxes: 2, MemoryBytes: 5 << 30, MilliCPU: 5000, Execs: 9, PIDs: 512}
+		quota := peer.Usage{Sandboxes: 2, MemoryBytes: 5 << 30, MilliCPU: 5000, Execs: 9, PIDs: 512, DiskBytes: 20 << 30}
 		if err := errors.Join(g.CheckLimits(top, &hour), g.CheckQuota(peer.Standing{}, quota), g.CheckImages()); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -55,7 +55,7 @@ func TestPeers(t *testing.T) {
 				t.Errorf("%s: ceiling %d is not there", name, i)
 			}
 		}
-		for i, above := range []peer.Usage{{Sandboxes: 3}, {MemoryBytes: 5<<30 + 1}, {MilliCPU: 5001}, {Execs: 10}, {PIDs: 513}} {
+		for i, above := range []peer.Usage{{Sandboxes: 3}, {MemoryBytes: 5<<30 + 1}, {MilliCPU: 5001}, {Execs: 10}, {PIDs: 513}, {DiskBytes: 20<<30 + 1}} {
 			if g.CheckQuota(peer.Standing{}, above) == nil {
 				t.Errorf("%s: quota %d is not there", name, i)
 			}

@@ -314,6 +314,7 @@ func (d *daemon) managerOptions(ctx context.Context, c config.Config, ids idbloc
 		KeptUsageFor: time.Duration(c.Sandboxes.KeptUsageFor),
 		KeptOutput:   int64(c.Sandboxes.KeptOutput),
 		DiskBytes:    int64(c.Sandboxes.Disk),
+		VolumeBytes:  int64(c.Sandboxes.VolumeSize),
 		DiskReserve:  int64(c.Sandboxes.DiskReserve),
 		PerShim:      int(c.Sandboxes.PerShim),
 		Pools:        pools(c.Pools),

@@ -30,9 +30,9 @@ const (
 	bytesPerInode = 16 << 10 // as mke2fs(8) has it
 )
 
-// Filled returns s with a number of inodes.
+// Filled returns s with a number of inodes. No size stays none.
 func (s Size) Filled() Size {
-	if s.Inodes == 0 {
+	if s.Inodes == 0 && s.Bytes != 0 {
 		s.Inodes = max(MinInodes, s.Bytes/bytesPerInode)
 	}
 	return s
@@ -56,16 +56,50 @@ func (s Size) Check() error {
 // The kernel takes the loop device away with the last mount of the disk, however the daemon
 // ends.
 func (m *Maker) Attach(file, point string, size Size) error {
-	return attachMade(file, point, nil, func() (*os.File, error) { return m.create(file, size.Filled()) })
+	return attachMade(file, point, target{durable: m.Durable}, func() (*os.File, error) { return m.create(file, size.Filled()) })
+}
+
+// Mount mounts a durable disk that Attach of a Maker made, and that is mounted nowhere: the host
+// was started anew, or its point went with a mount namespace. Where a loop device has the file
+// still, that is taken: two file systems on one file would destroy each other.
+func Mount(file, point string) error {
+	return sbxerr.Wrap(sbxerr.Disk, "disk.mount", mountMade(file, point))
+}
+
+func mountMade(file, point string) (err error) {
+	image, err := os.OpenFile(file, os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, image.Close()) }()
+	device, err := loopOf(image)
+	if err == nil && device == nil {
+		device, err = attachLoop(image)
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(mountAt(device.Name(), point, target{durable: true}), device.Close())
+}
+
+// Unmount takes a durable disk off point. What was written is on the host's disk then.
+func Unmount(point string) error {
+	return sbxerr.Wrap(sbxerr.Disk, "disk.unmount", errors.Join(syncFS(point), mount.Detach(point)))
+}
+
+// target is how a disk is mounted.
+type target struct {
+	ids     *mount.UserNS // as which the mount shows the ids of the disk; nil: as they are
+	durable bool          // it is to outlive the boot
 }
 
 // AttachCopy is Attach of a copy of the file saved, which Save wrote. The mount shows its ids
 // as ids maps them.
 func AttachCopy(ctx context.Context, saved, file, point string, ids *mount.UserNS) error {
-	return attachMade(file, point, ids, func() (*os.File, error) { return copyFile(ctx, saved, file) })
+	return attachMade(file, point, target{ids: ids}, func() (*os.File, error) { return copyFile(ctx, saved, file) })
 }
 
-func attachMade(file, point string, ids *mount.UserNS, create func() (*os.File, error)) (err error) {
+func attachMade(file, point string, as target, create func() (*os.File, error)) (err error) {
 	defer func() {
 		if err != nil {
 			err = sbxerr.Wrap(sbxerr.Disk, "disk.attach", errors.Join(err, Detach(file, point)))
@@ -80,25 +114,29 @@ func attachMade(file, point string, ids *mount.UserNS, create func() (*os.File, 
 	if err != nil {
 		return err
 	}
-	return errors.Join(mountAt(device.Name(), point, ids), device.Close())
+	return errors.Join(mountAt(device.Name(), point, as), device.Close())
 }
 
 // mountAt mounts the device. The table of inodes stays as it is until it is used: the kernel
 // would fill it behind the sandbox's back.
-func mountAt(device, point string, ids *mount.UserNS) error {
+func mountAt(device, point string, as target) error {
 	fs, err := unix.Fsopen("ext4", unix.FSOPEN_CLOEXEC)
 	if err != nil {
 		return fmt.Errorf("open ext4: %w", err)
 	}
-	err = configure(fs, device)
+	err = configure(fs, device, as.durable)
 	if err == nil {
-		err = attach(fs, point, ids)
+		err = attach(fs, point, as.ids)
 	}
 	return errors.Join(err, unix.Close(fs))
 }
 
-func configure(fs int, device string) error {
-	for _, o := range [][2]string{{"source", device}, {"barrier", "0"}, {"errors", "remount-ro"}} {
+func configure(fs int, device string, durable bool) error {
+	barrier := "0"
+	if durable {
+		barrier = "1"
+	}
+	for _, o := range [][2]string{{"source", device}, {"barrier", barrier}, {"errors", "remount-ro"}} {
 		if err := unix.FsconfigSetString(fs, o[0], o[1]); err != nil {
 			return fmt.Errorf("set %s: %w", o[0], err)
 		}
@@ -135,7 +173,7 @@ func openSaved(file string) (_ *os.File, err error) {
 		return nil, fmt.Errorf("open ext4: %w", err)
 	}
 	defer func() { err = errors.Join(err, unix.Close(fs)) }()
-	if err := errors.Join(unix.FsconfigSetFlag(fs, "ro"), configure(fs, device.Name())); err != nil {
+	if err := errors.Join(unix.FsconfigSetFlag(fs, "ro"), configure(fs, device.Name(), false)); err != nil {
 		return nil, err
 	}
 	tree, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
@@ -172,8 +210,9 @@ type Use struct {
 	Inodes, UsedInodes int64
 }
 
-// slack is how much may be free on a full disk: the kernel keeps some blocks for its own tables.
-const slack = 32 * blockSize
+// slack is how much may be free on a full disk: the kernel keeps some blocks for its own tables,
+// and a large write takes up to 2 MiB at once or nothing.
+const slack = 2<<20 + 32*blockSize
 
 // Full reports whether no room for a file, or no inode, is left.
 func (u Use) Full() bool { return u.Bytes-u.UsedBytes < slack || u.UsedInodes >= u.Inodes }

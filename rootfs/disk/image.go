@@ -27,6 +27,8 @@ const (
 
 // Maker makes disks. It runs mkfs.ext4 once for each size, and then repeats what that wrote.
 type Maker struct {
+	Durable bool // its disks outlive the boot
+
 	mu    sync.Mutex
 	known []empty // the latest last
 }
@@ -72,7 +74,7 @@ func (m *Maker) fill(file *os.File, size Size) error {
 		}
 		return nil
 	}
-	if err := makeFS(file.Name(), size); err != nil {
+	if err := makeFS(file.Name(), size, m.Durable); err != nil {
 		return err
 	}
 	blocks, err := contentOf(file)
@@ -101,15 +103,19 @@ func (m *Maker) keep(e empty) {
 	}
 }
 
-func makeFS(path string, size Size) error {
+func makeFS(path string, size Size, durable bool) error {
 	program, err := find(mkfs)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), mkfsTimeout)
 	defer cancel()
+	journal := "^has_journal"
+	if durable {
+		journal = "has_journal"
+	}
 	cmd := exec.CommandContext(ctx, program, "-q", "-F", "-b", strconv.Itoa(blockSize), "-I", "256", "-m", "0", "-N", strconv.FormatInt(size.Inodes, 10),
-		"-O", "^has_journal,^resize_inode,sparse_super2", "-E", "lazy_itable_init=1,nodiscard,num_backup_sb=0", path)
+		"-O", journal+",^resize_inode,sparse_super2", "-E", "lazy_itable_init=1,lazy_journal_init=1,nodiscard,num_backup_sb=0", path)
 	cmd.Env = []string{"PATH=" + mkfsPath, "LC_ALL=C", "MKE2FS_CONFIG=/nonexistent"}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w: %s", mkfs, err, strings.TrimSpace(string(out[:min(len(out), 512)])))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -44,4 +45,29 @@ func attachLoop(image *os.File) (device *os.File, err error) {
 		}
 	}
 	return nil, errors.New("other programs take each free loop device")
+}
+
+// loopOf returns the loop device that has image, or nil. It stays as long as the file is open.
+func loopOf(image *os.File) (device *os.File, err error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(image.Fd()), &st); err != nil {
+		return nil, err
+	}
+	used, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range used {
+		number, _, _ := strings.Cut(strings.TrimPrefix(name, "/sys/block/"), "/")
+		device, err := os.OpenFile("/dev/"+number, os.O_RDWR, 0)
+		if err != nil {
+			continue // it has gone
+		}
+		info, err := unix.IoctlLoopGetStatus64(int(device.Fd()))
+		if err == nil && info.Device == st.Dev && info.Inode == st.Ino {
+			return device, nil
+		}
+		_ = device.Close() // it was not written to
+	}
+	return nil, nil
 }

@@ -34,6 +34,6 @@ func (h Host) Of(g peer.Grant, now peer.Standing) (all, left peer.Resources, err
 		host.Sandboxes -= int64(h.ForRoot)
 	}
 	all, left = g.Room(now, host)
-	left.DiskBytes = use.Bytes - use.UsedBytes
+	left.DiskBytes = min(left.DiskBytes, use.Bytes-use.UsedBytes)
 	return all, left, nil
 }

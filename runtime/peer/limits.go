@@ -22,6 +22,7 @@ type Usage struct {
 	Execs       int64 // commands that run
 	ImageBytes  int64 // of images, as stored
 	PIDs        int64 // the sum of their limits of processes
+	DiskBytes   int64 // the sum of the sizes of their disks, and of volumes with a size
 }
 
 // Standing is the current usage. The caller must hold the lock that keeps it true until
@@ -52,7 +53,7 @@ func DefaultLimits() Limits { return Limits(settings.Ceilings()) }
 
 // DefaultQuota bounds all sandboxes of one listed uid together, if its rule names no quota.
 func DefaultQuota() Usage {
-	return Usage{Sandboxes: 16, MemoryBytes: 8 << 30, MilliCPU: 8000, Execs: 256, ImageBytes: 16 << 30, PIDs: 4096}
+	return Usage{Sandboxes: 16, MemoryBytes: 8 << 30, MilliCPU: 8000, Execs: 256, ImageBytes: 16 << 30, PIDs: 4096, DiskBytes: 16 * DefaultLimits().DiskBytes}
 }
 
 // DefaultBudget bounds the descendants of a sandbox with these limits together: as much again
@@ -157,6 +158,8 @@ func (g Grant) CheckQuota(now Standing, asked Usage) error {
 		code = sbxerr.Peer
 	case errors.Is(err, errHaveEnded):
 		remedy = RemoveEnded
+	case errors.Is(err, errOfDisks):
+		remedy = "remove sandboxes that have a disk, or volumes that have a size, or ask for less"
 	}
 	return sbxerr.WithRemedy(code, "peer.quota", err, remedy)
 }
@@ -172,6 +175,9 @@ const RemoveEnded = "remove sandboxes that have ended: caisson rm SANDBOX"
 // to remove them.
 var errHaveEnded = errors.New("have ended and were not removed")
 
+// errOfDisks says what else is in the way of a disk.
+var errOfDisks = errors.New("with the volumes that have a size")
+
 // exceeds compares field by field, without a sum that could overflow. So many sandboxes have
 // ended beside now.
 func exceeds(of string, now Usage, ended int64, asked, most Usage) error {
@@ -186,6 +192,7 @@ func exceeds(of string, now Usage, ended int64, asked, most Usage) error {
 		{"cpus", now.MilliCPU, asked.MilliCPU, most.MilliCPU, settings.CPUs},
 		{"execs", now.Execs, asked.Execs, most.Execs, settings.Count},
 		{"pids", now.PIDs, asked.PIDs, most.PIDs, settings.Count},
+		{"disk", now.DiskBytes, asked.DiskBytes, most.DiskBytes, settings.Bytes},
 	} {
 		switch {
 		case f.asked < 0 || f.now < 0:
@@ -194,8 +201,12 @@ func exceeds(of string, now Usage, ended int64, asked, most Usage) error {
 		case f.asked > f.most:
 			errs = append(errs, sbxerr.New(sbxerr.Peer, "peer.quota", "%s %s alone is above %s, %s", f.name, f.unit.Format(f.asked), of, f.unit.Format(f.most)))
 		case f.asked > f.most-f.now:
-			errs = append(errs, fmt.Errorf("%s %s is above what is left of %s: %s of %s are in use",
-				f.name, f.unit.Format(f.asked), of, f.unit.Format(f.now), f.unit.Format(f.most)))
+			err := fmt.Errorf("%s %s is above the %s left of %s: %s of %s are in use",
+				f.name, f.unit.Format(f.asked), f.unit.Format(max(0, f.most-f.now)), of, f.unit.Format(f.now), f.unit.Format(f.most))
+			if f.name == "disk" {
+				err = fmt.Errorf("%w, %w", err, errOfDisks)
+			}
+			errs = append(errs, err)
 		}
 	}
 	if asked.Sandboxes > 0 && ended/KeptEnded >= most.Sandboxes {

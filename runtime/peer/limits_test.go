@@ -40,7 +40,7 @@ func TestCheckLimits(t *testing.T) {
 
 func TestCheckQuota(t *testing.T) {
 	p := policy(t, rule(func(r *Rule) {
-		r.Quota = Usage{Sandboxes: 2, MemoryBytes: 4 << 20, MilliCPU: 2000, Execs: 3, ImageBytes: 1, PIDs: 300}
+		r.Quota = Usage{Sandboxes: 2, MemoryBytes: 4 << 20, MilliCPU: 2000, Execs: 3, ImageBytes: 1, PIDs: 300, DiskBytes: 4 << 30}
 	}))
 	g := grant(t, p, User(1000, 1, nil, 1))
 	one := Usage{Sandboxes: 1, MemoryBytes: 2 << 20, MilliCPU: 1000}
@@ -50,11 +50,12 @@ func TestCheckQuota(t *testing.T) {
 		words      []string
 	}{
 		"the last":         {one, one, "", nil},
-		"one too many":     {Usage{Sandboxes: 2}, Usage{Sandboxes: 1}, sbxerr.Busy, []string{"sandboxes 1", "left of the quota of uid 1000: 2 of 2"}},
+		"one too many":     {Usage{Sandboxes: 2}, Usage{Sandboxes: 1}, sbxerr.Busy, []string{"sandboxes 1", "the 0 left of the quota of uid 1000: 2 of 2"}},
 		"memory":           {Usage{MemoryBytes: 3 << 20}, one, sbxerr.Busy, []string{"memory 2M", "3M of 4M"}},
 		"cpus":             {Usage{MilliCPU: 1500}, one, sbxerr.Busy, []string{"cpus 1.000"}},
 		"execs":            {Usage{Execs: 3}, Usage{Execs: 1}, sbxerr.Busy, []string{"execs 1"}},
 		"processes":        {Usage{PIDs: 200}, Usage{PIDs: 101}, sbxerr.Busy, []string{"pids 101", "200 of 300"}},
+		"disks":            {Usage{DiskBytes: 3 << 30}, Usage{DiskBytes: 2 << 30}, sbxerr.Busy, []string{"disk 2048M is above the 1024M left of the quota of uid 1000: 3072M of 4096M are in use, with the volumes"}},
 		"never":            {Usage{}, Usage{MemoryBytes: 5 << 20}, sbxerr.Peer, []string{"memory 5M alone is above the quota of uid 1000, 4M"}},
 		"not asked for":    {Usage{Sandboxes: 9, MemoryBytes: 9 << 30}, Usage{Execs: 1}, "", nil},
 		"overflow":         {Usage{MemoryBytes: math.MaxInt64}, Usage{MemoryBytes: 1}, sbxerr.Busy, nil},
@@ -86,7 +87,7 @@ func TestCheckQuota(t *testing.T) {
 	if remedy := sbxerr.RemedyOf(err); strings.Contains(remedy, "caisson rm") {
 		t.Errorf("the remedy is %q", remedy)
 	}
-	big := Usage{math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64}
+	big := Usage{math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64}
 	if err := grant(t, p, User(0, 0, nil, 1)).CheckQuota(Standing{}, big); err != nil {
 		t.Errorf("root: %v", err)
 	}
@@ -211,15 +212,15 @@ func TestGrantNestedRefuses(t *testing.T) {
 // TestRoom: the least of the host, the quota and the budgets above, in all and of what is left.
 func TestRoom(t *testing.T) {
 	host := Resources{MilliCPU: 8000, MemoryBytes: 16 << 30, Sandboxes: 100, DiskBytes: 50}
-	now := Standing{All: Usage{Sandboxes: 99, MemoryBytes: 20 << 30, MilliCPU: 1000}, Owner: Usage{Sandboxes: 1, MemoryBytes: 1 << 30}}
+	now := Standing{All: Usage{Sandboxes: 99, MemoryBytes: 20 << 30, MilliCPU: 1000}, Owner: Usage{Sandboxes: 1, MemoryBytes: 1 << 30, DiskBytes: 10}}
 	p := policy(t, rule(func(r *Rule) {
-		r.Quota = Usage{Sandboxes: 4, MemoryBytes: 4 << 30, MilliCPU: 9000, Execs: 3, ImageBytes: 1, PIDs: 300}
+		r.Quota = Usage{Sandboxes: 4, MemoryBytes: 4 << 30, MilliCPU: 9000, Execs: 3, ImageBytes: 1, PIDs: 300, DiskBytes: 40}
 	}))
 	all, left := grant(t, p, User(1000, 1, nil, 1)).Room(now, host)
-	if want := (Resources{8000, 4 << 30, 4, 50}); all != want {
+	if want := (Resources{8000, 4 << 30, 4, 40}); all != want {
 		t.Errorf("in all %+v, want %+v", all, want)
 	}
-	if want := (Resources{7000, 0, 1, 50}); left != want { // the memory of the host is promised
+	if want := (Resources{7000, 0, 1, 30}); left != want { // the memory of the host is promised
 		t.Errorf("left %+v, want %+v", left, want)
 	}
 	if all, left := grant(t, p, User(0, 0, nil, 1)).Room(now, host); all != host || left.Sandboxes != 1 {

@@ -45,7 +45,8 @@ func (p Policy) GrantNested(c Caller, parent Parent, ancestors ...Parent) (Grant
 	}
 	above := append([]Parent{parent}, ancestors...)
 	for i := range above {
-		above[i].Budget.PIDs = endless // see DefaultBudget
+		above[i].Budget.PIDs = endless      // see DefaultBudget
+		above[i].Budget.DiskBytes = endless // the quota of its owner bounds them
 		r.Limits = Limits(settings.Limits(r.Limits).AtMost(settings.Limits(above[i].Limits)))
 		if left := above[i].Remaining; left != nil {
 			r.TTL = min(r.TTL, *left)

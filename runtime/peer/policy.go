@@ -38,7 +38,7 @@ type Rule struct {
 	TTL        time.Duration // the longest life of one sandbox
 	Quota      Usage         // of all sandboxes of one uid
 	Images     bool          // whether images may be imported and removed
-	Volumes    bool          // whether volumes may be used, whose size nothing bounds
+	Volumes    bool          // whether volumes may be used
 }
 
 // Policy holds the rules for all callers. The zero Policy admits only root.
@@ -77,7 +77,7 @@ func (r Rule) validate() error {
 			errs = append(errs, fmt.Errorf("workspaces: %q is not a clean absolute path", dir))
 		}
 	}
-	required := []int64{int64(r.TTL), r.Quota.Sandboxes, r.Quota.MemoryBytes, r.Quota.MilliCPU, r.Quota.Execs, r.Quota.ImageBytes, r.Quota.PIDs}
+	required := []int64{int64(r.TTL), r.Quota.Sandboxes, r.Quota.MemoryBytes, r.Quota.MilliCPU, r.Quota.Execs, r.Quota.ImageBytes, r.Quota.PIDs, r.Quota.DiskBytes}
 	for i := range settings.Table {
 		if row := &settings.Table[i]; row.Ceiling != 0 {
 			required = append(required, *row.Of((*settings.Limits)(&r.Limits)))
@@ -105,7 +105,7 @@ func rootRule() Rule {
 	return Rule{
 		Limits: Limits(settings.Endless()),
 		TTL:    endless,
-		Quota:  Usage{endless, endless, endless, endless, endless, endless},
+		Quota:  Usage{endless, endless, endless, endless, endless, endless, endless},
 		Images: true, Volumes: true,
 	}
 }

@@ -8,9 +8,11 @@ type Resources struct {
 // Room returns what g may have of a host in all, and what is left of that: the quota and the
 // budgets above narrow both.
 func (g Grant) Room(now Standing, host Resources) (all, left Resources) {
-	all, left = host, host.without(now.All)
+	given := now.All
+	given.DiskBytes = 0 // disks take of the host what is written to them
+	all, left = host, host.without(given)
 	within := func(most, used Usage) {
-		bound := Resources{most.MilliCPU, most.MemoryBytes, most.Sandboxes, endless}
+		bound := Resources{most.MilliCPU, most.MemoryBytes, most.Sandboxes, most.DiskBytes}
 		all, left = all.atMost(bound), left.atMost(bound.without(used))
 	}
 	within(g.rule.Quota, now.Owner)
@@ -21,7 +23,10 @@ func (g Grant) Room(now Standing, host Resources) (all, left Resources) {
 }
 
 func (r Resources) without(used Usage) Resources {
-	return Resources{max(0, r.MilliCPU-used.MilliCPU), max(0, r.MemoryBytes-used.MemoryBytes), max(0, r.Sandboxes-used.Sandboxes), r.DiskBytes}
+	return Resources{
+		max(0, r.MilliCPU-used.MilliCPU), max(0, r.MemoryBytes-used.MemoryBytes), max(0, r.Sandboxes-used.Sandboxes),
+		max(0, r.DiskBytes-used.DiskBytes),
+	}
 }
 
 func (r Resources) atMost(m Resources) Resources {
@@ -35,4 +40,5 @@ func (u *Usage) Add(v Usage) {
 	u.MilliCPU += v.MilliCPU
 	u.Execs += v.Execs
 	u.PIDs += v.PIDs
+	u.DiskBytes += v.DiskBytes
 }

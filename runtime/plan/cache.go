@@ -123,3 +123,13 @@ func IsCacheChanges(name string) bool { return strings.HasPrefix(name, cacheChan
 func (p *Profile) Merges(mounts []MountRequest) bool {
 	return p != nil && p.MergeCaches && len(CachesIn(mounts)) > 0
 }
+
+// VolumesIn are the names of the volumes among mounts that are written to.
+func VolumesIn(mounts []MountRequest) (names []string) {
+	for _, m := range mounts {
+		if m.Type == VolumeType && !m.Cow && !m.ReadOnly {
+			names = append(names, m.Source)
+		}
+	}
+	return names
+}

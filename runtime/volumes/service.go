@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/rootfs/disk"
 	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/events"
 	"github.com/caisson-run/caisson/runtime/failpoint"
@@ -21,6 +22,11 @@ type Fleet interface {
 	Busy() (done func())
 	// Grant is what the caller in ctx may do.
 	Grant(ctx context.Context) (peer.Grant, error)
+	// CheckRoom refuses a disk of that size where the host has no room for it.
+	CheckRoom(bytes int64) error
+	// AdmitDisk refuses a disk beyond the quota of g's owner. It calls admitted before another
+	// disk of that owner can be admitted.
+	AdmitDisk(g peer.Grant, bytes int64, admitted func()) error
 	// UsersOf names the sandboxes that use a volume, as far as g may know of them. A sandbox
 	// that is being removed is in going instead, by what is closed when it is gone.
 	UsersOf(g peer.Grant, k Key) (users []string, going []<-chan struct{})
@@ -31,11 +37,13 @@ type Service struct {
 	store  *Store
 	fleet  Fleet
 	events *events.Bus
+	size   int64 // of what is made without one; 0 is none
 }
 
-// NewService returns the Service of the volumes in a store.
-func NewService(store *Store, fleet Fleet, bus *events.Bus) *Service {
-	return &Service{store, fleet, bus}
+// NewService returns the Service of the volumes in a store. size is that of a volume for which
+// none is asked; 0 is none.
+func NewService(store *Store, fleet Fleet, bus *events.Bus, size int64) *Service {
+	return &Service{store, fleet, bus, size}
 }
 
 // Info is a volume and the names of the sandboxes that use it.
@@ -44,25 +52,50 @@ type Info struct {
 	UsedBy []string
 }
 
-// Create makes a volume of the caller's. One that is there stays as it is.
-func (s *Service) Create(ctx context.Context, name string) (Info, error) {
+// Create makes a volume of the caller's. One that is there stays as it is, and is refused where
+// another size is asked for. A zero size asks for none.
+func (s *Service) Create(ctx context.Context, name string, size disk.Size) (Info, error) {
 	defer s.fleet.Busy()()
 	g, err := s.grant(ctx)
 	if err == nil {
 		err = CheckName(name)
 	}
+	if err == nil && size != (disk.Size{}) {
+		err = size.Check()
+	}
 	if err != nil {
 		return Info{}, err
 	}
 	k := Key{Owner: g.Caller().UID, Name: name}
-	created, err := s.store.Create(k, g.Caller().GID, g.Volumes())
+	created, err := s.store.Create(k, s.making(g, k, size))
 	if created {
 		err = errors.Join(err, s.confirm(ctx, events.VolumeCreated, k))
 	}
 	if err != nil {
 		return Info{}, err
 	}
-	return s.info(g, k)
+	v, err := s.info(g, k)
+	if err == nil && !created {
+		err = checkSize(v.Volume, size)
+	}
+	if err != nil {
+		return Info{}, err
+	}
+	return v, nil
+}
+
+// making is how the volume k is made under g.
+func (s *Service) making(g peer.Grant, k Key, size disk.Size) Making {
+	size.Bytes = cmp.Or(size.Bytes, s.size)
+	return Making{GID: g.Caller().GID, Most: g.Volumes(), Size: func() (disk.Size, error) {
+		if size.Bytes == 0 {
+			return size, nil
+		}
+		if err := s.fleet.CheckRoom(size.Bytes); err != nil {
+			return size, err
+		}
+		return size, s.fleet.AdmitDisk(g, size.Bytes, func() { s.store.sums.add(k, size.Bytes) })
+	}}
 }
 
 // List returns the volumes of the caller. Root sees all.
@@ -165,7 +198,7 @@ var errGoing = errors.New("a sandbox that uses it is being removed")
 // Open opens a volume of the caller's for a sandbox, and makes it where there is none.
 func (s *Service) Open(ctx context.Context, g peer.Grant, name string) (*mount.Workspace, error) {
 	k := Key{Owner: g.Caller().UID, Name: name}
-	dir, gid, created, err := s.store.Open(k, g.Caller().GID, g.Volumes())
+	dir, gid, created, err := s.store.Open(k, s.making(g, k, disk.Size{}))
 	if err != nil {
 		return nil, err
 	}

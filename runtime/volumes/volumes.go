@@ -2,6 +2,7 @@
 //
 // A volume belongs to a user of the host, and each user has names of its own. It is the
 // directory UID+NAME/data of the store, which belongs to that user and its group on disk.
+// With a size it is the directory UID+NAME/disk/data, on a disk in the file UID+NAME/image.
 // Only root can pass the store's directory. A name that begins with a dot is that of a
 // volume that is half made or half removed.
 package volumes
@@ -22,6 +23,7 @@ import (
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/owndir"
+	"github.com/caisson-run/caisson/rootfs/disk"
 	"github.com/caisson-run/caisson/runtime/owned"
 )
 
@@ -38,11 +40,14 @@ func CheckName(name string) error { return owned.CheckName("volume", name) }
 type Volume struct {
 	Key
 	CreatedAt time.Time
+	Size      disk.Size // zero: nothing bounds it
 }
 
 // Store keeps volumes. It is safe for concurrent use by one process.
 type Store struct {
-	dir string
+	dir   string
+	disks disk.Maker
+	sums  sums
 
 	mu      sync.Mutex // held while a volume is made, found, or taken away
 	serial  int
@@ -50,7 +55,9 @@ type Store struct {
 }
 
 // New returns the store in dir, a directory of the daemon's own with mode 0700.
-func New(dir string) *Store { return &Store{dir: dir, purging: map[string]bool{}} }
+func New(dir string) *Store {
+	return &Store{dir: dir, disks: disk.Maker{Durable: true}, purging: map[string]bool{}}
+}
 
 const (
 	dataName = "data"
@@ -89,33 +96,49 @@ func (s *Store) Get(k Key) (Volume, error) {
 	case err != nil:
 		return Volume{}, sbxerr.Wrap(sbxerr.StateDir, "volumes.find", err)
 	}
-	return Volume{k, st.ModTime()}, nil
+	size, err := s.place(k).size()
+	return Volume{k, st.ModTime(), size}, sbxerr.Wrap(sbxerr.StateDir, "volumes.find", err)
 }
 
-// Create makes a volume, whose files belong to its owner and the group gid. most bounds
-// the owner's volumes; 0 does not. One that is there stays as it is.
-func (s *Store) Create(k Key, gid uint32, most int) (created bool, err error) {
+// Making is how a volume is made.
+type Making struct {
+	GID  uint32                    // of its files
+	Most int                       // volumes of its owner; 0 is any number
+	Size func() (disk.Size, error) // nil: it has none
+}
+
+// Create makes a volume. One that is there stays as it is.
+func (s *Store) Create(k Key, how Making) (created bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.createLocked(k, gid, most)
+	return s.createLocked(k, how)
 }
 
 // Open opens the data of a volume with O_PATH, and makes the volume where there is none.
 // gid is its group on disk.
-func (s *Store) Open(k Key, owner uint32, most int) (dir *os.File, gid uint32, created bool, err error) {
+func (s *Store) Open(k Key, how Making) (dir *os.File, gid uint32, created bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if created, err = s.createLocked(k, owner, most); err != nil {
+	if created, err = s.createLocked(k, how); err != nil {
 		return nil, 0, false, err
 	}
-	dir, gid, err = s.data(k)
+	dir, gid, err = s.dataLocked(k)
 	return dir, gid, created, err
 }
 
 // data opens the data of a volume that is there with O_PATH. gid is its group on disk.
 func (s *Store) data(k Key) (dir *os.File, gid uint32, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.dataLocked(k)
+}
+
+func (s *Store) dataLocked(k Key) (dir *os.File, gid uint32, err error) {
 	const op = "volumes.open"
-	dir, err = owndir.OpenDir(filepath.Join(s.path(k), dataName))
+	data, err := s.place(k).open()
+	if err == nil {
+		dir, err = owndir.OpenDir(data)
+	}
 	if err != nil {
 		return nil, 0, sbxerr.Wrap(sbxerr.StateDir, op, err)
 	}
@@ -126,12 +149,12 @@ func (s *Store) data(k Key) (dir *os.File, gid uint32, err error) {
 	return dir, st.Gid, nil
 }
 
-func (s *Store) createLocked(k Key, gid uint32, most int) (bool, error) {
+func (s *Store) createLocked(k Key, how Making) (bool, error) {
 	const op = "volumes.create"
 	if _, err := s.Get(k); !errors.Is(err, sbxerr.VolumeNotFound) {
 		return false, err
 	}
-	if most > 0 {
+	if most := how.Most; most > 0 {
 		list, err := s.List()
 		if err != nil {
 			return false, err
@@ -141,18 +164,26 @@ func (s *Store) createLocked(k Key, gid uint32, most int) (bool, error) {
 				"remove volumes first: caisson volume rm or prune")
 		}
 	}
-	at := filepath.Join(s.dir, halfMade)
-	data := filepath.Join(at, dataName)
-	err := owndir.RemoveTree(at)
+	var size disk.Size
+	if how.Size != nil {
+		var err error
+		if size, err = how.Size(); err != nil {
+			return false, err
+		}
+	}
+	at := place(filepath.Join(s.dir, halfMade))
+	err := at.remove()
 	for _, step := range []func() error{
-		func() error { return owndir.Mkdir(at, 0o700) },
-		func() error { return owndir.Mkdir(data, 0o755) },
-		func() error { return owndir.Give(data, 0o755, int(k.Owner), int(gid)) },
-		func() error { return owndir.Rename(at, k.String()) },
+		func() error { return owndir.Mkdir(string(at), 0o700) },
+		func() error { return at.fill(&s.disks, size, int(k.Owner), int(how.GID)) },
+		func() error { return owndir.Rename(string(at), k.String()) },
 	} {
 		if err == nil {
 			err = step()
 		}
+	}
+	if err != nil {
+		s.sums.remove(k)
 	}
 	return err == nil, sbxerr.Wrap(sbxerr.StateDir, op, err)
 }
@@ -178,12 +209,13 @@ func (s *Store) Remove(k Key, unused func() error) (purge func() error, err erro
 			return nil, sbxerr.Wrap(sbxerr.StateDir, "volumes.remove", err)
 		}
 		s.purging[name] = true
+		s.sums.remove(k)
 		return func() error { return s.purge(name) }, nil
 	}
 }
 
 func (s *Store) purge(name string) error {
-	err := owndir.RemoveTree(filepath.Join(s.dir, name))
+	err := place(filepath.Join(s.dir, name)).remove()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.purging, name)
@@ -194,7 +226,7 @@ func (s *Store) purge(name string) error {
 func (s *Store) Sweep() error {
 	entries, err := os.ReadDir(s.dir)
 	s.mu.Lock()
-	errs := []error{err, owndir.RemoveTree(filepath.Join(s.dir, halfMade))}
+	errs := []error{err, place(filepath.Join(s.dir, halfMade)).remove()}
 	s.mu.Unlock()
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), removed) && s.abandoned(e.Name()) {
@@ -214,5 +246,7 @@ func (s *Store) abandoned(name string) bool {
 	s.purging[name] = true
 	return true
 }
+
+func (s *Store) place(k Key) place { return place(s.path(k)) }
 
 func (s *Store) path(k Key) string { return filepath.Join(s.dir, k.String()) }

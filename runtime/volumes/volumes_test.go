@@ -72,7 +72,7 @@ func TestVolume(t *testing.T) {
 		t.Errorf("before: %v", err)
 	}
 	for i := range 2 {
-		d, gid, created, err := s.Open(k, uint32(os.Getgid()), 0)
+		d, gid, created, err := s.Open(k, Making{GID: uint32(os.Getgid())})
 		if err != nil || created != (i == 0) || gid != uint32(os.Getgid()) {
 			t.Fatalf("open %d: %v, %d, %v", i, created, gid, err)
 		}
@@ -99,7 +99,7 @@ func TestVolume(t *testing.T) {
 	if err != nil || len(names(t, s)) != 0 {
 		t.Fatalf("%v, %v", names(t, s), err)
 	}
-	if created, err := s.Create(k, 0, 0); err != nil || !created { // another of that name
+	if created, err := s.Create(k, Making{}); err != nil || !created { // another of that name
 		t.Fatal(err)
 	}
 	if err := errors.Join(purge(), s.Sweep()); err != nil || !slices.Equal(holds(t, dir), []string{k.String()}) {
@@ -117,12 +117,12 @@ func TestVolumesOfOneOwnerAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 3 {
-		_, err := s.Create(Key{Owner: own, Name: fmt.Sprint("v", i)}, uint32(os.Getgid()), 2)
+		_, err := s.Create(Key{Owner: own, Name: fmt.Sprint("v", i)}, Making{GID: uint32(os.Getgid()), Most: 2})
 		if errors.Is(err, sbxerr.Busy) != (i == 2) {
 			t.Errorf("%d: %v", i, err)
 		}
 	}
-	if _, err := s.Create(Key{Owner: own, Name: "v1"}, 0, 2); err != nil {
+	if _, err := s.Create(Key{Owner: own, Name: "v1"}, Making{Most: 2}); err != nil {
 		t.Errorf("one that is there: %v", err)
 	}
 }
@@ -158,7 +158,7 @@ func TestAtOnce(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			for range 50 {
-				d, _, _, err := s.Open(k, uint32(os.Getgid()), 0)
+				d, _, _, err := s.Open(k, Making{GID: uint32(os.Getgid())})
 				if err != nil {
 					t.Error(err)
 					return

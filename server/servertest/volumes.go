@@ -11,8 +11,8 @@ import (
 // volumeFake implements server.Volumes.
 type volumeFake struct{ *Fake }
 
-func (f volumeFake) Create(_ context.Context, name string) (volumes.Info, error) {
-	return volumes.Info{Volume: volumes.Volume{Key: volumes.Key{Name: name}}}, volumes.CheckName(name)
+func (f volumeFake) Create(_ context.Context, name string, size volumes.Size) (volumes.Info, error) {
+	return volumes.Info{Volume: volumes.Volume{Key: volumes.Key{Name: name}, Size: size}}, volumes.CheckName(name)
 }
 
 func (f volumeFake) List(context.Context) ([]volumes.Info, error) { return f.Volumes, nil }

@@ -23,6 +23,7 @@ const (
 	tarFile      = 4_000 // bytes of a file
 	removeRounds = 3
 	removedFiles = 100_000
+	cachedFiles  = 1000
 	diskSettings = "ids: {blocks: 64}\nprofiles: {rw: {rootfs: rw, disk: 1G, disk_inodes: 200000, memory: 1G, cpus: 2}}\n"
 )
 
@@ -64,7 +65,29 @@ func (s *suite) disk() {
 	empty, removed := s.removals(site, specs[1])
 	sec.Trace = append(sec.Trace, Stage{"rm of a sandbox that wrote nothing", *empty}, Stage{fmt.Sprintf("rm of a sandbox that wrote %d files", removedFiles), *removed})
 	s.r.target(atMost("rm of a sandbox that wrote 100,000 files, p50", removed.P50, 20, "ms"))
+	sec.Runs = append(sec.Runs, s.cached()...)
 	s.r.Sessions = append(s.r.Sessions, sec)
+}
+
+// cached measures run with the cache of npm, in which files are, beside run with the same disk and
+// without one, and beside run with a volume of a size in place of the cache, in turns.
+func (s *suite) cached() []Run {
+	site := startSite(s.t, "profiles: {plain: {disk: 1G}, cached: {disk: 1G, caches: [npm]}, fills: {disk: 1G, caches: [npm], merge_caches: true}}\n")
+	site.daemon.Run(s.t, "run", "--profile", "fills", "--", "sh", "-c", fmt.Sprintf("cd $npm_config_cache && i=0; while [ $i -lt %d ]; do echo $i > $i; i=$((i+1)); done", cachedFiles))
+	site.daemon.Run(s.t, "volume", "create", "--size", "1G", "sized")
+	var took [3]times
+	for range s.rounds {
+		for i, flags := range [][]string{{"--profile", "plain"}, {"--profile", "cached"}, {"--profile", "plain", "--mount", "type=volume,src=sized,dst=/v"}} {
+			begin := time.Now()
+			site.daemon.Run(s.t, append(append([]string{"run"}, flags...), "--", "true")...)
+			took[i] = append(took[i], time.Since(begin))
+		}
+	}
+	return []Run{
+		{Name: "no cache", What: "run with a disk", Took: took[0].summary()},
+		{Name: "cache", What: fmt.Sprintf("run with a warm cache of %d files", cachedFiles), Took: took[1].summary(), Ratio: ratioOfPairs(took[1], took[0])},
+		{Name: "volume", What: "run with a volume that has a size", Took: took[2].summary(), Ratio: ratioOfPairs(took[2], took[0])},
+	}
 }
 
 func (s *site) createOf(spec *caissonv1.SandboxSpec) *caissonv1.Sandbox {

@@ -7,16 +7,24 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/tests/harness"
 	"github.com/caisson-run/caisson/tests/need"
 )
 
-// TestDisksFillTheHost: disks that promise together more than the host has are full when it has
+// TestDisksFillTheHost: disks and volumes that promise together more than the host has are full when it has
 // only its reserve left, with ENOSPC. It keeps the reserve, refuses further disks, goes on with
 // all else, and disks take more when there is room again.
 func TestDisksFillTheHost(t *testing.T) {
 	need.Tools(t, "mkfs.ext4")
 	const reserve, count = 192 << 20, 44 // the guard gets a processor late beside so many writers
 	d := newTightOf(t, "sandboxes: {disk_reserve: 192M}\n", "size=768m")
+	volume := func() harness.Result {
+		return d.Try("run", "--mount", "type=volume,src=v,dst=/v", "--", "sh", "-c", "rm -f /v/x; dd if=/dev/zero of=/v/x bs=256k count=4")
+	}
+	d.Run(t, "volume", "create", "--size", "16M", "v")
+	if r := volume(); r.Code != 0 {
+		t.Fatalf("a volume while the host has room: %s", r.Stderr)
+	}
 	free := func() int64 {
 		var st unix.Statfs_t
 		if err := unix.Statfs(d.disks["root"], &st); err != nil {
@@ -46,6 +54,9 @@ func TestDisksFillTheHost(t *testing.T) {
 		t.Errorf("the host has %d bytes left of its reserve of %d", left, reserve)
 	}
 	d.Refused(t, "SBX-234", "run", "-o", "json", "--disk", "16M", "--", "true")
+	if r := volume(); r.Code != 1 || !strings.Contains(r.Stderr, "No space left on device") || !strings.Contains(r.Stderr, "the volume v was full") {
+		t.Errorf("a volume: code %d, %s", r.Code, r.Stderr)
+	}
 	if out := d.Run(t, "run", "--", "echo", "on").Stdout; out != "on\n" {
 		t.Errorf("without a disk: %q", out)
 	}
@@ -55,9 +66,11 @@ func TestDisksFillTheHost(t *testing.T) {
 	await(t, "room for a disk", func() bool {
 		return d.Try("exec", ids[0], "--", "sh", "-c", "rm -f /workspace/big; dd if=/dev/zero of=/workspace/more bs=1M count=8").Code == 0
 	})
+	await(t, "room for a volume", func() bool { return volume().Code == 0 })
 	if n := strings.Count(d.Log(), "no room besides its reserve"); n == 0 {
 		t.Error("the log says nothing")
 	}
 	d.Run(t, "rm", "--force", ids[0])
+	d.Run(t, "volume", "rm", "v")
 	checkSound(t, d.Daemon)
 }

@@ -5,7 +5,32 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/caisson-run/caisson/tests/need"
 )
+
+// TestKilledWithSizedVolumes: a daemon that dies when the image of a volume is made and not yet
+// the volume leaves nothing of it, and the disk of one that is there stays.
+func TestKilledWithSizedVolumes(t *testing.T) {
+	need.Tools(t, "mkfs.ext4")
+	b := newBreakable(t, "")
+	const at = "type=volume,src=v,dst=/v"
+	b.Run(t, "volume", "create", "--size", "16M", "v")
+	b.Run(t, "run", "--mount", at, "--", "sh", "-c", "echo kept > /v/file")
+	b.arm(t, "volume/image=kill")
+	create := begin(t, b.Daemon, "volume", "create", "--json", "--size", "32M", "w")
+	b.died(t, "volume/image")
+	if r := create.end(t); r.Code != 0 {
+		checkTyped(t, r)
+	}
+	b.Refused(t, "SBX-231", "volume", "inspect", "--json", "w")
+	if out := b.Run(t, "run", "--mount", at, "--", "cat", "/v/file").Stdout; out != "kept\n" {
+		t.Errorf("the other volume: %q", out)
+	}
+	b.Run(t, "volume", "create", "--size", "16M", "w")
+	b.Run(t, "volume", "rm", "v", "w")
+	b.empty(t)
+}
 
 // TestKilledWithVolumes: a volume outlives a daemon that dies while it makes a sandbox of
 // it. One that was being removed is gone after the next start, with all its files.

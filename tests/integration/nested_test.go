@@ -249,7 +249,7 @@ func TestNestedBudget(t *testing.T) {
 	}
 	in.run(t, smallBox("one", "-m", "128M")...)
 	f := in.refused(t, "SBX-113", smallBox("two", "-m", "129M")...)
-	if all := f.Error.Message + f.Error.Cause; !strings.Contains(all, "memory 129M is above what is left of the budget of sandbox") {
+	if all := f.Error.Message + f.Error.Cause; !strings.Contains(all, "memory 129M is above the 128M left of the budget of sandbox") {
 		t.Errorf("message %q", all)
 	}
 	in.run(t, smallBox("two")...)

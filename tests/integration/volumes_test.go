@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/caisson-run/caisson/tests/harness"
+	"github.com/caisson-run/caisson/tests/need"
 )
 
 // volumeView is what volume ls and inspect tell.
@@ -226,4 +227,117 @@ func TestVolumeIsNeverTakenAway(t *testing.T) {
 	if left, err := os.ReadDir(filepath.Join(d.Root, "volumes")); err != nil || len(left) != 0 {
 		t.Errorf("left %v, %v", left, err)
 	}
+}
+
+// TestVolumeSize: a volume with a size takes no more than that, where one without takes the same.
+// The result and an event name it. It outlives the daemon, and nothing of it stays after rm.
+func TestVolumeSize(t *testing.T) {
+	need.Tools(t, "mkfs.ext4")
+	t.Parallel()
+	d := harness.Start(t)
+	d.Run(t, "volume", "create", "--size", "16M,1000", "small")
+	d.Run(t, "volume", "create", "wide")
+	d.Run(t, "create", "--name", "b", "--mount", "type=volume,src=small,dst=/small", "--mount", "type=volume,src=wide,dst=/wide")
+	const fill = "dd if=/dev/zero of=big bs=1M count=20"
+	if r := d.Try("exec", "b", "--", "sh", "-c", "cd /wide && "+fill); r.Code != 0 {
+		t.Fatalf("without a size: %s", r.Stderr)
+	}
+	r := d.Try("exec", "b", "--", "sh", "-c", "cd /small && echo kept > f; "+fill)
+	if r.Code != 1 || !strings.Contains(r.Stderr, "No space left on device") || !strings.Contains(r.Stderr, "the volume small was full") {
+		t.Errorf("with a size: %d, %s", r.Code, r.Stderr)
+	}
+	if out := d.Try("exec", "--json", "b", "--", "touch", "/small").Stdout; strings.Contains(out, `"volume"`) {
+		t.Errorf("of a command that does not fail: %s", out)
+	}
+	if out := d.Try("exec", "--json", "b", "--", "false").Stdout; !strings.Contains(out, `"volume"`) || !strings.Contains(strings.Join(strings.Fields(out), ""), `"full_volumes":["small"]`) {
+		t.Errorf("the result: %s", out)
+	}
+	if out := d.Run(t, "events", "--since", "1h", "--filter", "type=limit.hit", "-o", "json").Stdout; !strings.Contains(out, `"volume":"small"`) {
+		t.Errorf("events: %s", out)
+	}
+	d.Kill(t)
+	d.Launch(t)
+	if out := d.Run(t, "exec", "b", "--", "sh", "-c", "cat /small/f; rm /small/big; touch /small/g && echo more").Stdout; out != "kept\nmore\n" {
+		t.Errorf("after a restart: %q", out)
+	}
+	d.Refused(t, "SBX-232", "volume", "rm", "--json", "small")
+	d.Run(t, "rm", "--force", "b")
+	d.Stop(t)
+	if left := loopsOf(t, d.Root); left != "" {
+		t.Errorf("loop devices of a daemon that has stopped: %s", left)
+	}
+	d.Launch(t)
+	if out := d.Run(t, "run", "--mount", "type=volume,src=small,dst=/small", "--", "cat", "/small/f").Stdout; out != "kept\n" {
+		t.Errorf("after a stop: %q", out)
+	}
+	for size, code := range map[string]string{"0": "SBX-102", "1M": "SBX-102", "2T": "SBX-102", "x": "SBX-102", "16M,9": "SBX-102", "1T": "SBX-234"} {
+		d.Refused(t, code, "volume", "create", "--json", "--size", size, "other")
+	}
+	d.Run(t, "volume", "create", "--size", "16M,1000", "small")
+	if f := d.Refused(t, "SBX-243", "volume", "create", "--json", "--size", "17M", "small"); !strings.Contains(f.Error.Message, "16M and 1000 inodes, and not 17M") {
+		t.Errorf("refused with %q", f.Error.Message)
+	}
+	if f := d.Refused(t, "SBX-243", "volume", "create", "--json", "--size", "16M", "wide"); !strings.Contains(f.Error.Message, "no size") {
+		t.Errorf("refused with %q", f.Error.Message)
+	}
+	d.Run(t, "volume", "rm", "small", "wide")
+	wantNoDisks(t, d)
+}
+
+// TestSizeOfCaches: a cache has the size of the configuration. What does not fit is not merged in
+// part, and an event says so.
+func TestSizeOfCaches(t *testing.T) {
+	need.Tools(t, "mkfs.ext4")
+	t.Parallel()
+	d := harness.StartWith(t, "sandboxes: {volume_size: 32M}\n"+caches)
+	d.Run(t, "run", "--profile", "fills", "--", "sh", "-c", "echo one > /mine/a")
+	d.Run(t, "run", "--profile", "fills", "--disk", "128M", "--", "sh", "-c", "cd /mine && echo two > a && echo new > b && dd if=/dev/urandom of=c bs=1M count=20 && cp c d")
+	if out := d.Run(t, "run", "--profile", "reads", "--", "sh", "-c", "cd /mine; ls -A; cat a").Stdout; out != "a\none\n" {
+		t.Errorf("the cache has %q", out)
+	}
+	if out := d.Run(t, "events", "--since", "1h", "--filter", "type=volume.failed", "-o", "json").Stdout; strings.Count(out, `"caisson-cache-mine"`) != 1 {
+		t.Errorf("events: %s", out)
+	}
+	if out := d.Run(t, "volume", "inspect", "caisson-cache-npm").Stdout; !strings.Contains(out, "33554432") {
+		t.Errorf("another cache: %s", out)
+	}
+	d.Run(t, "volume", "prune")
+	wantNoDisks(t, d)
+}
+
+// TestDiskQuota: the disks of a user's sandboxes and its volumes with a size count together,
+// also after a restart. Root and others are not bounded by it.
+func TestDiskQuota(t *testing.T) {
+	need.Tools(t, "mkfs.ext4")
+	t.Parallel()
+	d := harness.StartWith(t, "peers: [{uids: [54321, 54322], volumes: true, quota: {disk: 96M}, limits: {disk: 96M}}]\n")
+	a := d.User(t, ann)
+	a.Run(t, "create", "--name", "s", "--disk", "48M")
+	a.Run(t, "volume", "create", "--size", "32M", "v")
+	refused := func(code string, call ...string) {
+		t.Helper()
+		f := a.Refused(t, code, call...)
+		if all := f.Error.Message + f.Error.Cause; !strings.Contains(all, "above the 16M left of the quota") || !strings.Contains(all, "80M of 96M are in use") || !strings.Contains(f.Error.Remedy, "volumes that have a size") {
+			t.Errorf("%q: %s (%s)", call, all, f.Error.Remedy)
+		}
+	}
+	for range 2 {
+		refused("SBX-113", "volume", "create", "--json", "--size", "17M", "w")
+		refused("SBX-113", "run", "--json", "--disk", "17M", "--", "true")
+		a.Refused(t, "SBX-231", "volume", "inspect", "--json", "w")
+		d.Kill(t)
+		d.Launch(t)
+	}
+	a.Refused(t, "SBX-805", "volume", "create", "--json", "--size", "97M", "w")
+	a.Run(t, "volume", "create", "--size", "16M", "w")
+	d.User(t, bob).Run(t, "volume", "create", "--size", "96M", "v")
+	d.Run(t, "volume", "create", "--size", "128M", "v")
+	a.Run(t, "volume", "rm", "v", "w")
+	a.Run(t, "run", "--disk", "48M", "--", "true")
+	a.Run(t, "rm", "--force", "s")
+	a.Run(t, "volume", "create", "--size", "96M", "v")
+	for _, of := range []string{"54321+v", "54322+v", "0+v"} {
+		d.Run(t, "volume", "rm", of)
+	}
+	wantNoDisks(t, d)
 }

@@ -1579,9 +1579,9 @@ type Result struct {
 	TimedOut     bool   `protobuf:"varint,6,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"`
 	OomKilled    bool   `protobuf:"varint,7,opt,name=oom_killed,json=oomKilled,proto3" json:"oom_killed,omitempty"`
 	PidsLimitHit bool   `protobuf:"varint,8,opt,name=pids_limit_hit,json=pidsLimitHit,proto3" json:"pids_limit_hit,omitempty"`
-	// Of "memory", "pids", "cpu" (it was throttled), "tmpfs" and "disk" (one was full when the
-	// command failed). Of a command of a session without limits of its own, "cpu" is not known,
-	// and another command may have filled a tmpfs or the disk.
+	// Of "memory", "pids", "cpu" (it was throttled), "tmpfs", "disk" and "volume" (one was full
+	// when the command failed). Of a command of a session without limits of its own, "cpu" is not
+	// known, and another command may have filled one. A volume may be full by another sandbox.
 	LimitsHit []string `protobuf:"bytes,9,rep,name=limits_hit,json=limitsHit,proto3" json:"limits_hit,omitempty"`
 	FullTmpfs []string `protobuf:"bytes,10,rep,name=full_tmpfs,json=fullTmpfs,proto3" json:"full_tmpfs,omitempty"` // where they are mounted inside
 	// A hint: the command failed, and the last 4 KiB of its standard error have the words
@@ -1598,12 +1598,13 @@ type Result struct {
 	// Processes that were ended with the command, which is not one of them: what it had started
 	// and left running when its time was over, its call was canceled or its caller went away.
 	EndedProcesses int64          `protobuf:"varint,20,opt,name=ended_processes,json=endedProcesses,proto3" json:"ended_processes,omitempty"`
-	ExecId         string         `protobuf:"bytes,21,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`          // of the command in the sandbox, as id of an Exec
-	RequestId      string         `protobuf:"bytes,22,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"` // of the call that brought the result: the header X-Request-Id
-	Refusals       []*Refusal     `protobuf:"bytes,23,rep,name=refusals,proto3" json:"refusals,omitempty"`                    // destinations refused while the command ran, at most 10
-	Learned        *Learned       `protobuf:"bytes,24,opt,name=learned,proto3" json:"learned,omitempty"`                      // absent unless RunSpec.learn
-	Usage          *ResultUsage   `protobuf:"bytes,25,opt,name=usage,proto3" json:"usage,omitempty"`                          // always there
-	Sandbox        *ResultSandbox `protobuf:"bytes,26,opt,name=sandbox,proto3" json:"sandbox,omitempty"`                      // always there
+	ExecId         string         `protobuf:"bytes,21,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`                // of the command in the sandbox, as id of an Exec
+	RequestId      string         `protobuf:"bytes,22,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`       // of the call that brought the result: the header X-Request-Id
+	Refusals       []*Refusal     `protobuf:"bytes,23,rep,name=refusals,proto3" json:"refusals,omitempty"`                          // destinations refused while the command ran, at most 10
+	Learned        *Learned       `protobuf:"bytes,24,opt,name=learned,proto3" json:"learned,omitempty"`                            // absent unless RunSpec.learn
+	Usage          *ResultUsage   `protobuf:"bytes,25,opt,name=usage,proto3" json:"usage,omitempty"`                                // always there
+	Sandbox        *ResultSandbox `protobuf:"bytes,26,opt,name=sandbox,proto3" json:"sandbox,omitempty"`                            // always there
+	FullVolumes    []string       `protobuf:"bytes,27,rep,name=full_volumes,json=fullVolumes,proto3" json:"full_volumes,omitempty"` // names of volumes with a size
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -1816,6 +1817,13 @@ func (x *Result) GetUsage() *ResultUsage {
 func (x *Result) GetSandbox() *ResultSandbox {
 	if x != nil {
 		return x.Sandbox
+	}
+	return nil
+}
+
+func (x *Result) GetFullVolumes() []string {
+	if x != nil {
+		return x.FullVolumes
 	}
 	return nil
 }
@@ -2427,7 +2435,7 @@ const file_caisson_v1_exec_proto_rawDesc = "" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12'\n" +
 	"\x04size\x18\x03 \x01(\v2\x13.caisson.v1.WinSizeR\x04size\"\x14\n" +
-	"\x12ResizeExecResponse\"\x8d\a\n" +
+	"\x12ResizeExecResponse\"\xb0\a\n" +
 	"\x06Result\x12\x1b\n" +
 	"\texit_code\x18\x01 \x01(\x05R\bexitCode\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\x05R\x06signal\x12\x16\n" +
@@ -2460,7 +2468,8 @@ const file_caisson_v1_exec_proto_rawDesc = "" +
 	"\brefusals\x18\x17 \x03(\v2\x13.caisson.v1.RefusalR\brefusals\x12-\n" +
 	"\alearned\x18\x18 \x01(\v2\x13.caisson.v1.LearnedR\alearned\x12-\n" +
 	"\x05usage\x18\x19 \x01(\v2\x17.caisson.v1.ResultUsageR\x05usage\x123\n" +
-	"\asandbox\x18\x1a \x01(\v2\x19.caisson.v1.ResultSandboxR\asandbox\"\x92\x03\n" +
+	"\asandbox\x18\x1a \x01(\v2\x19.caisson.v1.ResultSandboxR\asandbox\x12!\n" +
+	"\ffull_volumes\x18\x1b \x03(\tR\vfullVolumes\"\x92\x03\n" +
 	"\vResultUsage\x12+\n" +
 	"\x03cpu\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x03cpu\x12/\n" +
 	"\x11peak_memory_bytes\x18\x02 \x01(\x03H\x00R\x0fpeakMemoryBytes\x88\x01\x01\x12\"\n" +

@@ -23,11 +23,14 @@ const (
 )
 
 type Volume struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Owner         uint32                 `protobuf:"varint,2,opt,name=owner,proto3" json:"owner,omitempty"` // uid of the user to whom it belongs; root may name it UID+NAME
-	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	UsedBy        []string               `protobuf:"bytes,4,rep,name=used_by,json=usedBy,proto3" json:"used_by,omitempty"` // names of sandboxes that use it
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Name      string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Owner     uint32                 `protobuf:"varint,2,opt,name=owner,proto3" json:"owner,omitempty"` // uid of the user to whom it belongs; root may name it UID+NAME
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	UsedBy    []string               `protobuf:"bytes,4,rep,name=used_by,json=usedBy,proto3" json:"used_by,omitempty"` // names of sandboxes that use it
+	// What it can hold, with what its file system needs; 0: nothing bounds it.
+	SizeBytes     int64 `protobuf:"varint,5,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	Inodes        int64 `protobuf:"varint,6,opt,name=inodes,proto3" json:"inodes,omitempty"` // files and directories that it can hold; 0: nothing bounds them
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -90,9 +93,26 @@ func (x *Volume) GetUsedBy() []string {
 	return nil
 }
 
+func (x *Volume) GetSizeBytes() int64 {
+	if x != nil {
+		return x.SizeBytes
+	}
+	return 0
+}
+
+func (x *Volume) GetInodes() int64 {
+	if x != nil {
+		return x.Inodes
+	}
+	return 0
+}
+
 type CreateVolumeRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // 1 to 128 letters, digits, and _ . - after the first
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // 1 to 128 letters, digits, and _ . - after the first
+	// 16 MiB to 1 TiB. Absent is sandboxes.volume_size of the configuration.
+	SizeBytes     *int64 `protobuf:"varint,2,opt,name=size_bytes,json=sizeBytes,proto3,oneof" json:"size_bytes,omitempty"`
+	Inodes        int64  `protobuf:"varint,3,opt,name=inodes,proto3" json:"inodes,omitempty"` // files and directories; 0 is one for each 16 KiB
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -132,6 +152,20 @@ func (x *CreateVolumeRequest) GetName() string {
 		return x.Name
 	}
 	return ""
+}
+
+func (x *CreateVolumeRequest) GetSizeBytes() int64 {
+	if x != nil && x.SizeBytes != nil {
+		return *x.SizeBytes
+	}
+	return 0
+}
+
+func (x *CreateVolumeRequest) GetInodes() int64 {
+	if x != nil {
+		return x.Inodes
+	}
+	return 0
 }
 
 type ListVolumesRequest struct {
@@ -455,15 +489,22 @@ var File_caisson_v1_volume_proto protoreflect.FileDescriptor
 const file_caisson_v1_volume_proto_rawDesc = "" +
 	"\n" +
 	"\x17caisson/v1/volume.proto\x12\n" +
-	"caisson.v1\x1a\x16caisson/v1/route.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x86\x01\n" +
+	"caisson.v1\x1a\x16caisson/v1/route.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbd\x01\n" +
 	"\x06Volume\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\rR\x05owner\x129\n" +
 	"\n" +
 	"created_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x17\n" +
-	"\aused_by\x18\x04 \x03(\tR\x06usedBy\")\n" +
+	"\aused_by\x18\x04 \x03(\tR\x06usedBy\x12\x1d\n" +
+	"\n" +
+	"size_bytes\x18\x05 \x01(\x03R\tsizeBytes\x12\x16\n" +
+	"\x06inodes\x18\x06 \x01(\x03R\x06inodes\"t\n" +
 	"\x13CreateVolumeRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\">\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\"\n" +
+	"\n" +
+	"size_bytes\x18\x02 \x01(\x03H\x00R\tsizeBytes\x88\x01\x01\x12\x16\n" +
+	"\x06inodes\x18\x03 \x01(\x03R\x06inodesB\r\n" +
+	"\v_size_bytes\">\n" +
 	"\x12ListVolumesRequest\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\x05R\x05limit\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\tR\x04next\"W\n" +
@@ -543,6 +584,7 @@ func file_caisson_v1_volume_proto_init() {
 		return
 	}
 	file_caisson_v1_route_proto_init()
+	file_caisson_v1_volume_proto_msgTypes[1].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

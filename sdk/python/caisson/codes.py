@@ -389,6 +389,12 @@ class ChangesetNotFound(CaissonError):
     code = "SBX-242"
 
 
+class VolumeSize(CaissonError):
+    """SBX-243: the volume has another size."""
+
+    code = "SBX-243"
+
+
 class Disk(CaissonError):
     """SBX-234: a disk for a sandbox could not be made."""
 

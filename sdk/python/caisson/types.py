@@ -103,6 +103,8 @@ class Result:
     limits_hit: List[Limit] = field(default_factory=list)
     full_tmpfs: List[str] = field(default_factory=list)
     """The tmpfs, by path inside, that were full when the command failed."""
+    full_volumes: List[str] = field(default_factory=list)
+    """The volumes with a size that were full then."""
     read_only_hint: bool = False
     """The command failed, and its standard error ends with "Read-only file system"."""
     stdout_bytes: int = 0
@@ -553,6 +555,9 @@ class Volume:
     owner: int = 0
     created_at: Optional[datetime] = None
     used_by: List[str] = field(default_factory=list)
+    size_bytes: int = 0
+    """What it can hold, with what its file system needs; 0: nothing bounds it."""
+    inodes: int = 0
 
 
 @dataclass(frozen=True)

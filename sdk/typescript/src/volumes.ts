@@ -1,3 +1,4 @@
+import { present, size, type Size } from './forms.js'
 import type { Transport } from './http.js'
 import type { Volume } from './types.js'
 import { decode } from './wire.js'
@@ -7,9 +8,10 @@ export class Volumes {
   /** @internal */
   constructor(private readonly transport: Transport) {}
 
-  /** Makes a volume. One that is there stays as it is. */
-  async create(name: string): Promise<Volume> {
-    return decode('Volume', await this.transport.call({ method: 'POST', path: '/v1/volumes', json: { name }, repeatable: true }))
+  /** Makes a volume. One that is there stays as it is. With `size` it holds no more than that, and `inodes` files. */
+  async create(name: string, options: { size?: Size; inodes?: number } = {}): Promise<Volume> {
+    const json = present({ name, size_bytes: size(options.size), inodes: options.inodes })
+    return decode('Volume', await this.transport.call({ method: 'POST', path: '/v1/volumes', json, repeatable: true }))
   }
 
   /** Returns the volumes of this user by name; for root those of all users. */

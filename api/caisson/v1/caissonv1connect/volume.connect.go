@@ -52,7 +52,8 @@ const (
 
 // VolumeServiceClient is a client for the caisson.v1.VolumeService service.
 type VolumeServiceClient interface {
-	// CreateVolume makes a volume. One that is there stays as it is.
+	// CreateVolume makes a volume. One that is there stays as it is, and is refused where another
+	// size is asked for.
 	CreateVolume(context.Context, *connect.Request[v1.CreateVolumeRequest]) (*connect.Response[v1.Volume], error)
 	// ListVolumes returns the caller's volumes. Root gets those of all users.
 	ListVolumes(context.Context, *connect.Request[v1.ListVolumesRequest]) (*connect.Response[v1.ListVolumesResponse], error)
@@ -144,7 +145,8 @@ func (c *volumeServiceClient) PruneVolumes(ctx context.Context, req *connect.Req
 
 // VolumeServiceHandler is an implementation of the caisson.v1.VolumeService service.
 type VolumeServiceHandler interface {
-	// CreateVolume makes a volume. One that is there stays as it is.
+	// CreateVolume makes a volume. One that is there stays as it is, and is refused where another
+	// size is asked for.
 	CreateVolume(context.Context, *connect.Request[v1.CreateVolumeRequest]) (*connect.Response[v1.Volume], error)
 	// ListVolumes returns the caller's volumes. Root gets those of all users.
 	ListVolumes(context.Context, *connect.Request[v1.ListVolumesRequest]) (*connect.Response[v1.ListVolumesResponse], error)

@@ -140,6 +140,8 @@ func noteOf(r *caissonv1.Result, h hints) string {
 		return "when the command failed, no space was left in " + strings.Join(r.FullTmpfs, ", ") + ": create the sandbox with a larger --tmpfs, or write to a workspace"
 	case slices.Contains(r.LimitsHit, "disk"):
 		return "when the command failed, the sandbox's disk was full, of bytes or of files: create the sandbox with a larger --disk or more --disk-inodes"
+	case len(r.FullVolumes) > 0:
+		return "when the command failed, the volume " + strings.Join(r.FullVolumes, ", ") + " was full, of bytes or of files: remove files, or copy it to a new one of a larger --size"
 	case r.ReadOnlyHint:
 		return "the command perhaps wrote to the root, which is read-only: /tmp, /home and writable workspaces and mounts take files"
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/api/units"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
 )
 
@@ -25,14 +26,19 @@ func VolumeCommand(a *cli.App) *cobra.Command {
 }
 
 func volumeCreateCommand(a *cli.App) *cobra.Command {
+	var size string
 	cmd := &cobra.Command{
 		Use:     "create VOLUME",
 		Short:   "Create a volume",
-		Long:    "Create a volume, a directory that outlives sandboxes. The first sandbox that mounts one\ncreates it, too.",
-		Example: "  caisson volume create cache\n  caisson run --mount type=volume,src=cache,dst=/cache -- touch /cache/made",
+		Long:    "Create a volume, a directory that outlives sandboxes. The first sandbox that mounts one\ncreates it, too. With --size it holds no more than that.",
+		Example: "  caisson volume create --size 1G cache\n  caisson run --mount type=volume,src=cache,dst=/cache -- touch /cache/made",
 		Args:    cli.Exactly("VOLUME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return cli.Ask(cmd.Context(), a, (*api.Client).CreateVolume, &caissonv1.CreateVolumeRequest{Name: args[0]}, func(v *caissonv1.Volume) error {
+			req := &caissonv1.CreateVolumeRequest{Name: args[0]}
+			if err := setSize(req, size); err != nil {
+				return err
+			}
+			return cli.Ask(cmd.Context(), a, (*api.Client).CreateVolume, req, func(v *caissonv1.Volume) error {
 				if a.Output == cli.FormatJSON {
 					return a.PrintJSON(v)
 				}
@@ -40,8 +46,23 @@ func volumeCreateCommand(a *cli.App) *cobra.Command {
 			})
 		},
 	}
+	cmd.Flags().StringVar(&size, "size", "", "what it can hold, SIZE[,FILES], such as 1G or 1G,100000; default the daemon's sandboxes.volume_size")
 	a.OutputFlags(cmd)
 	return cmd
+}
+
+// setSize reads SIZE[,FILES].
+func setSize(req *caissonv1.CreateVolumeRequest, text string) error {
+	if text == "" {
+		return nil
+	}
+	bytes, inodes, both := strings.Cut(text, ",")
+	n, err := units.ParseSize(bytes)
+	if err == nil && both {
+		req.Inodes, err = units.ParseCount(inodes)
+	}
+	req.SizeBytes = &n
+	return err
 }
 
 func volumeLsCommand(a *cli.App) *cobra.Command {
@@ -53,7 +74,7 @@ func volumeLsCommand(a *cli.App) *cobra.Command {
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return cli.Ask(cmd.Context(), a, (*api.Client).ListVolumes, &caissonv1.ListVolumesRequest{}, func(r *caissonv1.ListVolumesResponse) error {
-				return cli.PrintList(a, r.Volumes, []string{"NAME", "OWNER", "CREATED", "USED BY"}, func(v *caissonv1.Volume) []string { return volumeRow(a, v) })
+				return cli.PrintList(a, r.Volumes, []string{"NAME", "OWNER", "SIZE", "CREATED", "USED BY"}, func(v *caissonv1.Volume) []string { return volumeRow(a, v) })
 			})
 		},
 	}
@@ -66,7 +87,11 @@ func volumeRow(a *cli.App, v *caissonv1.Volume) []string {
 	if a.Wide {
 		created = cli.TimeCell(v.CreatedAt)
 	}
-	return []string{v.Name, cli.Decimal(int64(v.Owner)), created, strings.Join(v.UsedBy, ", ")}
+	size := ""
+	if v.SizeBytes != 0 {
+		size = cli.SizeCell(v.SizeBytes)
+	}
+	return []string{v.Name, cli.Decimal(int64(v.Owner)), size, created, strings.Join(v.UsedBy, ", ")}
 }
 
 func volumeInspectCommand(a *cli.App) *cobra.Command {

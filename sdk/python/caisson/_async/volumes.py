@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import List
+from typing import Any, Dict, List, Optional
 from urllib.parse import quote
 
+from .._forms import Size
+from .._forms import size as _size
 from .._wire import Request, decode
 from ..types import Volume
 from .http import AsyncTransport
@@ -16,9 +18,17 @@ class AsyncVolumes:
     def __init__(self, transport: AsyncTransport) -> None:
         self._transport = transport
 
-    async def create(self, name: str) -> Volume:
-        """Makes a volume. One that is there stays as it is."""
-        request = Request("POST", "/v1/volumes", body={"name": name}, repeatable=True)
+    async def create(self, name: str, *, size: Optional[Size] = None, inodes: int = 0) -> Volume:
+        """Makes a volume. One that is there stays as it is.
+
+        With size it holds no more than that, and inodes files; 0 is one for each 16 KiB.
+        """
+        body: Dict[str, Any] = {"name": name}
+        if size is not None:
+            body["size_bytes"] = _size(size)
+        if inodes:
+            body["inodes"] = inodes
+        request = Request("POST", "/v1/volumes", body=body, repeatable=True)
         return decode(Volume, await self._transport.call(request))
 
     async def list(self) -> List[Volume]:

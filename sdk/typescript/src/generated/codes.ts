@@ -193,6 +193,9 @@ export class ApplyFailedError extends CaissonError {}
 /** SBX-242: no such changeset. */
 export class ChangesetNotFoundError extends CaissonError {}
 
+/** SBX-243: the volume has another size. */
+export class VolumeSizeError extends CaissonError {}
+
 /** SBX-234: a disk for a sandbox could not be made. */
 export class DiskError extends CaissonError {}
 
@@ -421,6 +424,7 @@ export const byCode: Readonly<Record<string, typeof CaissonError>> = {
   'SBX-240': ApplyRenamedError,
   'SBX-241': ApplyFailedError,
   'SBX-242': ChangesetNotFoundError,
+  'SBX-243': VolumeSizeError,
   'SBX-234': DiskError,
   'SBX-301': SeccompError,
   'SBX-302': SeccompProfileError,

@@ -166,7 +166,9 @@ export const fields = {
     ref: 'string',
   },
   CreateVolumeRequest: {
+    inodes: 'Int64',
     name: 'string',
+    size_bytes: 'Int64',
   },
   DiffResponse: {
     changes: 'Change[]',
@@ -672,6 +674,7 @@ export const fields = {
     exec_id: 'string',
     exit_code: 'number',
     full_tmpfs: 'string[]',
+    full_volumes: 'string[]',
     learned: 'Learned',
     limits_hit: 'string[]',
     lost_bytes: 'Int64',
@@ -988,8 +991,10 @@ export const fields = {
   },
   Volume: {
     created_at: 'Timestamp',
+    inodes: 'Int64',
     name: 'string',
     owner: 'number',
+    size_bytes: 'Int64',
     used_by: 'string[]',
   },
   WatchFilesResponse: {

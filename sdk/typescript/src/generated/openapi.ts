@@ -332,8 +332,18 @@ export interface components {
             ref?: string;
         };
         CreateVolumeRequest: {
+            /**
+             * Format: int64
+             * @description files and directories; 0 is one for each 16 KiB
+             */
+            inodes?: Int64;
             /** @description 1 to 128 letters, digits, and _ . - after the first */
             name?: string;
+            /**
+             * Format: int64
+             * @description 16 MiB to 1 TiB. Absent is sandboxes.volume_size of the configuration.
+             */
+            size_bytes?: Int64;
         };
         DiffResponse: {
             /** @description by name */
@@ -1352,10 +1362,12 @@ export interface components {
             exit_code: number;
             /** @description where they are mounted inside */
             full_tmpfs: string[];
+            /** @description names of volumes with a size */
+            full_volumes: string[];
             /** @description absent unless RunSpec.learn */
             learned?: components["schemas"]["Learned"];
-            /** @description Of "memory", "pids", "cpu" (it was throttled), "tmpfs" and "disk" (one was full when the command failed). Of a command of a session without limits of its own, "cpu" is not known, and another command may have filled a tmpfs or the disk. */
-            limits_hit: ("memory" | "pids" | "cpu" | "tmpfs" | "disk")[];
+            /** @description Of "memory", "pids", "cpu" (it was throttled), "tmpfs", "disk" and "volume" (one was full when the command failed). Of a command of a session without limits of its own, "cpu" is not known, and another command may have filled one. A volume may be full by another sandbox. */
+            limits_hit: ("memory" | "pids" | "cpu" | "tmpfs" | "disk" | "volume")[];
             /**
              * Format: int64
              * @description of output that the daemon's disk did not take: no caller has them
@@ -2088,12 +2100,22 @@ export interface components {
         Volume: {
             /** Format: date-time */
             created_at?: Timestamp;
+            /**
+             * Format: int64
+             * @description files and directories that it can hold; 0: nothing bounds them
+             */
+            inodes: Int64;
             name: string;
             /**
              * Format: int64
              * @description uid of the user to whom it belongs; root may name it UID+NAME
              */
             owner: number;
+            /**
+             * Format: int64
+             * @description What it can hold, with what its file system needs; 0: nothing bounds it.
+             */
+            size_bytes: Int64;
             /** @description names of sandboxes that use it */
             used_by: string[];
         };
