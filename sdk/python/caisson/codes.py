@@ -389,6 +389,18 @@ class ChangesetNotFound(CaissonError):
     code = "SBX-242"
 
 
+class TemplateFailed(CaissonError):
+    """SBX-243: the set-up of the profile failed."""
+
+    code = "SBX-243"
+
+
+class TemplateNotFound(CaissonError):
+    """SBX-244: the profile has no set-up."""
+
+    code = "SBX-244"
+
+
 class Disk(CaissonError):
     """SBX-234: a disk for a sandbox could not be made."""
 

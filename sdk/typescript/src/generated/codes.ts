@@ -193,6 +193,12 @@ export class ApplyFailedError extends CaissonError {}
 /** SBX-242: no such changeset. */
 export class ChangesetNotFoundError extends CaissonError {}
 
+/** SBX-243: the set-up of the profile failed. */
+export class TemplateFailedError extends CaissonError {}
+
+/** SBX-244: the profile has no set-up. */
+export class TemplateNotFoundError extends CaissonError {}
+
 /** SBX-234: a disk for a sandbox could not be made. */
 export class DiskError extends CaissonError {}
 
@@ -418,6 +424,8 @@ export const byCode: Readonly<Record<string, typeof CaissonError>> = {
   'SBX-240': ApplyRenamedError,
   'SBX-241': ApplyFailedError,
   'SBX-242': ChangesetNotFoundError,
+  'SBX-243': TemplateFailedError,
+  'SBX-244': TemplateNotFoundError,
   'SBX-234': DiskError,
   'SBX-301': SeccompError,
   'SBX-302': SeccompProfileError,

@@ -54,6 +54,9 @@ export const fields = {
     step: 'number',
     steps: 'number',
   },
+  BuildTemplateRequest: {
+    no_cache: 'boolean',
+  },
   CapabilitiesResponse: {
     capabilities: 'Capability[]',
   },
@@ -528,6 +531,10 @@ export const fields = {
     next: 'string',
     snapshots: 'Snapshot[]',
   },
+  ListTemplatesResponse: {
+    next: 'string',
+    templates: 'Template[]',
+  },
   ListVolumesResponse: {
     next: 'string',
     volumes: 'Volume[]',
@@ -649,6 +656,7 @@ export const fields = {
   },
   RemoveSecretResponse: {},
   RemoveSnapshotResponse: {},
+  RemoveTemplateResponse: {},
   RemoveVolumeResponse: {},
   ResizeExecRequest: {
     size: 'WinSize',
@@ -912,6 +920,21 @@ export const fields = {
   TagImageResponse: {
     image: 'Image',
     replaced: 'string',
+  },
+  Template: {
+    base: 'string',
+    built_at: 'Timestamp',
+    error: 'string',
+    image: 'Image',
+    key: 'string',
+    log: 'string',
+    profile: 'string',
+    state: 'string',
+    took: 'Duration',
+  },
+  TemplateProgress: {
+    progress: 'BuildProgress',
+    template: 'Template',
   },
   TrafficResponse: {
     address: 'string',
