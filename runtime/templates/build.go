@@ -138,7 +138,8 @@ func (s *Service) run(ctx context.Context, f *flight, noCache bool) error {
 
 // failed is the answer to all who need a template whose set-up failed.
 func failed(profile string, err error, tail string) error {
-	remedy := fmt.Sprintf("%s; the whole log: caisson template inspect %s; root builds it again with caisson template build %s", sbxerr.RemedyOf(err), profile, profile)
+	remedy := fmt.Sprintf("look at the whole log: caisson template inspect %s; if it lacks a host, memory or time, the configuration gives it that: "+
+		"setup.network.allow, or setup.profile; root builds it again with caisson template build %s", profile, profile)
 	err = fmt.Errorf("the set-up of profile %q failed: %w", profile, err)
 	if tail != "" {
 		err = fmt.Errorf("%w; its last lines: %s", err, tail)

@@ -35,7 +35,7 @@ from .codes import (
 )
 from .errors import CaissonError, CommandFailed
 from .host import HostEvent
-from .types import Applied, Change, ChangeNote, Changes, Changeset, Event, Exited, FileEvent, FileInfo, Input, Mount, Output, ProcessInfo, Result, RouteUsage, SandboxInfo, Secret, Snapshot, Started, Volume
+from .types import Applied, Change, ChangeNote, Changes, Changeset, Event, Exited, FileEvent, FileInfo, Input, Mount, Output, ProcessInfo, Result, RouteUsage, SandboxInfo, Secret, Snapshot, Started, Template, Volume
 
 __version__ = "0.1.0"
 
@@ -87,6 +87,7 @@ __all__ = [
     "RouteUsage",
     "Secret",
     "Snapshot",
+    "Template",
     "StartOptions",
     "Started",
     "State",

@@ -1937,8 +1937,11 @@ export interface components {
             /** @description of the last build; absent in lists */
             log: string;
             profile: string;
-            /** @description "ready", "building", "failed", "absent" */
-            state: string;
+            /**
+             * @description "ready", "building", "failed", "absent"
+             * @enum {string}
+             */
+            state: "ready" | "building" | "failed" | "absent";
             /**
              * @description that build
              * @example 90s
