@@ -230,3 +230,34 @@ func TestTemplateOfNobody(t *testing.T) {
 	d.Launch(t)
 	d.Run(t, "template", "rm", "tool")
 }
+
+// TestTemplatePooled: the daemon builds the template of a pool's profile at its start, and its
+// ready sandboxes begin with it. Those of a template that was superseded go.
+func TestTemplatePooled(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "f")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const pools = "pools: [{profile: tool, size: 1}]\n"
+	d := harness.StartWith(t, templateConfig(file, "echo first >/usr/made")+pools)
+	awaitReady(t, d, 1)
+	if n := builds(t, d, "built"); n != 1 {
+		t.Errorf("%d builds at the start", n)
+	}
+	hit := func(want string) bool {
+		t.Helper()
+		before := poolOf(t, d).Hits
+		got := d.Run(t, "run", "--profile", "tool", "--", "cat", "/usr/made").Stdout
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+		return poolOf(t, d).Hits > before
+	}
+	if !hit("first\n") {
+		t.Error("the ready one was not taken")
+	}
+	reload(t, d, templateConfig(file, "echo second >/usr/made")+pools)
+	hit("second\n")
+	await(t, "a ready one of the second", func() bool { return hit("second\n") })
+}
