@@ -201,13 +201,9 @@ func (t *buildStage) inSandbox(ctx context.Context, request plan.Request, stdout
 	return then(result, w)
 }
 
-// StepProfile is the profile of build steps: package managers give files modes that
-// strict refuses.
-const StepProfile = "compat"
-
 // StepRequest is r with the profile that a build step of it has.
 func StepRequest(r plan.CreateRequest) plan.CreateRequest {
-	r.Profile = cmp.Or(r.Profile, StepProfile)
+	r.Profile = cmp.Or(r.Profile, plan.StepProfile)
 	return r
 }
 

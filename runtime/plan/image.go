@@ -32,7 +32,7 @@ func (p *Sandbox) planImage(pl Planner, r CreateRequest) error {
 	if ref == "" {
 		ref, find = p.Profile.Image, pl.RootImage
 		if p.Profile.Setup != nil {
-			find = func(string) (images.Stored, error) { return pl.Template(p.ProfileName) }
+			find = func(string) (images.Stored, error) { return pl.template(p.ProfileName) }
 		} else if named := pl.Languages[r.Language]; named != "" && ref == base.Name {
 			ref = named
 			p.Notes = append(p.Notes, languageNote(named, r))

@@ -112,7 +112,7 @@ func (s *Service) targetOf(ctx context.Context, profile string, setup plan.Setup
 	if err != nil {
 		return t, err
 	}
-	steps := s.fleet.Profiles()[cmp.Or(setup.Profile, imageservice.StepProfile)]
+	steps := s.fleet.Profiles()[cmp.Or(setup.Profile, plan.StepProfile)]
 	in := Inputs{Base: t.base.Digest, Run: setup.Run, Seccomp: steps.Seccomp, Env: steps.Env, Mode: string(mode), Policy: network}
 	for _, c := range setup.Copy {
 		content, err := s.contents.digest(ctx, c.From)

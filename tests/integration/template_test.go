@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/tests/harness"
+	"github.com/caisson-run/caisson/tests/need"
 )
 
 // templateConfig has a profile tool whose set-up runs what lines are given, with a file of the
@@ -226,8 +227,48 @@ func TestTemplateOfNobody(t *testing.T) {
 	if n := builds(t, d, "built"); n != 1 || time.Since(began) > time.Minute {
 		t.Errorf("%d builds, %s", n, time.Since(began))
 	}
-	d.Kill(t)
+
+	d.Run(t, "template", "rm", "tool")
+	third, _ := start("true")
+	await(t, "the build", func() bool { return state() == "building" })
+	d.Kill(t)        // in the middle
+	_ = third.Wait() // it may go on with the next daemon
 	d.Launch(t)
+	if r := d.Try("run", "--profile", "tool", "--", "echo", "third"); r.Code != 0 || r.Stdout != "third\n" {
+		t.Errorf("after a kill: %d, %s", r.Code, r.Stderr)
+	}
+	d.Run(t, "template", "rm", "tool")
+}
+
+// TestTemplateSnapshot: a snapshot keeps the template that it was written on, also when the
+// set-up is another one.
+func TestTemplateSnapshot(t *testing.T) {
+	need.Tools(t, "mkfs.ext4")
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "f")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const disk = "    rootfs: rw\n    disk: 64M\n    root_user: setup\n    seccomp: compat\n"
+	d := harness.StartWith(t, templateConfig(file, "echo first >/usr/made")+disk)
+	d.Run(t, "create", "--name", "a", "--profile", "tool", "--user", "root")
+	d.Run(t, "exec", "a", "--", "sh", "-c", "echo written >/usr/more")
+	d.Run(t, "snapshot", "create", "a", "--name", "s")
+	reload(t, d, templateConfig(file, "echo second >/usr/made")+disk)
+	if got := d.Run(t, "run", "--profile", "tool", "--", "sh", "-c", "cat /usr/made; ls /usr/more 2>/dev/null || echo none").Stdout; got != "second\nnone\n" {
+		t.Errorf("of the new set-up: %q", got)
+	}
+	const want = "first\nwritten\n"
+	if got := d.Run(t, "run", "--from", "s", "--", "cat", "/usr/made", "/usr/more").Stdout; got != want {
+		t.Errorf("from the snapshot: %q", got)
+	}
+	fork := strings.TrimSpace(d.Run(t, "fork", "a").Stdout)
+	if got := d.Run(t, "exec", fork, "--", "cat", "/usr/made", "/usr/more").Stdout; got != want {
+		t.Errorf("of the fork: %q", got)
+	}
+	d.Run(t, "rm", "--force", "a", fork)
+	d.Refused(t, "SBX-210", "template", "rm", "--json", "tool")
+	d.Run(t, "snapshot", "rm", "s")
 	d.Run(t, "template", "rm", "tool")
 }
 
