@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
-	"github.com/caisson-run/caisson/runtime/failpoint"
 	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/runtime/imageservice"
 	"github.com/caisson-run/caisson/runtime/peer"
@@ -160,9 +159,6 @@ func (s *Service) make(ctx context.Context, f *flight, noCache bool, log *buildL
 		f.report(e)
 	})
 	if err == nil {
-		err = failpoint.At("template/built")
-	}
-	if err == nil {
 		err = s.unchanged(ctx, f)
 	}
 	return made, err
@@ -178,5 +174,5 @@ func (s *Service) unchanged(ctx context.Context, f *flight) error {
 	if err == nil {
 		return nil
 	}
-	return errors.Join(err, s.images.Remove(ctx, f.image))
+	return errors.Join(err, s.images.Remove(context.WithoutCancel(ctx), f.image))
 }

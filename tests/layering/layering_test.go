@@ -80,7 +80,7 @@ var rules = []struct {
 	{"runtime/patches", []string{"api/sbxerr", "rootfs/imageproc", "rootfs/patch", "runtime/changes", "runtime/peer"}},
 	{"runtime/snapshots", []string{"api/sbxerr", "owndir", "runtime/events", "runtime/owned", "runtime/peer", "runtime/plan"}},
 	{"runtime/workspaces", []string{"api/sbxerr", "owndir", "rootfs/disk", "rootfs/imageproc", "rootfs/mount", "runtime/apply", "runtime/changes", "runtime/events", "runtime/failpoint", "runtime/patches", "runtime/peer"}},
-	{"runtime/templates", []string{"api/sbxerr", "gateway/policy", "netns", "owndir", "rootfs/buildplan", "rootfs/layertar", "runtime/events", "runtime/failpoint", "runtime/images", "runtime/imageservice", "runtime/peer", "runtime/plan"}},
+	{"runtime/templates", []string{"api/sbxerr", "gateway/policy", "netns", "owndir", "rootfs/buildplan", "rootfs/layertar", "runtime/events", "runtime/images", "runtime/imageservice", "runtime/peer", "runtime/plan"}},
 	{"runtime/volumes", []string{"api/sbxerr", "owndir", "rootfs/mount", "runtime/events", "runtime/failpoint", "runtime/owned", "runtime/peer"}},
 	{"runtime/doctor", append([]string{"api/sbxerr", "api/settings", "finding", "runtime"}, leaves...)}, // the host as a whole
 	{"runtime", append([]string{"api/caisson/v1", "api/sbxerr", "api/settings", "api/units", "finding", "owndir"}, leaves...)},
