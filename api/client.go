@@ -44,6 +44,7 @@ type Client struct {
 	volumes    func() caissonv1connect.VolumeServiceClient
 	secrets    func() caissonv1connect.SecretServiceClient
 	snapshots  func() caissonv1connect.SnapshotServiceClient
+	templates  func() caissonv1connect.TemplateServiceClient
 	workspaces func() caissonv1connect.WorkspaceServiceClient
 	system     func() caissonv1connect.SystemServiceClient
 	network    func() caissonv1connect.NetworkServiceClient
@@ -86,6 +87,7 @@ func New(o Options) *Client {
 		volumes:    lazily(caissonv1connect.NewVolumeServiceClient, httpClient, options),
 		secrets:    lazily(caissonv1connect.NewSecretServiceClient, httpClient, options),
 		snapshots:  lazily(caissonv1connect.NewSnapshotServiceClient, httpClient, options),
+		templates:  lazily(caissonv1connect.NewTemplateServiceClient, httpClient, options),
 		workspaces: lazily(caissonv1connect.NewWorkspaceServiceClient, httpClient, options),
 		system:     lazily(caissonv1connect.NewSystemServiceClient, httpClient, options),
 		network:    lazily(caissonv1connect.NewNetworkServiceClient, httpClient, options),

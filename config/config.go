@@ -160,6 +160,7 @@ type Profile struct {
 	Alerts      Alerts           `yaml:"alerts" json:"alerts"`
 	Nested      Nested           `yaml:"nested" json:"nested"`
 	Timeout     Duration         `yaml:"timeout" json:"timeout" jsonschema:"description=Most time of one command\\, and that of one that asks for none; 0 is none"`
+	Setup       Setup            `yaml:"setup" json:"setup"`
 	Isolation   string           `yaml:"isolation" json:"isolation" jsonschema:"description=none runs commands as a user of the host\\, with its files and network; the profile must be named in unisolated\\, too. Absent is sandbox,enum=sandbox,enum=none"`
 }
 

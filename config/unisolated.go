@@ -94,7 +94,7 @@ func (p Profile) validateIsolation(name string, u Unisolated) (errs []error) {
 		key   string
 		given bool
 	}{
-		{"image", p.Image != ""}, {"user", p.User != ""}, {"rootfs", p.Rootfs != ""}, {"caches", len(p.Caches) > 0 || p.MergeCaches}, {"root_user", p.RootUser != ""}, {"mounts", len(p.Mounts) > 0}, {"nested", p.Nested != Nested{}},
+		{"image", p.Image != ""}, {"setup", !p.Setup.Empty()}, {"user", p.User != ""}, {"rootfs", p.Rootfs != ""}, {"caches", len(p.Caches) > 0 || p.MergeCaches}, {"root_user", p.RootUser != ""}, {"mounts", len(p.Mounts) > 0}, {"nested", p.Nested != Nested{}},
 		{"routes", len(p.Routes) > 0}, {"network", !reflect.ValueOf(p.Network).IsZero()}, {"alerts.tmpfs", p.Alerts.Tmpfs != Threshold{}}, {"alerts.refusals", p.Alerts.Refusals != 0},
 	} {
 		if f.given {

@@ -51,6 +51,7 @@ func TestUnisolatedRefuses(t *testing.T) {
 		"memory: 1G=tmpfs: 1M":                           "profiles.host.tmpfs: it cannot be enforced",
 		"memory: 1G=nested: {enter: true}":               "profiles.host.nested: it cannot be enforced",
 		"memory: 1G=network: {mode: none}":               "profiles.host.network: it cannot be enforced",
+		"memory: 1G=setup: {run: [a]}":                   "profiles.host.setup: it cannot be enforced",
 		"memory: 1G=mounts: [{type: tmpfs, target: /x}]": "profiles.host.mounts: it cannot be enforced",
 		"memory: {above: 90%}=refusals: 5":               "profiles.host.alerts.refusals: it cannot be enforced",
 		"profiles:\n  host: =profiles:\n  strict: ":      "profiles.strict.isolation: a built-in profile keeps its isolation",
@@ -74,7 +75,7 @@ func TestUnisolatedRefuses(t *testing.T) {
 // TestUnisolatedKeysAreDecided: of each key that profiles will have it must be said whether it
 // holds without isolation. One that does not is refused.
 func TestUnisolatedKeysAreDecided(t *testing.T) {
-	const holds, refused = "Seccomp Env Memory CPUs CPUShares PIDs Files Alerts Timeout Isolation", "Image User Tmpfs ShmSize IORead IOWrite Disk Inodes Caches MergeCaches Rootfs RootUser Network Routes Mounts Nested"
+	const holds, refused = "Seccomp Env Memory CPUs CPUShares PIDs Files Alerts Timeout Isolation", "Image User Tmpfs ShmSize IORead IOWrite Disk Inodes Caches MergeCaches Rootfs RootUser Network Routes Mounts Nested Setup"
 	of := reflect.TypeFor[Profile]()
 	for i := range of.NumField() {
 		if name := of.Field(i).Name; !slices.Contains(strings.Fields(holds+" "+refused), name) {

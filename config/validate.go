@@ -129,6 +129,7 @@ func (c *Config) validateProfiles() error {
 		if p.Alerts.Refusals < 0 {
 			errs = append(errs, fmt.Errorf("profiles.%s.alerts.refusals: %d is negative", name, p.Alerts.Refusals))
 		}
+		errs = append(errs, c.validateSetup(name, p.Setup)...)
 		for _, kv := range p.Env {
 			if k, _, ok := strings.Cut(kv, "="); !ok || k == "" {
 				errs = append(errs, fmt.Errorf("profiles.%s.env: %q is not NAME=VALUE", name, kv))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/api/sbxerr/errtest"
+	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/pid1"
 	"github.com/caisson-run/caisson/runtime/plan"
 )
@@ -197,13 +198,14 @@ func TestOverBefore(t *testing.T) {
 // TestLoweredMaximum: sandboxes that there are do not go because fewer may be made now.
 func TestLoweredMaximum(t *testing.T) {
 	f := newFixture(t)
-	f.commandIn(t, false, "hang")
-	f.commandIn(t, false, "hang")
+	for range peer.KeptEnded + 1 {
+		f.die(t, f.commandIn(t, false, "hang"))
+	}
 	n := f.next(t)
 	n.opts.MaxSandboxes = 1
-	n.recover(t, 2)
+	n.recover(t, peer.KeptEnded+1)
 	_, err := n.Create(callerContext(t), plan.CreateRequest{})
-	errtest.Want(t, err, sbxerr.Busy, "there are 2 sandboxes")
+	errtest.Want(t, err, sbxerr.Busy, "5 sandboxes have ended")
 }
 
 // TestRemovalIsKept: what does not stay when it has ended is not taken for something

@@ -57,6 +57,7 @@ func (m *Manager) isClosed() bool {
 func (m *Manager) drain(ctx context.Context) error {
 	m.refuse()
 	m.pools.Stop() // what waits there ends like all others
+	m.templates.Close()
 	stockErr := m.stock.Close()
 	for _, s := range m.all() {
 		m.dismiss(ctx, s)

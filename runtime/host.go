@@ -17,6 +17,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/pid1"
 	"github.com/caisson-run/caisson/runtime/ports"
 	"github.com/caisson-run/caisson/runtime/snapshots"
+	"github.com/caisson-run/caisson/runtime/templates"
 	"github.com/caisson-run/caisson/runtime/usage"
 	"github.com/caisson-run/caisson/runtime/volumes"
 	"github.com/caisson-run/caisson/runtime/workspaces"
@@ -42,6 +43,7 @@ type host struct {
 	published  ports.Table
 	volumes    *volumes.Service
 	snapshots  *snapshots.Service
+	templates  *templates.Service
 	workspaces *workspaces.Service
 	spare      *output.Room // of output that the disk takes nothing of
 	throttled  atomic.Int64 // nanoseconds that limits of CPU held sandboxes back

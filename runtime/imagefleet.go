@@ -39,6 +39,7 @@ func (f imageFleet) Configured() []string {
 	for _, name := range f.settings().Languages {
 		names = append(names, name)
 	}
+	names = append(names, f.templates.Needed()...)
 	slices.Sort(names)
 	return slices.Compact(names)
 }

@@ -30,6 +30,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/queue"
 	"github.com/caisson-run/caisson/runtime/snapshots"
 	"github.com/caisson-run/caisson/runtime/spend"
+	"github.com/caisson-run/caisson/runtime/templates"
 	"github.com/caisson-run/caisson/runtime/traffic"
 	"github.com/caisson-run/caisson/runtime/usage"
 	"github.com/caisson-run/caisson/runtime/volumes"
@@ -128,7 +129,7 @@ type Manager struct {
 func New(engine Engine, store images.Store, log *slog.Logger, o Options) (*Manager, error) {
 	const op = "runtime.new"
 	p := paths{root: o.Root, state: o.State}
-	for dir, mode := range map[string]os.FileMode{p.state: 0o711, p.root: 0o711, p.outputs(): 0o700, p.spool(): 0o700, p.uses(): 0o700, p.usages(): 0o700, p.volumes(): 0o700, p.disks(): 0o700, p.snapshots(): 0o700, p.applies(): 0o700, p.changesets(): 0o700} {
+	for dir, mode := range map[string]os.FileMode{p.state: 0o711, p.root: 0o711, p.outputs(): 0o700, p.spool(): 0o700, p.uses(): 0o700, p.usages(): 0o700, p.volumes(): 0o700, p.disks(): 0o700, p.snapshots(): 0o700, p.templates(): 0o700, p.applies(): 0o700, p.changesets(): 0o700} {
 		if err := os.MkdirAll(dir, mode); err != nil {
 			return nil, sbxerr.Wrap(sbxerr.StateDir, op, err)
 		}
@@ -200,6 +201,7 @@ func assemble(engine Engine, store images.Store, log *slog.Logger, o Options) *M
 	m.images = imageservice.NewService(store, imageFleet{m}, imageservice.Options{
 		Root: p.root, Spool: p.spool(), Uses: p.uses(), View: p.view(), Gateway: o.GatewayPath, Program: program, AirGapped: o.Network.AirGapped, Events: o.Events, Log: log,
 	})
+	m.templates = templates.NewService(templateFleet{imageFleet{m}}, m.images, p.templates(), o.Events, log)
 	m.workspaces = workspaces.NewService(workspaceFleet{snapshotFleet{m}}, workspaces.Options{Journals: p.applies(), Changesets: p.changesets(), Program: program, Events: o.Events, Log: log, Rules: func() workspaces.Rules {
 		return workspaces.Rules{Allowed: m.settings().Workspaces, Control: m.settings().Control, Retention: m.settings().Changesets}
 	}})

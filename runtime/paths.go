@@ -47,6 +47,7 @@ func (p paths) disks() string      { return filepath.Join(p.root, "disks") }
 func (p paths) applies() string    { return filepath.Join(p.root, "applies") }
 func (p paths) changesets() string { return filepath.Join(p.root, "changesets") }
 func (p paths) snapshots() string  { return filepath.Join(p.root, "snapshots") }
+func (p paths) templates() string  { return filepath.Join(p.root, "templates") }
 
 // view is for the time in which the daemon opens an image for itself.
 func (p paths) view() string { return filepath.Join(p.state, "view") }

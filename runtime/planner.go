@@ -20,6 +20,7 @@ func (h *host) planner(ctx context.Context) plan.Planner {
 		CPUs:       goruntime.NumCPU(),
 		Image:      func(ref string) (images.Stored, error) { return h.images.FindForSandbox(ctx, ref) },
 		RootImage:  func(ref string) (images.Stored, error) { return h.images.FindOfRoot(ctx, ref) },
+		Template:   func(profile string) (images.Stored, error) { return h.templates.Image(ctx, profile) },
 		Languages:  settings.Languages,
 		User:       func(img images.Stored, name string) (plan.Account, error) { return h.images.Account(ctx, img, name) },
 		Disk:       h.CheckRoom,

@@ -16,6 +16,7 @@ import (
 func (m *Manager) StartPools(ctx context.Context) {
 	m.pools.Start(ctx)
 	m.stock.Start(ctx)
+	m.templates.Start()
 }
 
 // poolFleet shows the fleet to the pools.

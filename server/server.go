@@ -192,6 +192,7 @@ type Deps struct {
 	Images     Images
 	Volumes    Volumes
 	Snapshots  Snapshots
+	Templates  Templates
 	Workspaces Workspaces
 	System     System
 	Network    Network
@@ -237,6 +238,7 @@ func New(d Deps) http.Handler {
 		caissonv1connect.ImageServiceName:     imageService{d.Images},
 		caissonv1connect.VolumeServiceName:    volumeService{d.Volumes},
 		caissonv1connect.SnapshotServiceName:  snapshotService{d.Snapshots, d.Sandboxes},
+		caissonv1connect.TemplateServiceName:  templateService{d.Templates},
 		caissonv1connect.WorkspaceServiceName: workspaceService{d.Workspaces},
 		caissonv1connect.SecretServiceName:    secretService{d.Secrets},
 		caissonv1connect.SystemServiceName:    system{d.System},
@@ -250,6 +252,7 @@ func New(d Deps) http.Handler {
 	mux.Handle(caissonv1connect.NewImageServiceHandler(imageService{d.Images}, options))
 	mux.Handle(caissonv1connect.NewVolumeServiceHandler(volumeService{d.Volumes}, options))
 	mux.Handle(caissonv1connect.NewSnapshotServiceHandler(snapshotService{d.Snapshots, d.Sandboxes}, options))
+	mux.Handle(caissonv1connect.NewTemplateServiceHandler(templateService{d.Templates}, options))
 	mux.Handle(caissonv1connect.NewWorkspaceServiceHandler(workspaceService{d.Workspaces}, options))
 	mux.Handle(caissonv1connect.NewSecretServiceHandler(secretService{d.Secrets}, options))
 	mux.Handle(caissonv1connect.NewSystemServiceHandler(system{d.System}, options))

@@ -77,6 +77,9 @@ const (
 	ChangesetNotFound Code = "SBX-242" // no such changeset
 	VolumeSize        Code = "SBX-243" // the volume has another size
 
+	TemplateFailed   Code = "SBX-244" // the set-up of a profile failed
+	TemplateNotFound Code = "SBX-245" // the profile has no set-up
+
 	Seccomp        Code = "SBX-301" // the filter is invalid or cannot be enforced here
 	SeccompProfile Code = "SBX-302" // no such seccomp profile
 	SeccompMemory  Code = "SBX-303" // the host has no memory left for compiled filters

@@ -57,6 +57,7 @@ var Sets = [...]Set{
 		Values: []string{"remains", "sandbox", "container", "cgroup", "output", "disk", "snapshot", "foreign"},
 		Fields: []string{"Leftover.kind"},
 	},
+	{Name: "TemplateState", Values: []string{"ready", "building", "failed", "absent"}, Fields: []string{"Template.state"}},
 	{Name: "FileType", Values: []string{"file", "directory", "symlink", "fifo", "socket", "device"}, Fields: []string{"FileInfo.type", "ChangeState.type"}},
 	{Name: "ChangeKind", Values: []string{"added", "modified", "deleted", "renamed"}, Fields: []string{"Change.kind"}},
 	{Name: "ConflictSide", Values: []string{"ours", "theirs"}, OrEmpty: []string{"ApplyRequest.conflicts"}},

@@ -56,11 +56,24 @@ func profile(p config.Profile, prices map[string]config.Price) (plan.Profile, er
 	if p.Nested.Depth != 0 {
 		out.NestedDepth = p.Nested.Depth
 	}
+	out.Setup = setupOf(p.Setup)
 	out.Rootfs, out.RootUser = p.Rootfs, p.RootUser
 	out.Caches, out.MergeCaches = p.Caches, p.MergeCaches
 	mounts, mountsErr := mountsOf(p.Mounts)
 	out.Mounts, out.Timeout = mounts, time.Duration(p.Timeout)
 	return out, errors.Join(err, envErr, alertsErr, mountsErr, routesErr, out.Validate())
+}
+
+// setupOf is s, nil where it does nothing.
+func setupOf(s config.Setup) *plan.Setup {
+	if s.Empty() {
+		return nil
+	}
+	out := plan.Setup{Profile: s.Profile, Run: s.Run, Network: s.Network.Mode, Allow: s.Network.Allow, Deny: s.Network.Deny}
+	for _, c := range s.Copy {
+		out.Copy = append(out.Copy, plan.SetupCopy{From: c.From, To: c.To})
+	}
+	return &out
 }
 
 func mountsOf(list []config.Mount) (out []plan.MountRequest, err error) {

@@ -348,7 +348,7 @@ func (d *daemon) serveAPI(ctx context.Context, l net.Listener, site *site, m *ru
 		}()
 	}
 	handler := server.New(server.Deps{
-		Sandboxes: m, Execs: m, Files: fileSessions{m}, Images: m.Images(), Volumes: m.Volumes(), Snapshots: m.Snapshots(), Workspaces: runtime.Workspaces(m), System: m, Network: m, Spending: runtime.Spending{Fleet: m}, Forwards: forward.New(runtime.Forwards{Manager: m}), Secrets: secretService{d, m}, Events: m, Stream: d.events, Called: d.called, Traced: d.tracer != nil, Log: d.log, WriteTimeout: writeTimeout,
+		Sandboxes: m, Execs: m, Files: fileSessions{m}, Images: m.Images(), Volumes: m.Volumes(), Snapshots: m.Snapshots(), Templates: runtime.Templates(m), Workspaces: runtime.Workspaces(m), System: m, Network: m, Spending: runtime.Spending{Fleet: m}, Forwards: forward.New(runtime.Forwards{Manager: m}), Secrets: secretService{d, m}, Events: m, Stream: d.events, Called: d.called, Traced: d.tracer != nil, Log: d.log, WriteTimeout: writeTimeout,
 	})
 	d.handler <- handler
 	if err := d.servePage(site, handler); err != nil {

@@ -53,6 +53,9 @@ const (
 	SnapshotCreated Type = "snapshot.created"
 	SnapshotRemoved Type = "snapshot.removed"
 
+	TemplateBuilt  Type = "template.built"  // the set-up of a profile was done
+	TemplateFailed Type = "template.failed" // it was not
+
 	WorkspaceApplied Type = "workspace.applied" // changes of a copy-on-write workspace were written to the host
 
 	ChangesetKept    Type = "changeset.kept"    // a sandbox ended with changes in its copy-on-write workspace
@@ -73,7 +76,7 @@ func Types() []Type {
 		DaemonStarted, DaemonStopped, ConfigChanged, AuditRecovered, AuditBroken, EngineUp, EngineDown,
 		SandboxCreated, SandboxAdopted, SandboxUpdated, SandboxPaused, SandboxResumed, SandboxCleaned, SandboxEnded, SandboxRemoved,
 		ExecStarted, ExecFailed, ExecSignaled, ExecEnded,
-		LimitHit, LimitCleared, AlertRaised, AlertCleared, NetworkTried, FileRead, FileWritten, FileChanged, ImageImported, ImageRemoved, VolumeCreated, VolumeRemoved, VolumeMerged, VolumeFailed, SnapshotCreated, SnapshotRemoved, WorkspaceApplied, ChangesetKept, ChangesetFailed, ChangesetRemoved, PoolFailed, CallRefused,
+		LimitHit, LimitCleared, AlertRaised, AlertCleared, NetworkTried, FileRead, FileWritten, FileChanged, ImageImported, ImageRemoved, VolumeCreated, VolumeRemoved, VolumeMerged, VolumeFailed, SnapshotCreated, SnapshotRemoved, TemplateBuilt, TemplateFailed, WorkspaceApplied, ChangesetKept, ChangesetFailed, ChangesetRemoved, PoolFailed, CallRefused,
 	}
 }
 

@@ -8,6 +8,19 @@ const (
 	CachePrefix   = "build-cache/"   // the state after a step
 )
 
+// templatePrefix begins the names of templates: the images that set-ups of profiles make.
+const templatePrefix = "template/"
+
+// TemplateName is the name of the template of a profile by all that goes into it.
+func TemplateName(profile, key string) string { return templatePrefix + profile + ":" + key }
+
+// TemplateOf is the profile whose template an image of root's of this name is.
+func TemplateOf(name string) (profile string, ok bool) {
+	rest, ok := strings.CutPrefix(name, templatePrefix)
+	profile, _, tagged := strings.Cut(rest, ":")
+	return profile, ok && tagged
+}
+
 // OfBuild reports whether only builds use an image of this name.
 func OfBuild(name string) bool {
 	return strings.HasPrefix(name, ContextPrefix) || strings.HasPrefix(name, CachePrefix)

@@ -49,10 +49,20 @@ func (i Image) Key() string { return Key(i.Owner, i.Name) }
 type Scope struct {
 	Owner uint32 // its images come first, then root's
 	sees  func(owner uint32) bool
+	uses  func(profile string) error // whose template it may mean; nil: each
 }
 
 // ScopeOf is the scope of a caller with g.
-func ScopeOf(g peer.Grant) Scope { return Scope{Owner: g.Owner().UID, sees: g.SeesImages} }
+func ScopeOf(g peer.Grant) Scope {
+	return Scope{Owner: g.Owner().UID, sees: g.SeesImages, uses: g.CheckProfile}
+}
+
+// knows reports whether the scope may know of an image. Templates hold files of root's, so
+// that they are for those alone who may use the profile.
+func (s Scope) knows(owner uint32, name string) bool {
+	profile, isTemplate := TemplateOf(name)
+	return s.sees(owner) && (owner != 0 || !isTemplate || s.uses == nil || s.uses(profile) == nil)
+}
 
 // RootScope is for names in the configuration: they always mean root's images.
 var RootScope = Scope{sees: func(owner uint32) bool { return owner == 0 }}
@@ -60,17 +70,20 @@ var RootScope = Scope{sees: func(owner uint32) bool { return owner == 0 }}
 // Keys lists the stored names that ref may mean, the nearest first.
 func (s Scope) Keys(ref string) []string {
 	if owner, name, explicit := splitOwner(ref); explicit {
-		if !s.sees(owner) {
+		if !s.knows(owner, name) {
 			return nil
 		}
 		return []string{Key(owner, name)}
+	}
+	if !s.knows(0, ref) {
+		return []string{Key(s.Owner, ref)}
 	}
 	return slices.Compact([]string{Key(s.Owner, ref), ref})
 }
 
 // Visible keeps the images that the scope may know of.
 func (s Scope) Visible(list []Stored) []Stored {
-	return slices.DeleteFunc(list, func(i Stored) bool { return !s.sees(i.Owner) })
+	return slices.DeleteFunc(list, func(i Stored) bool { return !s.knows(i.Owner, i.Name) })
 }
 
 // KeysOf lists the stored names of a digest, the nearest first.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"time"
 
@@ -50,7 +51,7 @@ func (s *Service) Build(ctx context.Context, r BuildRequest, report func(images.
 	if err == nil {
 		err = image.CheckName(r.Name)
 	}
-	if err == nil && images.OfBuild(r.Name) {
+	if _, isTemplate := images.TemplateOf(r.Name); err == nil && (isTemplate || images.OfBuild(r.Name)) {
 		err = sbxerr.New(sbxerr.Config, "images.build", "the name %q is one of those that builds use", r.Name)
 	}
 	if err != nil {
@@ -80,6 +81,8 @@ type build struct {
 	request BuildRequest
 	report  func(images.BuildEvent)
 	plan    *buildplan.Plan
+	files   *os.Root        // that copies of the context read; nil: those of request.Context
+	salt    string          // part of the key of each step
 	stages  []images.Stored // the image at the end of each stage
 	step    int
 	steps   int
@@ -155,7 +158,7 @@ func (b *build) stage(ctx context.Context, s buildplan.Stage) (_ *buildStage, er
 func (t *buildStage) allSteps(ctx context.Context) error {
 	for _, step := range t.plan.Steps {
 		if err := t.do(ctx, step); err != nil {
-			return t.abandon(ctx, sbxerr.Wrap(plan.CodeOf(err), "images.build", lineOf(step.Line, err)))
+			return t.abandon(ctx, sbxerr.Wrap(plan.CodeOf(err), "images.build", stepOf(step, err)))
 		}
 	}
 	return nil

@@ -56,6 +56,10 @@ func (t *buildStage) copyOf(ctx context.Context, s *buildplan.Copy) (c layertar.
 	if len(s.Sources) == 0 {
 		return c, nil
 	}
+	if t.files != nil && s.Stage < 0 && s.Image == "" {
+		c.From, err = t.files.OpenRoot(".")
+		return c, sbxerr.Wrap(sbxerr.Internal, "images.build", err)
+	}
 	img, folder, err := t.sourceImage(ctx, s.Stage, s.Image)
 	if err != nil {
 		return c, err

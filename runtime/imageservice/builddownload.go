@@ -2,7 +2,6 @@ package imageservice
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,7 +45,7 @@ func (b *build) checkDownloads(ctx context.Context) error {
 			}
 			for _, d := range step.Copy.Downloads {
 				if err := b.checkDownload(ctx, d.URL); err != nil {
-					errs = append(errs, sbxerr.Wrap(plan.CodeOf(err), "images.build", lineOf(step.Line, err)))
+					errs = append(errs, sbxerr.Wrap(plan.CodeOf(err), "images.build", stepOf(step, err)))
 				}
 			}
 		}
@@ -56,7 +55,7 @@ func (b *build) checkDownloads(ctx context.Context) error {
 
 func (b *build) checkDownload(ctx context.Context, url string) error {
 	s := b.request.Sandbox
-	s.Profile = cmp.Or(s.Profile, buildProfile)
+	s = StepRequest(s)
 	mode, spec, err := b.service.fleet.StepPolicy(ctx, s)
 	if err != nil || mode == netns.ModeBridge || mode == plan.HostNetwork { // which have no rules by name
 		return err
@@ -158,7 +157,7 @@ func (t *buildStage) fetchRequest(ctx context.Context, list []buildplan.Download
 		return plan.Request{}, sbxerr.Wrap(sbxerr.Binary, "images.build", err)
 	}
 	c := t.request.Sandbox
-	c.Build, c.Image, c.User, c.Profile = true, img.Key(), rootUser, cmp.Or(c.Profile, buildProfile)
+	c.Build, c.Image, c.User, c.Profile = true, img.Key(), rootUser, StepRequest(c).Profile
 	c.Env = []string{"SSL_CERT_FILE=" + fetchAuthorities, "SSL_CERT_DIR=/nowhere"}
 	for target, file := range map[string]mount.MemoryFile{
 		fetchProgram: {Data: program, Mode: 0o555, Program: true}, fetchAuthorities: {Data: registry.Authorities(), Mode: 0o444},

@@ -22,7 +22,13 @@ import (
 	"github.com/caisson-run/caisson/runtime/plan"
 )
 
-func lineOf(line int, err error) error { return fmt.Errorf("line %d: %w", line, err) }
+// stepOf says of which step err is: a line of a file, or one that has none.
+func stepOf(s buildplan.Step, err error) error {
+	if s.Line == 0 {
+		return fmt.Errorf("%s: %w", sbxerr.Clip(s.Text), err)
+	}
+	return fmt.Errorf("line %d: %w", s.Line, err)
+}
 
 // do does one step, or takes what an earlier build made of it.
 func (t *buildStage) do(ctx context.Context, s buildplan.Step) error {
@@ -67,7 +73,7 @@ func (t *buildStage) addLayer(ctx context.Context, s buildplan.Step, content dig
 // key names the state after a step: equal ones make the same of the same.
 func (t *buildStage) key(s buildplan.Step, content digest.Digest) string {
 	s.Line, s.Text = 0, ""
-	data, err := json.Marshal([]any{t.img.ChainID, s, content})
+	data, err := json.Marshal([]any{t.img.ChainID, s, content, t.salt})
 	if err != nil {
 		panic(err) // plain data
 	}
@@ -195,17 +201,18 @@ func (t *buildStage) inSandbox(ctx context.Context, request plan.Request, stdout
 	return then(result, w)
 }
 
-// buildProfile is the profile of build steps: package managers give files modes that
-// strict refuses.
-const buildProfile = "compat"
+// StepRequest is r with the profile that a build step of it has.
+func StepRequest(r plan.CreateRequest) plan.CreateRequest {
+	r.Profile = cmp.Or(r.Profile, plan.StepProfile)
+	return r
+}
 
 // rootUser is the user of build steps without USER.
 const rootUser = "0:0"
 
 func (t *buildStage) runRequest(r *buildplan.Run, home string) plan.Request {
-	c := t.request.Sandbox
+	c := StepRequest(t.request.Sandbox)
 	c.Build, c.Image, c.Env, c.User = true, t.img.Key(), slices.Concat([]string{"HOME=" + home}, t.build.plan.Proxies, r.Env), cmp.Or(r.User, rootUser)
-	c.Profile = cmp.Or(c.Profile, buildProfile)
 	e := plan.ExecRequest{Args: r.Args, Cwd: r.Dir, Timeout: t.request.Timeout}
 	if r.Script != "" {
 		mode := uint32(0o500)

@@ -31,7 +31,9 @@ func (p *Sandbox) planImage(pl Planner, r CreateRequest) error {
 	ref, find := r.Image, pl.Image
 	if ref == "" {
 		ref, find = p.Profile.Image, pl.RootImage
-		if named := pl.Languages[r.Language]; named != "" && ref == base.Name {
+		if p.Profile.Setup != nil {
+			find = func(string) (images.Stored, error) { return pl.template(p.ProfileName) }
+		} else if named := pl.Languages[r.Language]; named != "" && ref == base.Name {
 			ref = named
 			p.Notes = append(p.Notes, languageNote(named, r))
 			find = func(ref string) (images.Stored, error) { return pl.languageImage(ref, r) }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -22,8 +23,19 @@ func (o NetworkRules) Validate(profiles map[string]Profile) error {
 		n.Routes, routeErrs = o.soundRoutes("profiles."+name+".routes", n)
 		errs = append(errs, o.checkProfile("profiles."+name+".network", n))
 		errs = append(errs, routeErrs...)
+		if s := profiles[name].Setup; s != nil {
+			errs = append(errs, o.checkSetup("profiles."+name+".setup.network", *s, profiles[cmp.Or(s.Profile, StepProfile)].Network))
+		}
 	}
 	return errors.Join(errs...)
+}
+
+// checkSetup checks the network of a set-up, whose sandboxes have a profile with steps.
+func (o NetworkRules) checkSetup(key string, s Setup, steps Network) error {
+	allow, allowErrs := soundRules(key+".allow", policy.ActAllow, s.Allow)
+	deny, denyErrs := soundRules(key+".deny", policy.ActDeny, s.Deny)
+	_, _, err := o.NetworkOf(steps, NetworkRequest{Mode: s.Network, Allow: allow, Deny: deny})
+	return errors.Join(slices.Concat(allowErrs, denyErrs, []error{atKey(key, err)})...)
 }
 
 // checkProfile checks each rule by itself, then all sound rules together. So a fault is

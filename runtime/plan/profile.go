@@ -36,6 +36,7 @@ type Profile struct {
 	MergeCaches bool   `json:",omitempty"`
 	Rootfs      string `json:",omitempty"` // "ro" or "rw"; empty is ro
 	RootUser    string `json:",omitempty"` // who root may be: RootNone, RootPlain or RootSetup
+	Setup       *Setup `json:",omitempty"` // what makes its template; nil: it has none
 	// Unisolated runs commands as a user of the host, without isolation. Nil has isolation.
 	Unisolated *HostUser `json:",omitempty"`
 }

@@ -87,10 +87,11 @@ type Planner struct {
 	From       *Origin        // the snapshot that the request names, which it is on; nil is none
 	Parent     *ParentNetwork // of the sandbox from inside of which the request comes, with paths of it; nil: from outside
 	Network    NetworkRules
-	Links      map[string]policy.Link                  // that the request names
-	Image      func(ref string) (images.Stored, error) // as the caller means it
-	RootImage  func(ref string) (images.Stored, error) // as the configuration means it
-	Languages  map[string]string                       // names of images for RootImage
+	Links      map[string]policy.Link                      // that the request names
+	Image      func(ref string) (images.Stored, error)     // as the caller means it
+	RootImage  func(ref string) (images.Stored, error)     // as the configuration means it
+	Template   func(profile string) (images.Stored, error) // of a profile with a Setup
+	Languages  map[string]string                           // names of images for RootImage
 	User       func(img images.Stored, name string) (Account, error)
 	CPUs       int   // of the host
 	MaxTmpfs   int64 // bytes of a tmpfs for which nobody asks for a size

@@ -24,6 +24,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/secrets"
 	"github.com/caisson-run/caisson/runtime/snapshots"
 	"github.com/caisson-run/caisson/runtime/spend"
+	"github.com/caisson-run/caisson/runtime/templates"
 	"github.com/caisson-run/caisson/runtime/volumes"
 	"github.com/caisson-run/caisson/runtime/workspaces"
 	"github.com/caisson-run/caisson/server"
@@ -82,6 +83,7 @@ type Fake struct {
 	Volumes      []volumes.Info
 	Secrets      []secrets.Secret
 	Snapshots    []snapshots.Info
+	Templates    []templates.Info
 	Changes      []changes.Change
 	Changesets   []workspaces.Changeset
 	ApplyResult  workspaces.Result
@@ -126,7 +128,7 @@ func Start(t testing.TB, f *Fake, socket string) (stop func()) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	deps := server.Deps{Sandboxes: f, Execs: f, Images: imageFake{f}, Volumes: volumeFake{f}, Snapshots: snapshotFake{f}, Workspaces: workspaceFake{f}, System: f, Network: f, Spending: spendingFake{f}, Secrets: secretFake{f}, Events: f}
+	deps := server.Deps{Sandboxes: f, Execs: f, Images: imageFake{f}, Volumes: volumeFake{f}, Snapshots: snapshotFake{f}, Templates: templateFake{f}, Workspaces: workspaceFake{f}, System: f, Network: f, Spending: spendingFake{f}, Secrets: secretFake{f}, Events: f}
 	go func() { ended <- server.Serve(ctx, l, server.New(deps), grace) }()
 	return sync.OnceFunc(func() {
 		cancel()

@@ -126,6 +126,11 @@ func scenario(layout, tree []byte, image, dir, key string) []exchange {
 		{call: "SecretSetSecret", method: "PUT", path: "/v1/secrets/forge", body: fmt.Sprintf(`{"source":"file:%s"}`, key)},
 		{call: "SecretRemoveSecret", method: "DELETE", path: "/v1/secrets/forge"},
 
+		{call: "TemplateBuildTemplate", method: "POST", path: "/v1/templates/ready/build", body: `{}`},
+		{call: "TemplateListTemplates", path: "/v1/templates"},
+		{call: "TemplateInspectTemplate", path: "/v1/templates/ready"},
+		{call: "TemplateRemoveTemplate", method: "DELETE", path: "/v1/templates/ready"},
+
 		{method: "POST", path: "/v1/sandboxes", body: `{"name":"setup","rootfs":"rw","limits":{"disk_bytes":"67108864"}}`},
 		{call: "SnapshotCreateSnapshot", method: "POST", path: "/v1/snapshots", body: `{"ref":"setup","name":"tools"}`},
 		{call: "SnapshotListSnapshots", path: "/v1/snapshots"},
@@ -159,7 +164,7 @@ func TestRouteExamples(t *testing.T) {
 	if err := os.WriteFile(key, []byte("not-a-real-key\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d := harness.StartWith(t, s.config()+"sandboxes: {disk: 256M}\nsecrets: {models-key: \"file:"+key+"\"}\nprofiles: {agent: {routes: {gpt: {preset: openai, upstream: \"https://api.example.com/v1\", credential: models-key}}}}\n")
+	d := harness.StartWith(t, s.config()+"sandboxes: {disk: 256M}\nsecrets: {models-key: \"file:"+key+"\"}\nprofiles: {ready: {setup: {run: [echo done]}}, agent: {routes: {gpt: {preset: openai, upstream: \"https://api.example.com/v1\", credential: models-key}}}}\n")
 	layout := tarOf(t, ociLayout(t, "x"))
 	image := s.host + "/tools:1"
 	s.Push(t, "tools", "1", shell(t))

@@ -84,6 +84,7 @@ var rules = []struct {
 	{"runtime/snapshots", []string{"api/sbxerr", "owndir", "runtime/events", "runtime/owned", "runtime/peer", "runtime/plan"}},
 	{"runtime/workspaces", []string{"api/sbxerr", "owndir", "rootfs/disk", "rootfs/imageproc", "rootfs/mount", "runtime/apply", "runtime/changes", "runtime/events", "runtime/failpoint", "runtime/patches", "runtime/peer"}},
 	{"runtime/volumes", []string{"api/sbxerr", "api/units", "owndir", "rootfs/disk", "rootfs/mount", "runtime/events", "runtime/failpoint", "runtime/owned", "runtime/peer"}},
+	{"runtime/templates", []string{"api/sbxerr", "gateway/policy", "netns", "owndir", "rootfs/buildplan", "rootfs/layertar", "runtime/events", "runtime/images", "runtime/imageservice", "runtime/peer", "runtime/plan"}},
 	{"runtime/doctor", append([]string{"api/sbxerr", "api/settings", "finding", "runtime"}, leaves...)}, // the host as a whole
 	{"runtime", append([]string{"api/caisson/v1", "api/sbxerr", "api/settings", "api/units", "finding", "owndir"}, leaves...)},
 	{"server", []string{"runtime", "api"}},

@@ -25,6 +25,7 @@ var constants = map[string]struct {
 	"Cause":          {`^\tCause\w+ +Cause = `, []string{"runtime/endcause.go"}},
 	"Limit":          {`^\t\t\{"memory", r\.OOMKilled`, []string{"runtime/limitshit.go"}},
 	"LeftoverKind":   {`^\tkind\w+ += "|^const kindForeign|^\t\t\{"\w+", "(no sandbox|its daemon)`, []string{"runtime/reconcile.go", "runtime/quarantine.go"}},
+	"TemplateState":  {`^\tState\w+ += "`, []string{"runtime/templates/service.go"}},
 	"FileType":       {`names := .*"device"`, []string{"initproto/files/message.go"}},
 	"FileChange":     {`names := .*"overflow"`, []string{"initproto/files/message.go"}},
 	"ImageSource":    {`^\tKind\w+ += `, []string{"rootfs/image/types.go"}},

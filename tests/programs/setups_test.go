@@ -31,7 +31,7 @@ func newSetup(t *testing.T) *setup {
 		s.mux.ServeHTTP(w, r)
 	}))
 	t.Cleanup(server.Close)
-	s.Daemon = harness.StartWith(t, fmt.Sprintf("network: {map: {%s: %q}}\nprofiles: {fill: {user: root, root_user: setup, seccomp: compat, rootfs: rw, memory: 2G, pids: 1024, merge_caches: true}}\n", index, server.Listener.Addr()))
+	s.Daemon = harness.StartWith(t, fmt.Sprintf("network: {map: {%s: %q}}\nprofiles: {fill: {user: root, root_user: setup, seccomp: compat, rootfs: rw, memory: 2G, pids: 1024, merge_caches: true}%s}\n", index, server.Listener.Addr(), greeting))
 	return s
 }
 
@@ -90,6 +90,7 @@ func TestSetups(t *testing.T) {
 		t.Run("npm", s.installsNode)
 		t.Run("pip", s.installsPython)
 		t.Run("go", s.buildsGo)
+		t.Run("template", s.beginsInstalled)
 	})
 }
 

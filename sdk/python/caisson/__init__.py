@@ -37,7 +37,7 @@ from .codes import (
 )
 from .errors import CaissonError, CommandFailed
 from .host import HostEvent
-from .types import Applied, Change, ChangeNote, Changes, Changeset, Event, Exited, FileEvent, FileInfo, Input, Mount, Output, ProcessInfo, Result, RouteUsage, SandboxInfo, Secret, Snapshot, Started, Volume
+from .types import Applied, Change, ChangeNote, Changes, Changeset, Event, Exited, FileEvent, FileInfo, Input, Mount, Output, ProcessInfo, Result, RouteUsage, SandboxInfo, Secret, Snapshot, Started, Template, Volume
 
 __version__ = "0.1.0"
 
@@ -91,6 +91,7 @@ __all__ = [
     "RouteUsage",
     "Secret",
     "Snapshot",
+    "Template",
     "StartOptions",
     "Started",
     "State",

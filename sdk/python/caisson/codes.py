@@ -395,6 +395,18 @@ class VolumeSize(CaissonError):
     code = "SBX-243"
 
 
+class TemplateFailed(CaissonError):
+    """SBX-244: the set-up of the profile failed."""
+
+    code = "SBX-244"
+
+
+class TemplateNotFound(CaissonError):
+    """SBX-245: the profile has no set-up."""
+
+    code = "SBX-245"
+
+
 class Disk(CaissonError):
     """SBX-234: a disk for a sandbox could not be made."""
 

@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Optional, Sequence, Union
 from .values import (
     AttemptKind, AttemptVerdict, Cause, ChangeKind, CheckStatus, FileChange, FileType, ImageSource,
     Isolation, LayerState, LeftoverKind, Limit, MountType, Network, ProcessState, Reason, RootFS,
-    SandboxState, SharedLimit, Source, Stream, Support, UsageScope, WorkspaceMode,
+    SandboxState, SharedLimit, Source, Stream, Support, TemplateState, UsageScope, WorkspaceMode,
 )
 
 ABSENT: Any = ""
@@ -680,6 +680,28 @@ class Snapshot:
     """The size of the disk."""
     used_bytes: int = 0
     """What files take of it."""
+
+
+@dataclass(frozen=True)
+class Template:
+    """The result of the set-up of a profile."""
+
+    profile: str = ""
+    base: str = ""
+    """Name of the image that it begins with."""
+    state: TemplateState = ABSENT
+    key: str = ""
+    """SHA-256 of all that goes into it."""
+    image: Optional[Image] = None
+    """Of a ready one."""
+    built_at: Optional[datetime] = None
+    """The end of the last build."""
+    took: float = 0.0
+    """Seconds of that build."""
+    error: str = ""
+    """Why it failed, or cannot begin."""
+    log: str = ""
+    """Of the last build; empty in lists."""
 
 
 @dataclass(frozen=True)

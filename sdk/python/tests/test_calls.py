@@ -56,7 +56,7 @@ class Recorder(Transport):
 def methods(transport):
     """Returns one call of each method that makes a request."""
     client = Client()
-    client.transport = client.images._transport = client.volumes._transport = client.secrets._transport = client.snapshots._transport = client.changesets._transport = transport
+    client.transport = client.images._transport = client.volumes._transport = client.secrets._transport = client.snapshots._transport = client.templates._transport = client.changesets._transport = transport
     box = Sandbox(transport, SandboxInfo(id="box", name="box"))
     job = Process(transport, "box", ProcessInfo(id="job"), own=True)
     images, volumes, snapshots, files, policy = client.images, client.volumes, client.snapshots, box.files, box.policy
@@ -71,6 +71,7 @@ def methods(transport):
         volumes.list, lambda: volumes.create("v"), lambda: volumes.get("v"), lambda: volumes.remove("v"), volumes.prune,
         client.secrets.list, lambda: client.secrets.set("s", "file:/k"), lambda: client.secrets.remove("s"),
         snapshots.list, lambda: snapshots.get("s"), lambda: snapshots.remove("s"), box.snapshot, box.fork, lambda: box.forward(80), box.diff, box.apply,
+        client.templates.list, lambda: client.templates.get("t"), lambda: client.templates.build("t"), lambda: client.templates.remove("t"),
         client.changesets.list, lambda: client.changesets.diff("c"), lambda: client.changesets.apply("c"), lambda: client.changesets.discard("c"),
         lambda: box.run("x"), lambda: box.start("x"), box.processes, lambda: next(box.logs()), box.update, lambda: box.attach_workspace("."), box.pause,
         box.resume, box.stop, box.clean, box.restart, box.wait, box.inspect, box.stats, box.history, box.remove,

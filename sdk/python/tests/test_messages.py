@@ -21,7 +21,7 @@ NAMES = {
 }
 
 # Messages without a type: their parts are returned alone.
-PARTED = {"ErrorDetail", "ExecEvent", "Finished", "Forked", "ImportReport", "ImageProgress", "BuildProgress", "BuildNeeds", "Started", "Output"}
+PARTED = {"ErrorDetail", "ExecEvent", "Finished", "Forked", "ImportReport", "ImageProgress", "BuildProgress", "TemplateProgress", "BuildNeeds", "Started", "Output"}
 
 
 def types_of(*modules):

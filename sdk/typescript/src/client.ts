@@ -9,6 +9,7 @@ import { reconnect, Sandbox } from './sandbox.js'
 import { Changesets } from './changesets.js'
 import { Secrets } from './secrets.js'
 import { Snapshots } from './snapshots.js'
+import { Templates } from './templates.js'
 import * as spec from './spec.js'
 import type { Capability, Doctor, HostEvent, HostInfo, Leftover, Ping, Reloaded, Result, RouteUsage, Spec, Stats, Version } from './types.js'
 import { Volumes } from './volumes.js'
@@ -28,6 +29,7 @@ export class Client {
   readonly transport: Transport
   readonly images: Images
   readonly snapshots: Snapshots
+  readonly templates: Templates
   readonly changesets: Changesets
   readonly volumes: Volumes
   readonly secrets: Secrets
@@ -37,6 +39,7 @@ export class Client {
     this.transport = new Transport(spec.socketPath(options.socket), window)
     this.images = new Images(this.transport)
     this.snapshots = new Snapshots(this.transport)
+    this.templates = new Templates(this.transport)
     this.changesets = new Changesets(this.transport)
     this.volumes = new Volumes(this.transport)
     this.secrets = new Secrets(this.transport)

@@ -151,6 +151,9 @@ export interface Applied extends Decoded<Schemas['ApplyResponse']> {}
 /** The disk of a sandbox as it was once. */
 export interface Snapshot extends Decoded<Schemas['Snapshot']> {}
 
+/** The result of the set-up of a profile. */
+export interface Template extends Decoded<Schemas['Template']> {}
+
 /** A line about a pull, or its layers where one has changed. */
 export interface ImageProgress extends Decoded<Schemas['ImageProgress']> {}
 

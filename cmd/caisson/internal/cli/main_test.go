@@ -29,6 +29,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/pool"
 	"github.com/caisson-run/caisson/runtime/secrets"
 	"github.com/caisson-run/caisson/runtime/spend"
+	"github.com/caisson-run/caisson/runtime/templates"
 	"github.com/caisson-run/caisson/runtime/volumes"
 	"github.com/caisson-run/caisson/server/servertest"
 )
@@ -218,6 +219,10 @@ func sample() *servertest.Fake {
 			{Volume: volumes.Volume{Key: volumes.Key{Name: "cache"}, CreatedAt: at}},
 			{Volume: volumes.Volume{Key: volumes.Key{Owner: 1000, Name: "data"}, CreatedAt: at}, UsedBy: []string{"build", "test"}},
 		},
+		Templates: []templates.Info{
+			{Profile: "js", Base: "node", State: "failed", Key: "ab", BuiltAt: at, Took: 1500 * time.Millisecond, Error: "setup.run[0]: the command exited with 1", Log: "[1/2] image node\nno such\x1b[31m package\n"},
+			{Profile: "py", Base: "python", State: "ready", Key: "cd", BuiltAt: at, Took: time.Minute, Image: images.Image{Name: "template/py:cd", Digest: "sha256:89ab", SizeBytes: 1 << 20}},
+		},
 		Secrets: []secrets.Secret{
 			{Name: "forge", Source: "command:/usr/bin/pass", Read: at, Err: sbxerr.New(sbxerr.DaemonConf, "fake.secret", "secrets.forge: command %q did not end within 10s", "/usr/bin/pass")},
 			{Name: "models", Source: "file:/etc/caisson/models.key", Read: at, Used: at, Routes: []string{"agent/claude", "agent/gpt"}},
@@ -360,6 +365,16 @@ func TestGolden(t *testing.T) {
 		{"volume-rm", "volume rm cache", 0},
 		{"volume-rm-used", "volume rm data", 125},
 		{"volume-rm-absent", "volume rm nothing", 125},
+		{"template-ls", "template ls", 0},
+		{"template-ls-json", "template ls --json", 0},
+		{"template-build", "template build py", 0},
+		{"template-build-json", "template build --json py", 0},
+		{"template-build-none", "template build strict", 125},
+		{"template-inspect", "template inspect js", 0},
+		{"template-inspect-json", "template inspect --json py", 0},
+		{"template-rm", "template rm py", 0},
+		{"template-help", "template --help", 0},
+		{"template-build-help", "template build --help", 0},
 		{"volume-prune", "volume prune", 0},
 		{"secret-ls", "secret ls", 0},
 		{"secret-ls-json", "secret ls --json", 0},

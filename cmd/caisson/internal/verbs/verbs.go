@@ -54,6 +54,7 @@ func Groups(agents ...cli.Verb) []cli.Group {
 		}, agents...)},
 		{Title: "Images, volumes and network", Verbs: []cli.Verb{
 			{Name: "image", Command: images.ImageCommand},
+			{Name: "template", Command: images.TemplateCommand},
 			{Name: "bundle", Command: watch.BundleCommand},
 			{Name: "volume", Command: volumes.VolumeCommand},
 			{Name: "secret", Command: secrets.SecretCommand},

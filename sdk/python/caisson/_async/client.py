@@ -21,6 +21,7 @@ from .resume import AsyncResumed, host_events
 from .sandbox import AsyncSandbox
 from .secrets import AsyncSecrets
 from .snapshots import AsyncSnapshots
+from .templates import AsyncTemplates
 from .volumes import AsyncVolumes
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class AsyncClient:
         self.transport = AsyncTransport(_spec.socket_path(socket), seconds(reconnect))
         self.images = AsyncImages(self.transport)
         self.snapshots = AsyncSnapshots(self.transport)
+        self.templates = AsyncTemplates(self.transport)
         self.changesets = AsyncChangesets(self.transport)
         self.volumes = AsyncVolumes(self.transport)
         self.secrets = AsyncSecrets(self.transport)

@@ -22,6 +22,7 @@ from .resume import Resumed, host_events
 from .sandbox import Sandbox
 from .secrets import Secrets
 from .snapshots import Snapshots
+from .templates import Templates
 from .volumes import Volumes
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Client:
         self.transport = Transport(_spec.socket_path(socket), seconds(reconnect))
         self.images = Images(self.transport)
         self.snapshots = Snapshots(self.transport)
+        self.templates = Templates(self.transport)
         self.changesets = Changesets(self.transport)
         self.volumes = Volumes(self.transport)
         self.secrets = Secrets(self.transport)

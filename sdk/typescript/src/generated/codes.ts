@@ -196,6 +196,12 @@ export class ChangesetNotFoundError extends CaissonError {}
 /** SBX-243: the volume has another size. */
 export class VolumeSizeError extends CaissonError {}
 
+/** SBX-244: the set-up of the profile failed. */
+export class TemplateFailedError extends CaissonError {}
+
+/** SBX-245: the profile has no set-up. */
+export class TemplateNotFoundError extends CaissonError {}
+
 /** SBX-234: a disk for a sandbox could not be made. */
 export class DiskError extends CaissonError {}
 
@@ -425,6 +431,8 @@ export const byCode: Readonly<Record<string, typeof CaissonError>> = {
   'SBX-241': ApplyFailedError,
   'SBX-242': ChangesetNotFoundError,
   'SBX-243': VolumeSizeError,
+  'SBX-244': TemplateFailedError,
+  'SBX-245': TemplateNotFoundError,
   'SBX-234': DiskError,
   'SBX-301': SeccompError,
   'SBX-302': SeccompProfileError,

@@ -57,6 +57,9 @@ export const fields = {
     step: 'number',
     steps: 'number',
   },
+  BuildTemplateRequest: {
+    no_cache: 'boolean',
+  },
   CapabilitiesResponse: {
     capabilities: 'Capability[]',
   },
@@ -535,6 +538,10 @@ export const fields = {
     next: 'string',
     snapshots: 'Snapshot[]',
   },
+  ListTemplatesResponse: {
+    next: 'string',
+    templates: 'Template[]',
+  },
   ListVolumesResponse: {
     next: 'string',
     volumes: 'Volume[]',
@@ -656,6 +663,7 @@ export const fields = {
   },
   RemoveSecretResponse: {},
   RemoveSnapshotResponse: {},
+  RemoveTemplateResponse: {},
   RemoveVolumeResponse: {},
   ResizeExecRequest: {
     size: 'WinSize',
@@ -926,6 +934,21 @@ export const fields = {
   TagImageResponse: {
     image: 'Image',
     replaced: 'string',
+  },
+  Template: {
+    base: 'string',
+    built_at: 'Timestamp',
+    error: 'string',
+    image: 'Image',
+    key: 'string',
+    log: 'string',
+    profile: 'string',
+    state: 'string',
+    took: 'Duration',
+  },
+  TemplateProgress: {
+    progress: 'BuildProgress',
+    template: 'Template',
   },
   TrafficResponse: {
     address: 'string',

@@ -115,6 +115,10 @@ export interface components {
             /** Format: int32 */
             steps: number;
         };
+        BuildTemplateRequest: {
+            /** @description also where there is one, and all of it */
+            no_cache?: boolean;
+        };
         CapabilitiesResponse: {
             capabilities: components["schemas"]["Capability"][];
         };
@@ -1088,6 +1092,12 @@ export interface components {
             next: string;
             snapshots: components["schemas"]["Snapshot"][];
         };
+        ListTemplatesResponse: {
+            /** @description for the entries after these; empty: there are none */
+            next: string;
+            /** @description by profile */
+            templates: components["schemas"]["Template"][];
+        };
         ListVolumesResponse: {
             /** @description for the entries after these; empty: there are none */
             next: string;
@@ -1314,6 +1324,7 @@ export interface components {
         };
         RemoveSecretResponse: Record<string, never>;
         RemoveSnapshotResponse: Record<string, never>;
+        RemoveTemplateResponse: Record<string, never>;
         RemoveVolumeResponse: Record<string, never>;
         ResizeExecRequest: {
             size?: components["schemas"]["WinSize"];
@@ -1945,6 +1956,39 @@ export interface components {
             image?: components["schemas"]["Image"];
             /** @description digest of the image of the same name that it replaced; empty: none */
             replaced: string;
+        };
+        Template: {
+            /** @description name of the image that it begins with */
+            base: string;
+            /**
+             * Format: date-time
+             * @description end of the last build; absent: there was none
+             */
+            built_at?: Timestamp;
+            /** @description why it failed, or cannot begin */
+            error: string;
+            /** @description of a ready one */
+            image?: components["schemas"]["Image"];
+            /** @description SHA-256 of all that goes into it */
+            key: string;
+            /** @description of the last build; absent in lists */
+            log: string;
+            profile: string;
+            /**
+             * @description "ready", "building", "failed", "absent"
+             * @enum {string}
+             */
+            state: "ready" | "building" | "failed" | "absent";
+            /**
+             * @description that build
+             * @example 90s
+             */
+            took?: Duration;
+        };
+        /** @description TemplateProgress is progress, or the template at the end. */
+        TemplateProgress: {
+            progress?: components["schemas"]["BuildProgress"];
+            template?: components["schemas"]["Template"];
         };
         /** @description TrafficResponse is one attempt and what became of it. */
         TrafficResponse: {
