@@ -198,8 +198,12 @@ func TestOverBefore(t *testing.T) {
 // TestLoweredMaximum: sandboxes that there are do not go because fewer may be made now.
 func TestLoweredMaximum(t *testing.T) {
 	f := newFixture(t)
+	var ids []string
 	for range peer.KeptEnded + 1 {
-		f.die(t, f.commandIn(t, false, "hang"))
+		ids = append(ids, f.commandIn(t, false, "hang"))
+	}
+	for _, id := range ids {
+		f.die(t, id)
 	}
 	n := f.next(t)
 	n.opts.MaxSandboxes = 1
