@@ -199,7 +199,7 @@ func TestOverBefore(t *testing.T) {
 func TestLoweredMaximum(t *testing.T) {
 	f := newFixture(t)
 	var ids []string
-	for range peer.KeptEnded + 1 {
+	for range peer.KeptEnded {
 		ids = append(ids, f.commandIn(t, false, "hang"))
 	}
 	for _, id := range ids {
@@ -207,9 +207,9 @@ func TestLoweredMaximum(t *testing.T) {
 	}
 	n := f.next(t)
 	n.opts.MaxSandboxes = 1
-	n.recover(t, peer.KeptEnded+1)
+	n.recover(t, peer.KeptEnded)
 	_, err := n.Create(callerContext(t), plan.CreateRequest{})
-	errtest.Want(t, err, sbxerr.Busy, "5 sandboxes have ended")
+	errtest.Want(t, err, sbxerr.Busy, "4 sandboxes have ended")
 }
 
 // TestRemovalIsKept: what does not stay when it has ended is not taken for something
