@@ -42,10 +42,10 @@ const (
 	maxSetupCommand = 128<<10 - 1 // bytes: the kernel's bound of an argument (MAX_ARG_STRLEN)
 )
 
-// imagePart is what the name of an image may hold, as that of a template holds the profile's.
+// imagePart matches names of profiles that can be part of an image's name, as a template's needs.
 var imagePart = regexp.MustCompile(`^[a-z0-9]+([._-][a-z0-9]+)*$`)
 
-// validateSetup refuses what no set-up could do.
+// validateSetup refuses set-ups that could never succeed.
 func (c *Config) validateSetup(profile string, s Setup) (errs []error) {
 	refuse := func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("profiles.%s.setup%s", profile, fmt.Sprintf(format, args...)))

@@ -120,7 +120,7 @@ func (h *host) respecify(s *sandbox, w *plan.WorkspaceRequest, r record) error {
 	return nil
 }
 
-// finishAttach takes back what is half done of a workspace that was to be attached to s.
+// finishAttach undoes an attachment of a workspace to s that was interrupted.
 func (h *host) finishAttach(s *sandbox) error {
 	r := s.kept()
 	if !r.Attaching {

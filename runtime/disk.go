@@ -33,12 +33,12 @@ func (h *host) CheckRoom(bytes int64) error {
 // until ctx ends.
 func (h *host) StartGuardingDisks(ctx context.Context) {
 	points := func() ([]string, error) {
-		all, err := h.volumes.Points()
-		made, readErr := os.ReadDir(h.paths.disks())
+		all := h.volumes.Points()
+		made, err := os.ReadDir(h.paths.disks())
 		for _, e := range made {
 			all = append(all, h.paths.disk(e.Name()))
 		}
-		return all, errors.Join(err, readErr)
+		return all, err
 	}
 	go disk.Guard{Dir: h.paths.root, Reserve: h.opts.DiskReserve, Points: points, Log: h.log}.Watch(ctx)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
-// On says what the target of a [Live] mount must be.
+// On is the kind of target that a [Live] mount needs.
 type On int
 
 const (
@@ -94,7 +94,7 @@ func (n Live) Restore(sandbox *os.File) error {
 	return sbxerr.Wrap(mountCode(err), "mount.live", err)
 }
 
-// takeAllOff detaches what is mounted at name, in a directory of the root's own mount.
+// takeAllOff detaches every mount at name, which is a directory of the root mount.
 func takeAllOff(name string) error {
 	root, err := mountID(unix.AT_FDCWD, "/")
 	if err != nil {

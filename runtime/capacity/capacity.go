@@ -16,8 +16,8 @@ type Host struct {
 	Sandboxes, ForRoot int    // that may live, and of them those that only root makes
 }
 
-// Of returns what the caller of g may have in all, and what the limits of the sandboxes that live
-// leave of that. Of the disk, which nothing is promised of, it is what is free.
+// Of returns all that the caller of g may have, and what is left: that less the limits of live
+// sandboxes. The disk is shared without promises, so that its free bytes are left.
 func (h Host) Of(g peer.Grant, now peer.Standing) (all, left peer.Resources, err error) {
 	memory, err := cgroups.Pressure()
 	if err != nil {

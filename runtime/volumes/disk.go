@@ -173,15 +173,15 @@ func (s *Service) Sized(owner uint32) (sum int64) {
 	return sum
 }
 
-// Points are where the disks of volumes are mounted.
-func (s *Service) Points() (points []string, err error) {
-	list, err := s.store.List()
-	for _, v := range list {
-		if v.Size.Bytes != 0 {
-			points = append(points, s.store.place(v.Key).point())
-		}
+// Points are where the disks of volumes are mounted. It reads no file: a guard asks every 10 ms
+// while the host's disk is full.
+func (s *Service) Points() (points []string) {
+	s.store.sums.mu.Lock()
+	defer s.store.sums.mu.Unlock()
+	for k := range s.store.sums.bytes {
+		points = append(points, s.store.place(k).point())
 	}
-	return points, err
+	return points
 }
 
 // Full are those of a user's volumes of these names that have a size and no room left.

@@ -105,7 +105,7 @@ func TestForwardEnds(t *testing.T) {
 	}
 	defer first.Close()
 	d.Run(t, "update", "server", "--idle-timeout", "1s")
-	time.Sleep(2500 * time.Millisecond)
+	time.Sleep(2500 * time.Millisecond) // more than twice the time after which an idle one goes
 	if r := d.Try("inspect", "server"); r.Code != 0 {
 		t.Fatalf("it was idle beside a stream: %s", r.Stderr)
 	}

@@ -219,7 +219,7 @@ func TestTemplateOfNobody(t *testing.T) {
 	await(t, "the build", func() bool { return state() == "building" })
 	began := time.Now()
 	second, out := start("echo", "second")
-	time.Sleep(500 * time.Millisecond)
+	time.Sleep(500 * time.Millisecond) // for the second to join the build, before the first leaves it
 	interrupt(first)
 	if err := second.Wait(); err != nil || out.String() != "second\n" {
 		t.Errorf("the second: %v, %s", err, out)

@@ -595,9 +595,9 @@ type InfoResponse struct {
 	Queued    int32                  `protobuf:"varint,3,opt,name=queued,proto3" json:"queued,omitempty"`                                                                                 // requests that wait to make a sandbox
 	Pools     []*PoolStats           `protobuf:"bytes,4,rep,name=pools,proto3" json:"pools,omitempty"`
 	Networks  []*NetworkStats        `protobuf:"bytes,5,rep,name=networks,proto3" json:"networks,omitempty"` // of the live sandboxes that the gateway serves, oldest first
-	Capacity  *Resources             `protobuf:"bytes,6,opt,name=capacity,proto3" json:"capacity,omitempty"` // what the caller's sandboxes may have together: of the host, or of its quota where that is less
-	// Capacity without the limits of the sandboxes that live, those in pools aside. The daemon makes
-	// sandboxes past the host's memory and CPUs too: a scheduler holds to this.
+	Capacity  *Resources             `protobuf:"bytes,6,opt,name=capacity,proto3" json:"capacity,omitempty"` // all of the host, or the caller's quota where that is less
+	// Capacity less the limits of live sandboxes, without those in pools. The daemon itself lets
+	// limits exceed the host's memory and CPUs; a scheduler should not.
 	Available     *Resources `protobuf:"bytes,7,opt,name=available,proto3" json:"available,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -91,8 +91,8 @@ type SandboxServiceClient interface {
 	Update(context.Context, *connect.Request[v1.UpdateRequest]) (*connect.Response[v1.Sandbox], error)
 	// AttachWorkspace gives a live sandbox that has none a directory of the host as its workspace,
 	// without a restart. It is mounted on /workspace, where the sandbox must have no files of its
-	// own; processes whose working directory that is keep what was there. The sandbox has it until
-	// it ends: Restart makes one without it.
+	// own. A process that is in /workspace already stays in the old directory. The workspace goes
+	// with the sandbox: Restart makes one without it.
 	AttachWorkspace(context.Context, *connect.Request[v1.AttachWorkspaceRequest]) (*connect.Response[v1.Sandbox], error)
 	// Pause freezes all processes of a sandbox.
 	Pause(context.Context, *connect.Request[v1.PauseRequest]) (*connect.Response[v1.Sandbox], error)
@@ -381,8 +381,8 @@ type SandboxServiceHandler interface {
 	Update(context.Context, *connect.Request[v1.UpdateRequest]) (*connect.Response[v1.Sandbox], error)
 	// AttachWorkspace gives a live sandbox that has none a directory of the host as its workspace,
 	// without a restart. It is mounted on /workspace, where the sandbox must have no files of its
-	// own; processes whose working directory that is keep what was there. The sandbox has it until
-	// it ends: Restart makes one without it.
+	// own. A process that is in /workspace already stays in the old directory. The workspace goes
+	// with the sandbox: Restart makes one without it.
 	AttachWorkspace(context.Context, *connect.Request[v1.AttachWorkspaceRequest]) (*connect.Response[v1.Sandbox], error)
 	// Pause freezes all processes of a sandbox.
 	Pause(context.Context, *connect.Request[v1.PauseRequest]) (*connect.Response[v1.Sandbox], error)

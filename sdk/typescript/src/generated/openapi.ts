@@ -915,9 +915,9 @@ export interface components {
             };
         };
         InfoResponse: {
-            /** @description Capacity without the limits of the sandboxes that live, those in pools aside. The daemon makes sandboxes past the host's memory and CPUs too: a scheduler holds to this. */
+            /** @description Capacity less the limits of live sandboxes, without those in pools. The daemon itself lets limits exceed the host's memory and CPUs; a scheduler should not. */
             available?: components["schemas"]["Resources"];
-            /** @description what the caller's sandboxes may have together: of the host, or of its quota where that is less */
+            /** @description all of the host, or the caller's quota where that is less */
             capacity?: components["schemas"]["Resources"];
             /**
              * Format: int32
