@@ -82,6 +82,9 @@ func TestForward(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	if _, err := client.Forward(t.Context(), "server", 0); !errors.Is(err, sbxerr.APIUsage) && !errors.Is(err, sbxerr.Config) {
+		t.Errorf("no port: %v", err)
+	}
 	if r := d.User(t, ann).Try("port-forward", "server", "0:7000"); r.Code != 125 || !strings.Contains(r.Stderr, "SBX-107") {
 		t.Errorf("another user: %d %s", r.Code, r.Stderr)
 	}

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caisson-run/caisson/api"
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/tests/harness"
 	"github.com/caisson-run/caisson/tests/need"
 )
@@ -213,6 +215,9 @@ func TestUnisolatedSession(t *testing.T) {
 	made := d.Run(t, "create", "--profile", "host", "--name", "s", "--workspace", dir, "-e", "A=b", "-l", "x=y")
 	if !strings.Contains(made.Stderr, "caisson: warning: "+unisolatedWarning) {
 		t.Errorf("create says %q", made.Stderr)
+	}
+	if _, err := api.Dial(d.Socket).Forward(t.Context(), "s", 80); !errors.Is(err, sbxerr.Unisolated) {
+		t.Errorf("a stream to a port of the host: %v", err)
 	}
 	// Whoever removes the daemon's directory must not remove the host's files: none are there.
 	var added []string
