@@ -43,6 +43,7 @@ var calls = []string{
 	caissonv1connect.SystemServicePingProcedure,
 	caissonv1connect.SystemServiceVersionProcedure,
 	caissonv1connect.SystemServiceInfoProcedure,
+	caissonv1connect.VolumeServiceListVolumesProcedure,
 }
 
 // terminalCalls are those of a terminal.

@@ -72,6 +72,7 @@ func TestCalls(t *testing.T) {
 		{"POST", "/v1/sandboxes/x/stop", true, true},
 		{"DELETE", "/v1/sandboxes/x", true, true},
 		{"POST", "/v1/policy/check", true, true},
+		{"GET", "/v1/volumes", true, true},
 		{"POST", "/v1/sandboxes/x/execs", false, true},
 		{"POST", "/v1/sandboxes/x/execs/1/input", false, true},
 		{"POST", "/v1/sandboxes/x/execs/1/resize", false, true},
@@ -82,6 +83,8 @@ func TestCalls(t *testing.T) {
 		{"GET", "/v1/sandboxes/x", false, false}, // the OCI spec holds variables
 		{"GET", "/v1/sandboxes/x/files/etc/passwd", false, false},
 		{"PUT", "/v1/images/x", false, false},
+		{"POST", "/v1/volumes", false, false},
+		{"DELETE", "/v1/volumes/x", false, false},
 		{"POST", "/v1/cleanup", false, false},
 		{"POST", "/v1/sandboxes/x/%73top", false, false},
 		{"POST", "/v1/../v1/run", false, false},

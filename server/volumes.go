@@ -50,5 +50,6 @@ func volumePB(v volumes.Info) *caissonv1.Volume {
 	return &caissonv1.Volume{
 		Name: v.Name, Owner: v.Owner, CreatedAt: timestamp(v.CreatedAt), UsedBy: v.UsedBy,
 		SizeBytes: v.Size.Bytes, Inodes: v.Size.Filled().Inodes,
+		UsedBytes: v.Use.UsedBytes, UsedInodes: v.Use.UsedInodes,
 	}
 }

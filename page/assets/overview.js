@@ -5,6 +5,7 @@ import { state } from './store.js';
 import { age, bytes, clock, percent, title } from './format.js';
 import { Bar, Pill, Spark } from './parts.js';
 import { Activity, Alerts, Refusals } from './feed.js';
+import { Volumes } from './volumes.js';
 
 const gone = new Set(['exited', 'removing', 'removed']);
 
@@ -92,6 +93,7 @@ export function Overview() {
         <${Refusals} list=${[...state.refusals.values()].reverse()} named />
         <${Alerts} list=${state.alerts} named />
         <${Activity} list=${state.events} named />
+        <${Volumes} list=${state.volumes} />
       </aside>
     </div>
   </main>`;

@@ -141,8 +141,14 @@ func configure(fs int, device string, durable bool) error {
 			return fmt.Errorf("set %s: %w", o[0], err)
 		}
 	}
-	if err := unix.FsconfigSetFlag(fs, "noinit_itable"); err != nil {
-		return fmt.Errorf("set noinit_itable: %w", err)
+	flags := []string{"noinit_itable"}
+	if durable {
+		flags = append(flags, "discard") // what is removed takes no room on the host any more
+	}
+	for _, name := range flags {
+		if err := unix.FsconfigSetFlag(fs, name); err != nil {
+			return fmt.Errorf("set %s: %w", name, err)
+		}
 	}
 	if err := unix.FsconfigCreate(fs); err != nil {
 		return fmt.Errorf("mount %q: %w", device, err)
@@ -202,53 +208,6 @@ func attach(fs int, point string, ids *mount.UserNS) error {
 // room is free when the last process that uses the disk has ended.
 func Detach(file, point string) error {
 	return errors.Join(mount.RemovePointBehind(point), sbxerr.Wrap(sbxerr.Disk, "disk.detach", owndir.Unlink(file)))
-}
-
-// Use says how full a disk is.
-type Use struct {
-	Bytes, UsedBytes   int64
-	Inodes, UsedInodes int64
-}
-
-// slack is how much may be free on a full disk: the kernel keeps some blocks for its own tables,
-// and a large write takes up to 2 MiB at once or nothing.
-const slack = 2<<20 + 32*blockSize
-
-// Full reports whether no room for a file, or no inode, is left.
-func (u Use) Full() bool { return u.Bytes-u.UsedBytes < slack || u.UsedInodes >= u.Inodes }
-
-// UseOf tells of the disk that is mounted at point.
-func UseOf(point string) (Use, error) {
-	var st unix.Statfs_t
-	dir, err := os.OpenFile(point, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return Use{}, sbxerr.Wrap(sbxerr.Disk, "disk.use", err)
-	}
-	err = errors.Join(unix.Fstatfs(int(dir.Fd()), &st), dir.Close())
-	if err == nil && st.Type != unix.EXT4_SUPER_MAGIC {
-		err = fmt.Errorf("no disk is mounted at %q", point)
-	}
-	total, free := int64(st.Blocks), int64(st.Bavail)
-	return Use{
-		Bytes: total * st.Bsize, UsedBytes: (total - free) * st.Bsize,
-		Inodes: int64(st.Files), UsedInodes: int64(st.Files - st.Ffree),
-	}, sbxerr.Wrap(sbxerr.Disk, "disk.use", err)
-}
-
-// Room returns how many bytes the disk that dir lies on has to give, besides a reserve.
-func Room(dir string, reserve int64) (int64, error) {
-	use, err := Host(dir, reserve)
-	return use.Bytes - use.UsedBytes, err
-}
-
-// Host tells of the bytes of the file system that dir lies on, of which a reserve counts as used.
-func Host(dir string, reserve int64) (Use, error) {
-	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
-		return Use{}, sbxerr.Wrap(sbxerr.StateDir, "disk.room", fmt.Errorf("statfs %q: %w", dir, err))
-	}
-	total, free := int64(st.Blocks)*st.Bsize, int64(st.Bavail)*st.Bsize
-	return Use{Bytes: total, UsedBytes: total - max(0, free-reserve)}, nil
 }
 
 // Clear removes what is at the top of the disk at point under the names that match, with all

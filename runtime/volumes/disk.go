@@ -105,6 +105,14 @@ func (p place) open() (data string, err error) {
 	return p.onDisk().data(), err
 }
 
+// use is how full a volume with a size is; zero of others.
+func (p place) use(size disk.Size) (disk.Use, error) {
+	if size.Bytes == 0 {
+		return disk.Use{}, nil
+	}
+	return disk.UseOfFile(p.image(), p.point())
+}
+
 // remove removes the volume, and detaches its disk.
 func (p place) remove() error {
 	if err := disk.Detach(p.image(), p.point()); err != nil {

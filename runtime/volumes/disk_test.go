@@ -137,6 +137,66 @@ func TestSize(t *testing.T) {
 	}
 }
 
+// TestUse: a volume with a size says how full it is, attached or not. What is removed takes no
+// room on the host any more.
+func TestUse(t *testing.T) {
+	s, dir := newService(t, 0)
+	if _, err := s.Create(t.Context(), "v", Size{Bytes: 64 << 20, Inodes: 1000}); err != nil {
+		t.Fatal(err)
+	}
+	use := func() disk.Use {
+		t.Helper()
+		v, err := s.Inspect(t.Context(), "v")
+		if err != nil || v.Use.Bytes != 64<<20 {
+			t.Fatalf("%+v, %v", v, err)
+		}
+		return v.Use
+	}
+	sync := func() {
+		t.Helper()
+		if err := syncFS(place(filepath.Join(dir, "0+v")).point()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	empty := use()
+	if err := os.WriteFile(dataOf(t, s, "v")+"/large", make([]byte, 32<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sync()
+	attached, taken := use(), room(t, dir)
+	if grown := attached.UsedBytes - empty.UsedBytes; grown < 32<<20 || grown > 33<<20 || attached.UsedInodes != empty.UsedInodes+1 {
+		t.Errorf("empty %+v, with 32 MiB %+v", empty, attached)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if detached := use(); detached != attached {
+		t.Errorf("attached %+v, detached %+v", attached, detached)
+	}
+	if err := os.Remove(dataOf(t, s, "v") + "/large"); err != nil {
+		t.Fatal(err)
+	}
+	// The kernel gives blocks back behind the commit that frees them.
+	for end := time.Now().Add(20 * time.Second); taken-room(t, dir) < 32<<20; time.Sleep(10 * time.Millisecond) {
+		if sync(); time.Now().After(end) {
+			t.Fatalf("it took %d of the host's disk, and without its file %d", taken, room(t, dir))
+		}
+	}
+	if again := use(); again.UsedBytes != empty.UsedBytes {
+		t.Errorf("empty %+v, and empty again %+v", empty, again)
+	}
+}
+
+// room is what the image of the volume v of root takes of the host's disk.
+func room(t *testing.T, dir string) int64 {
+	t.Helper()
+	var st unix.Stat_t
+	if err := unix.Stat(place(filepath.Join(dir, "0+v")).image(), &st); err != nil {
+		t.Fatal(err)
+	}
+	return st.Blocks * 512
+}
+
 // TestOneFileSystemOnAnImage: where the mount of a disk is gone and something still uses it, the
 // same file system is mounted again.
 func TestOneFileSystemOnAnImage(t *testing.T) {

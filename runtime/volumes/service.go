@@ -46,10 +46,11 @@ func NewService(store *Store, fleet Fleet, bus *events.Bus, size int64) *Service
 	return &Service{store, fleet, bus, size}
 }
 
-// Info is a volume and the names of the sandboxes that use it.
+// Info is a volume, the names of the sandboxes that use it, and how full it is.
 type Info struct {
 	Volume
 	UsedBy []string
+	Use    disk.Use // zero without a size
 }
 
 // Create makes a volume of the caller's. One that is there stays as it is, and is refused where
@@ -237,8 +238,16 @@ func (s *Service) find(ctx context.Context, ref string) (peer.Grant, Key, error)
 
 func (s *Service) info(g peer.Grant, k Key) (Info, error) {
 	v, err := s.store.Get(k)
-	users, _ := s.fleet.UsersOf(g, k)
-	return Info{v, users}, err
+	if err != nil {
+		return Info{}, err
+	}
+	return s.tell(g, v)
+}
+
+func (s *Service) tell(g peer.Grant, v Volume) (Info, error) {
+	users, _ := s.fleet.UsersOf(g, v.Key)
+	use, err := s.store.place(v.Key).use(v.Size)
+	return Info{v, users, use}, err
 }
 
 func (s *Service) visible(g peer.Grant, visible func(Volume) bool) ([]Info, error) {
@@ -249,8 +258,8 @@ func (s *Service) visible(g peer.Grant, visible func(Volume) bool) ([]Info, erro
 	list := []Info{}
 	for _, v := range all {
 		if visible(v) {
-			users, _ := s.fleet.UsersOf(g, v.Key)
-			list = append(list, Info{v, users})
+			told, _ := s.tell(g, v) // Inspect says what is wrong with one
+			list = append(list, told)
 		}
 	}
 	return list, nil

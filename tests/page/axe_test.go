@@ -48,6 +48,9 @@ func TestEverybody(t *testing.T) {
 	daemon.Run(t, "exec", "-d", id, "--", "sh", "-c", "echo out; echo err >&2; wget -q -T 2 http://refused.example; exit 3")
 	daemon.Run(t, "exec", "-d", id, "--", "sleep", "600")
 
+	daemon.Run(t, "volume", "create", "--size", "64M", "judged")
+	t.Cleanup(func() { daemon.Run(t, "volume", "rm", "judged") })
+
 	judge := func(view string) {
 		t.Helper()
 		for _, v := range violations(t, b, source) {
@@ -66,6 +69,7 @@ func TestEverybody(t *testing.T) {
 		b.open(t, whole)
 		b.await(t, "the refusal", section("Refused")+".includes('refused.example')")
 		b.await(t, "what it uses", section("Sandboxes")+".includes('MiB')")
+		b.await(t, "the volumes", section("Volumes")+".includes('judged')")
 		judge("the list, " + look.scheme)
 		if cut := eval[bool](t, b, "(() => { const a = document.querySelector('td.name a'); return a.getBoundingClientRect().right > a.parentElement.getBoundingClientRect().right })()"); cut {
 			t.Errorf("the name %s is cut at %d pixels", name, look.width)

@@ -48,6 +48,8 @@ func TestOperator(t *testing.T) {
 	b := openBrowser(t)
 	whole, origin, token := pageURL(t, daemon)
 	id := create(t, daemon, "--name", "watched-agent", "--session", "nightly", "--profile", "watched", "--allow", "allowed.example")
+	daemon.Run(t, "volume", "create", "--size", "64M", "shared-deps")
+	t.Cleanup(func() { daemon.Run(t, "volume", "rm", "shared-deps") })
 	daemon.Run(t, "exec", "-d", id, "--", "sh", "-c", `echo begun; until [ -e /tmp/go ]; do sleep 0.1; done; printf '\033[31mcolour\033[0m <b>bold</b>\n'; echo trouble >&2; sleep 600`)
 	b.open(t, whole)
 	b.await(t, "the sandbox", "document.body.innerText.includes('watched-agent')")
@@ -55,6 +57,7 @@ func TestOperator(t *testing.T) {
 		t.Errorf("the token stays in the address bar: %s", address)
 	}
 	b.await(t, "what it uses", section("Sandboxes")+".includes('MiB')")
+	b.await(t, "the volume with its use", section("Volumes")+".match(/shared-deps[^]*of 64.0 MiB[^]*no sandbox uses it/)")
 	b.click(t, row("watched-agent"))
 	b.await(t, "the output so far", section("Output")+".includes('begun')")
 	daemon.Run(t, "exec", id, "--", "touch", "/tmp/go")

@@ -29,8 +29,11 @@ type Volume struct {
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	UsedBy    []string               `protobuf:"bytes,4,rep,name=used_by,json=usedBy,proto3" json:"used_by,omitempty"` // names of sandboxes that use it
 	// What it can hold, with what its file system needs; 0: nothing bounds it.
-	SizeBytes     int64 `protobuf:"varint,5,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
-	Inodes        int64 `protobuf:"varint,6,opt,name=inodes,proto3" json:"inodes,omitempty"` // files and directories that it can hold; 0: nothing bounds them
+	SizeBytes int64 `protobuf:"varint,5,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	Inodes    int64 `protobuf:"varint,6,opt,name=inodes,proto3" json:"inodes,omitempty"` // files and directories that it can hold; 0: nothing bounds them
+	// How much of its size and inodes is used, with what its file system needs; 0 without a size.
+	UsedBytes     int64 `protobuf:"varint,7,opt,name=used_bytes,json=usedBytes,proto3" json:"used_bytes,omitempty"`
+	UsedInodes    int64 `protobuf:"varint,8,opt,name=used_inodes,json=usedInodes,proto3" json:"used_inodes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -103,6 +106,20 @@ func (x *Volume) GetSizeBytes() int64 {
 func (x *Volume) GetInodes() int64 {
 	if x != nil {
 		return x.Inodes
+	}
+	return 0
+}
+
+func (x *Volume) GetUsedBytes() int64 {
+	if x != nil {
+		return x.UsedBytes
+	}
+	return 0
+}
+
+func (x *Volume) GetUsedInodes() int64 {
+	if x != nil {
+		return x.UsedInodes
 	}
 	return 0
 }
@@ -489,7 +506,7 @@ var File_caisson_v1_volume_proto protoreflect.FileDescriptor
 const file_caisson_v1_volume_proto_rawDesc = "" +
 	"\n" +
 	"\x17caisson/v1/volume.proto\x12\n" +
-	"caisson.v1\x1a\x16caisson/v1/route.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbd\x01\n" +
+	"caisson.v1\x1a\x16caisson/v1/route.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfd\x01\n" +
 	"\x06Volume\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\rR\x05owner\x129\n" +
@@ -498,7 +515,11 @@ const file_caisson_v1_volume_proto_rawDesc = "" +
 	"\aused_by\x18\x04 \x03(\tR\x06usedBy\x12\x1d\n" +
 	"\n" +
 	"size_bytes\x18\x05 \x01(\x03R\tsizeBytes\x12\x16\n" +
-	"\x06inodes\x18\x06 \x01(\x03R\x06inodes\"t\n" +
+	"\x06inodes\x18\x06 \x01(\x03R\x06inodes\x12\x1d\n" +
+	"\n" +
+	"used_bytes\x18\a \x01(\x03R\tusedBytes\x12\x1f\n" +
+	"\vused_inodes\x18\b \x01(\x03R\n" +
+	"usedInodes\"t\n" +
 	"\x13CreateVolumeRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\"\n" +
 	"\n" +

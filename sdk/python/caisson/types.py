@@ -558,6 +558,9 @@ class Volume:
     size_bytes: int = 0
     """What it can hold, with what its file system needs; 0: nothing bounds it."""
     inodes: int = 0
+    used_bytes: int = 0
+    """How much of its size is used, with what its file system needs."""
+    used_inodes: int = 0
 
 
 @dataclass(frozen=True)

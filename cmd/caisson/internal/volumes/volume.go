@@ -74,7 +74,7 @@ func volumeLsCommand(a *cli.App) *cobra.Command {
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return cli.Ask(cmd.Context(), a, (*api.Client).ListVolumes, &caissonv1.ListVolumesRequest{}, func(r *caissonv1.ListVolumesResponse) error {
-				return cli.PrintList(a, r.Volumes, []string{"NAME", "OWNER", "SIZE", "CREATED", "USED BY"}, func(v *caissonv1.Volume) []string { return volumeRow(a, v) })
+				return cli.PrintList(a, r.Volumes, []string{"NAME", "OWNER", "USED", "SIZE", "CREATED", "USED BY"}, func(v *caissonv1.Volume) []string { return volumeRow(a, v) })
 			})
 		},
 	}
@@ -87,11 +87,11 @@ func volumeRow(a *cli.App, v *caissonv1.Volume) []string {
 	if a.Wide {
 		created = cli.TimeCell(v.CreatedAt)
 	}
-	size := ""
+	used, size := "", ""
 	if v.SizeBytes != 0 {
-		size = cli.SizeCell(v.SizeBytes)
+		used, size = cli.SizeCell(v.UsedBytes), cli.SizeCell(v.SizeBytes)
 	}
-	return []string{v.Name, cli.Decimal(int64(v.Owner)), size, created, strings.Join(v.UsedBy, ", ")}
+	return []string{v.Name, cli.Decimal(int64(v.Owner)), used, size, created, strings.Join(v.UsedBy, ", ")}
 }
 
 func volumeInspectCommand(a *cli.App) *cobra.Command {

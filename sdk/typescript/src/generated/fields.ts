@@ -1019,6 +1019,8 @@ export const fields = {
     owner: 'number',
     size_bytes: 'Int64',
     used_by: 'string[]',
+    used_bytes: 'Int64',
+    used_inodes: 'Int64',
   },
   WatchFilesResponse: {
     event: 'FileEvent',

@@ -2162,6 +2162,13 @@ export interface components {
             size_bytes: Int64;
             /** @description names of sandboxes that use it */
             used_by: string[];
+            /**
+             * Format: int64
+             * @description How much of its size and inodes is used, with what its file system needs; 0 without a size.
+             */
+            used_bytes: Int64;
+            /** Format: int64 */
+            used_inodes: Int64;
         };
         WatchFilesResponse: {
             event?: components["schemas"]["FileEvent"];
