@@ -197,6 +197,52 @@ func room(t *testing.T, dir string) int64 {
 	return st.Blocks * 512
 }
 
+// TestPowerLoss: what a program had written to disk (fsync(2)) is there after the host lost its
+// power, when the image is as it was while its file system was mounted.
+func TestPowerLoss(t *testing.T) {
+	s, dir := newService(t, 16<<20)
+	if _, err := s.Create(t.Context(), "v", Size{}); err != nil {
+		t.Fatal(err)
+	}
+	writeSynced(t, dataOf(t, s, "v")+"/kept")
+	image := place(filepath.Join(dir, "0+v")).image()
+	lost, err := os.ReadFile(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(image, lost, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	after := NewService(New(dir), fleet{}, s.events, 0)
+	if err := after.Load(); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(dataOf(t, after, "v") + "/kept"); err != nil || string(text) != "kept" {
+		t.Errorf("%q, %v", text, err)
+	}
+	if v, err := after.Inspect(t.Context(), "v"); err != nil || v.Use.UsedInodes == 0 {
+		t.Errorf("%+v, %v", v, err)
+	}
+}
+
+func writeSynced(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString("kept"); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Sync(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestOneFileSystemOnAnImage: where the mount of a disk is gone and something still uses it, the
 // same file system is mounted again.
 func TestOneFileSystemOnAnImage(t *testing.T) {
