@@ -45,7 +45,7 @@ func (h *host) StartGuardingDisks(ctx context.Context) {
 
 func noRoom(what string, bytes, room int64, root string) error {
 	return sbxerr.WithRemedy(sbxerr.Disk, "runtime.disk",
-		fmt.Errorf("%s of %s is larger than the %s that are free below %q without sandboxes.disk_reserve", what, units.FormatSize(bytes), units.FormatSize(room), root),
+		fmt.Errorf("%s of %s is larger than the %s that are free below %q without sandboxes.disk_reserve", what, units.FormatSize(bytes), units.FormatSize(room-room%(1<<20)), root),
 		"ask for a smaller size, or remove images and snapshots that nothing uses")
 }
 
