@@ -94,12 +94,17 @@ func ruleMount(s *specs.Spec, m specs.Mount) error {
 	return errors.Join(errs...)
 }
 
-// notAsked are the directories in which a request can mount nothing.
-var notAsked = strings.Fields("/bin /boot /dev /etc /lib /lib32 /lib64 /libx32 /proc /run /sbin /sys /usr /var/run")
+// notAsked are the directories in which a request can mount nothing, and notHidden those that no
+// mount of a request covers.
+var (
+	notAsked  = strings.Fields("/bin /boot /dev /lib /lib32 /lib64 /libx32 /proc /sbin /sys /run/caisson")
+	notHidden = strings.Fields("/etc /home /run /usr /var")
+)
 
 // asked reports whether m is a tmpfs that a request may have.
 func asked(m specs.Mount) bool {
-	return m.Type == "tmpfs" && !slices.ContainsFunc(notAsked, func(dir string) bool { return strings.HasPrefix(m.Destination+"/", dir+"/") })
+	return m.Type == "tmpfs" && !slices.Contains(notHidden, m.Destination) &&
+		!slices.ContainsFunc(notAsked, func(dir string) bool { return strings.HasPrefix(m.Destination+"/", dir+"/") })
 }
 
 func ruleOptions(rule mountRule, m specs.Mount) error {

@@ -54,7 +54,7 @@ func (h *host) disksFor(ctx context.Context, p *plan.Sandbox) (string, error) {
 		if !b.OnHost() {
 			continue
 		}
-		dir, err := p.Grant.CheckWorkspace(ctx, b.Source, b.WritesHost())
+		dir, err := openOnHost(ctx, p.Grant, b)
 		if err != nil {
 			return "", err
 		}

@@ -22,7 +22,7 @@ func (h *host) createHomes(_ context.Context, s *sandbox) error {
 		Bytes: s.plan.Limits.TmpfsBytes, Inodes: plan.TmpfsInodes,
 	}
 	for _, home := range s.plan.Homes {
-		homes.List = append(homes.List, mount.Home{Path: home.Target[1:], Mode: home.Mode, Points: home.Points})
+		homes.List = append(homes.List, mount.Home{Path: home.Target[1:], Mode: home.Mode, Points: home.Points, Files: s.plan.FilesIn(home)})
 	}
 	if err := makeDir(homes.Dir, 0o711); err != nil {
 		return err

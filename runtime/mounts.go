@@ -10,10 +10,11 @@ import (
 	"github.com/caisson-run/caisson/owndir"
 	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/failpoint"
+	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/plan"
 )
 
-// createMounts attaches the directories of the host that s has, the workspace and the
+// createMounts attaches the directories and files of the host that s has, the workspace and the
 // others, at points of its own.
 func (h *host) createMounts(ctx context.Context, s *sandbox) error {
 	return h.eachBind(ctx, s, s.plan)
@@ -36,6 +37,9 @@ func (h *host) updateMounts(ctx context.Context, s *sandbox, c *change) (undo fu
 // attachPoint attaches a bind on the host. The posture is checked against it.
 func (h *host) attachPoint(s *sandbox, b plan.Mount, ws *mount.Workspace, ids *mount.UserNS) error {
 	point := h.paths.point(s.id, b.Point)
+	if ws.File {
+		return errors.Join(makeFile(point), ws.Attach(point, b.ReadOnly, ids))
+	}
 	if err := makeDir(point, 0o700); err != nil {
 		return err
 	}
@@ -106,6 +110,9 @@ func (h *host) withBind(ctx context.Context, s *sandbox, p *plan.Sandbox, b plan
 		return err
 	}
 	defer func() { err = errors.Join(err, ids.Close()) }()
+	if ws.File {
+		p.SetFile(b.Target)
+	}
 	return errors.Join(h.attachPoint(s, b, ws, ids), h.hold(s, p, b, ws))
 }
 
@@ -132,7 +139,7 @@ func (h *host) openBind(ctx context.Context, p *plan.Sandbox, b plan.Mount) (*mo
 	if b.Volume {
 		return h.volumes.Open(ctx, p.Grant, b.Source)
 	}
-	dir, err := p.Grant.CheckWorkspace(ctx, b.Source, b.WritesHost())
+	dir, err := openOnHost(ctx, p.Grant, b)
 	if err != nil {
 		return nil, err
 	}
@@ -143,13 +150,21 @@ func (h *host) openBind(ctx context.Context, p *plan.Sandbox, b plan.Mount) (*mo
 	return h.settings().Workspaces.Opened(dir.File, as)
 }
 
+// openOnHost opens the directory or file of b with the rights that g has.
+func openOnHost(ctx context.Context, g peer.Grant, b plan.Mount) (*peer.Directory, error) {
+	if b.TakesFile() {
+		return g.CheckBind(ctx, b.Source, b.WritesHost())
+	}
+	return g.CheckWorkspace(ctx, b.Source, b.WritesHost())
+}
+
 // checkBinds refuses a sandbox of p where a directory cannot be opened now.
 func (h *host) checkBinds(ctx context.Context, p *plan.Sandbox) error {
 	for _, b := range p.Mounts {
 		if !b.OnHost() {
 			continue
 		}
-		dir, err := p.Grant.CheckWorkspace(ctx, b.Source, b.WritesHost())
+		dir, err := openOnHost(ctx, p.Grant, b)
 		if err != nil {
 			return err
 		}

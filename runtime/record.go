@@ -191,6 +191,10 @@ func makeDir(path string, mode fs.FileMode) error {
 	return sbxerr.Wrap(sbxerr.StateDir, "runtime.mkdir", owndir.Mkdir(path, mode))
 }
 
+func makeFile(path string) error {
+	return sbxerr.Wrap(sbxerr.StateDir, "runtime.mkfile", owndir.WriteFile(path, nil))
+}
+
 // removeFiles unlinks files and removes empty directories; absent ones are
 // success.
 func removeFiles(paths ...string) error {

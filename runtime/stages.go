@@ -45,10 +45,10 @@ func (m *Manager) allStages() []stage {
 		{name: "output", create: m.createOutput, remove: m.removeOutput},
 		{name: "ids", create: m.createIDs, remove: m.removeIDs, guard: true},
 		{name: "disk", create: m.createDisk, remove: m.removeDisk},
+		{name: "mounts", create: m.createMounts, update: m.updateMounts, remove: m.removeMounts},
 		{name: "rootfs", create: m.createRootfs, remove: m.removeRootfs},
 		{name: "homes", create: m.createHomes, update: m.updateHomes, remove: m.removeHomes},
 		{name: "own", create: m.createOwn, remove: m.removeOwn},
-		{name: "mounts", create: m.createMounts, update: m.updateMounts, remove: m.removeMounts},
 		{name: "ports", create: m.createPorts, adopt: (*recovery).adoptPorts, late: true, update: m.updatePorts, remove: m.removePorts},
 		{name: "userns", create: m.createUserns, remove: m.removeUserns},
 		{name: "netns", create: m.createNetns, remove: m.removeNetns},
@@ -161,6 +161,9 @@ func (h *host) createRootfs(ctx context.Context, s *sandbox) error {
 	files := mount.HostFiles(s.plan.Hostname(), s.plan.Resolvers...)
 	if err := imageservice.AddAccount(files, dirs, s.plan); err != nil {
 		return err
+	}
+	for _, point := range s.plan.FilePoints() {
+		files[point] = ""
 	}
 	if err := mount.WritePrivate(h.paths.private(id), s.block.Base, s.plan.MountPoints(), files); err != nil {
 		return err

@@ -23,8 +23,8 @@ func TestMarshal(t *testing.T) {
 		message proto.Message
 		want    string
 	}{
-		{&caissonv1.Volume{}, `{"name":"","owner":0,"created_at":null,"used_by":[],"size_bytes":0,"inodes":0}`},
-		{&caissonv1.Volume{Name: "a\xff<\u2028", CreatedAt: at, UsedBy: []string{"x", "y"}}, `{"name":"a�< ","owner":0,"created_at":"2026-01-02T15:04:05.12Z","used_by":["x","y"],"size_bytes":0,"inodes":0}`},
+		{&caissonv1.Volume{}, `{"name":"","owner":0,"created_at":null,"used_by":[],"size_bytes":0,"inodes":0,"used_bytes":0,"used_inodes":0}`},
+		{&caissonv1.Volume{Name: "a\xff<\u2028", CreatedAt: at, UsedBy: []string{"x", "y"}}, `{"name":"a�< ","owner":0,"created_at":"2026-01-02T15:04:05.12Z","used_by":["x","y"],"size_bytes":0,"inodes":0,"used_bytes":0,"used_inodes":0}`},
 		{&caissonv1.Rlimit{Soft: 1<<53 - 1, Hard: math.MaxUint64}, `{"name":"","soft":9007199254740991,"hard":"18446744073709551615"}`},
 		{&caissonv1.ExecLimits{MemoryBytes: proto.Int64(-1 << 53), Pids: proto.Int64(0)}, `{"memory_bytes":"-9007199254740992","milli_cpu":null,"pids":0}`},
 		{&caissonv1.Stage{Name: "a", Duration: durationpb.New(90 * time.Second)}, `{"name":"a","duration":"90s"}`},

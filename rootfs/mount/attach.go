@@ -28,7 +28,9 @@ func (t tree) attachAt(name string, readOnly bool, open func(string) (int, error
 		return err
 	}
 	const flags = unix.MOVE_MOUNT_F_EMPTY_PATH | unix.MOVE_MOUNT_T_EMPTY_PATH
-	err = unix.MoveMount(t.fd, "", point, "", flags)
+	if err = t.checkKind(point); err == nil {
+		err = unix.MoveMount(t.fd, "", point, "", flags)
+	}
 	err = errors.Join(wrapPath("attach a mount at", "/"+name, err), unix.Close(point))
 	if err != nil {
 		return err
@@ -41,6 +43,21 @@ func (t tree) attachAt(name string, readOnly bool, open func(string) (int, error
 		return errors.Join(err, t.takeOff(), backToRoot())
 	}
 	return nil
+}
+
+// checkKind refuses a directory on a file, and the reverse, as the kernel would without saying why.
+func (t tree) checkKind(point int) error {
+	var own, st unix.Stat_t
+	if err := errors.Join(unix.Fstat(t.fd, &own), unix.Fstat(point, &st)); err != nil {
+		return err
+	}
+	switch {
+	case own.Mode&unix.S_IFMT == st.Mode&unix.S_IFMT:
+		return nil
+	case own.Mode&unix.S_IFMT == unix.S_IFDIR:
+		return unix.ENOTDIR
+	}
+	return unix.EISDIR
 }
 
 // replace mounts t in the place of the mount at name, which must be empty. The one that was

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -31,6 +32,7 @@ type Home struct {
 	Path   string   // below the root, without a leading slash; a directory of the private layer
 	Mode   uint32   // permission bits
 	Points []string // paths below it that become directories, on which something is mounted
+	Files  []string // those of Points that become files
 }
 
 // homeOptions differ from those of the root. The upper layer is the sandbox's own, so a
@@ -95,7 +97,14 @@ func (h Homes) fill(tmpfs, i int, home Home) error {
 		at := ""
 		for _, name := range strings.Split(point, "/") {
 			at = path.Join(at, name)
-			if err := h.makePoint(tmpfs, path.Join(upperOf(i), at), path.Join(home.Path, at)); err != nil {
+			made := path.Join(upperOf(i), at)
+			if at == point && slices.Contains(home.Files, point) {
+				if err := makeFile(tmpfs, made, int(h.UID), int(h.GID)); err != nil {
+					return fmt.Errorf("file %q: %w", at, err)
+				}
+				continue
+			}
+			if err := h.makePoint(tmpfs, made, path.Join(home.Path, at)); err != nil {
 				return fmt.Errorf("directory %q: %w", at, err)
 			}
 		}
@@ -118,6 +127,14 @@ func (h Homes) makePoint(tmpfs int, name, inImage string) error {
 		return err
 	}
 	return nil
+}
+
+func makeFile(dir int, name string, uid, gid int) error {
+	fd, err := unix.Openat(dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return err
+	}
+	return errors.Join(unix.Fchown(fd, uid, gid), unix.Close(fd))
 }
 
 // statDir describes a directory of the root, without following a link.

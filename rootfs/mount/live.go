@@ -21,7 +21,9 @@ const (
 	// OnOwn is an empty directory that is mounted there. The mount takes its place, as nothing
 	// may be below one.
 	OnOwn
-	OnAny // a directory on whatever mount, among files that others may change; they are covered
+	// OnAny is a directory on whatever mount, among files that others may change; they are
+	// covered. For a mount of a file it is a file.
+	OnAny
 )
 
 // Live is a mount that a live sandbox gets.
@@ -61,9 +63,9 @@ func (n Live) AttachInto(sandbox *os.File) error {
 	}
 	switch {
 	case n.On != OnAny:
-	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
-		return sbxerr.WithRemedy(sbxerr.Workspace, op, fmt.Errorf("mount on %q: the bind that it lies in has no such directory: %w", sbxerr.Clip(n.Target), err),
-			"make the directory first; a symbolic link or a file cannot be a mount's target")
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.EISDIR), errors.Is(err, unix.ELOOP):
+		return sbxerr.WithRemedy(sbxerr.Workspace, op, fmt.Errorf("mount on %q: the bind that it lies in has no such directory, or file for a file: %w", sbxerr.Clip(n.Target), err),
+			"make it first; a symbolic link cannot be a mount's target")
 	}
 	if err != nil {
 		return sbxerr.Wrap(mountCode(err), op, fmt.Errorf("mount on %q: %w", sbxerr.Clip(n.Target), err))
@@ -120,7 +122,7 @@ func (n Live) tree() (tree, error) {
 	if n.Point == "" {
 		return n.newTmpfs()
 	}
-	dir, err := os.OpenFile(n.Point, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	dir, err := os.OpenFile(n.Point, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return tree{}, err
 	}
@@ -155,10 +157,10 @@ func (n Live) newTmpfs() (_ tree, err error) {
 	return tree{fd: fd}, err
 }
 
-// openAny opens the directory name below the root, on whatever mount.
+// openAny opens name below the root, on whatever mount.
 func openAny(name string) (int, error) {
 	how := unix.OpenHow{
-		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
+		Flags:   unix.O_PATH | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
 	}
 	fd, err := unix.Openat2(unix.AT_FDCWD, name, &how)

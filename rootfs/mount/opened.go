@@ -37,7 +37,7 @@ type Identity struct {
 	Groups []uint32 `json:"groups,omitempty"` // others than GID, at most GroupSlots
 }
 
-// Opened makes a workspace of a directory that is open, with O_PATH and under its
+// Opened makes a workspace of a directory or a regular file that is open, with O_PATH and under its
 // own name, because somebody checked what its user may do there. Its name passes
 // a.Check. The sandbox acts as the given identity, which need not be the owner's.
 // The workspace takes dir: it closes it, also where it refuses.
@@ -64,10 +64,11 @@ func Opened(dir *os.File, as Identity) (_ *Workspace, err error) {
 	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
 		return nil, sbxerr.New(sbxerr.Workspace, op, "stat host directory %q: %w", dir.Name(), err)
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFDIR || st.Nlink == 0 {
+	kind := st.Mode & unix.S_IFMT
+	if kind != unix.S_IFDIR && kind != unix.S_IFREG || st.Nlink == 0 {
 		return nil, sbxerr.New(sbxerr.Workspace, op, "host directory %q is no directory any more", dir.Name())
 	}
-	return &Workspace{dir: dir, UID: as.UID, GID: as.GID, groups: slices.Clone(as.Groups)}, nil
+	return &Workspace{dir: dir, UID: as.UID, GID: as.GID, File: kind == unix.S_IFREG, groups: slices.Clone(as.Groups)}, nil
 }
 
 // Identity is as whom a sandbox acts in the workspace.

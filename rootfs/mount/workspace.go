@@ -123,12 +123,13 @@ func within(path, root string) bool {
 	return path == root || root == "/" || strings.HasPrefix(path, root+"/")
 }
 
-// Workspace is an opened directory of the host, checked and not yet attached.
+// Workspace is an opened directory of the host, or a regular file, checked and not yet attached.
 // It is opened once: what was checked is what is mounted, whatever happens to
 // the path in between.
 type Workspace struct {
 	dir      *os.File
 	UID, GID uint32   // as whom to act there, on the host
+	File     bool     // it is a regular file
 	groups   []uint32 // see Opened
 }
 
@@ -143,7 +144,7 @@ func (w *Workspace) Owner(uid, gid uint32) (uids, gids []IDMap) {
 }
 
 // Attach mounts the workspace at target, an existing directory of the
-// daemon's. Mounts below the directory on the host are not part of it.
+// daemon's, or file. Mounts below the directory on the host are not part of it.
 func (w *Workspace) Attach(target string, readOnly bool, ids *UserNS) error {
 	err := bind(w.dir, target, readOnly, ids)
 	if err == nil {

@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"errors"
 	"fmt"
 	goruntime "runtime"
 	"unsafe"
@@ -69,12 +70,22 @@ func became(c Caller) error {
 	return nil
 }
 
-// access asks whether this thread may list and enter the directory fd, and
-// write in it. It is the system call itself, because the wrapper guesses from
-// the effective user, root, where the call is refused.
-func access(fd int, write bool) error {
-	mode := uintptr(unix.R_OK | unix.X_OK)
-	if write {
+// errKind is what is neither a directory nor a regular file.
+var errKind = errors.New("it is neither a directory nor a regular file")
+
+// check asks whether this thread may list and enter the directory fd, or read the file, and write
+// there. It is the system call itself, because the wrapper guesses from the effective user, root,
+// where the call is refused.
+func (a access) check(fd int, kind uint32) error {
+	mode := uintptr(unix.R_OK)
+	switch kind & unix.S_IFMT {
+	case unix.S_IFDIR:
+		mode |= unix.X_OK
+	case unix.S_IFREG:
+	default:
+		return errKind
+	}
+	if a.write {
 		mode |= unix.W_OK
 	}
 	empty := []byte{0}

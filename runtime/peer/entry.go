@@ -38,5 +38,5 @@ func enterAs(c Caller, dir string) error {
 		return err
 	}
 	defer unix.Close(fd)
-	return access(fd, false)
+	return access{}.check(fd, unix.S_IFDIR)
 }

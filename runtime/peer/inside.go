@@ -74,7 +74,7 @@ func (w *Workspace) open(beneath, name string, write bool) opened {
 			o = opened{err: err}
 			return
 		}
-		o = openDir(int(root.Fd()), beneath, name, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_XDEV, write)
+		o = openAt(int(root.Fd()), beneath, name, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_XDEV, access{write: write})
 	})
 	return o
 }

@@ -28,11 +28,17 @@ func (o opened) drop() {
 	}
 }
 
-// open opens dir as the caller on a goroutine of its own, which it leaves
+// access is what a caller asks for: to read a directory, or to write in it.
+type access struct {
+	write bool
+	file  bool // it may be a regular file
+}
+
+// open opens path as the caller on a goroutine of its own, which it leaves
 // behind when ctx ends: a system call cannot be cancelled. How many can be left
 // behind is bounded for each user.
-func (g Grant) open(ctx context.Context, dir string, write bool) (opened, error) {
-	return g.opening(ctx, func() opened { return g.openAs(dir, write) })
+func (g Grant) open(ctx context.Context, path string, a access) (opened, error) {
+	return g.opening(ctx, func() opened { return g.openAs(path, a) })
 }
 
 func (g Grant) opening(ctx context.Context, open func() opened) (opened, error) {
@@ -99,43 +105,49 @@ func noAnswer(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", errNoAnswer, context.Cause(ctx))
 }
 
-// openAs opens dir with the caller's rights.
-func (g Grant) openAs(dir string, write bool) (o opened) {
+// openAs opens path with the caller's rights.
+func (g Grant) openAs(path string, a access) (o opened) {
 	if g.asRoot() {
-		return openHere(dir, 0, write)
+		return openHere(path, 0, a)
 	}
 	onThrowawayThread(func() {
 		if err := become(g.caller); err != nil {
 			o = opened{err: err}
 			return
 		}
-		o = openHere(dir, g.caller.UID, write)
+		o = openHere(path, g.caller.UID, a)
 	})
 	return o
 }
 
-// openHere opens dir with the rights of this thread, under its real path.
-func openHere(dir string, uid uint32, write bool) opened {
-	dir, err := resolve(dir, uid)
+// openHere opens path with the rights of this thread, under its real name.
+func openHere(path string, uid uint32, a access) opened {
+	path, err := resolve(path, uid)
 	if err != nil {
 		return opened{err: err}
 	}
-	return openDir(unix.AT_FDCWD, dir, dir, 0, write)
+	return openAt(unix.AT_FDCWD, path, path, 0, a)
 }
 
-// openDir opens the directory path at fd under a name, with the rights of this thread. It
-// follows no link, and resolves the path as it is told besides.
-func openDir(at int, path, name string, resolve uint64, write bool) opened {
+// openAt opens the path at fd under a name, with the rights of this thread. It follows no link,
+// and resolves the path as it is told besides.
+func openAt(at int, path, name string, resolve uint64, a access) opened {
 	how := unix.OpenHow{
-		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
+		Flags:   unix.O_PATH | unix.O_CLOEXEC,
 		Resolve: resolve | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+	}
+	if !a.file {
+		how.Flags |= unix.O_DIRECTORY
 	}
 	fd, err := unix.Openat2(at, path, &how)
 	if err != nil {
 		return opened{err: err}
 	}
 	o := opened{file: os.NewFile(uintptr(fd), name)}
-	err = errors.Join(access(fd, write), unix.Fstat(fd, &o.stat), notOfTheKernel(fd))
+	err = unix.Fstat(fd, &o.stat)
+	if err == nil {
+		err = errors.Join(a.check(fd, o.stat.Mode), notOfTheKernel(fd))
+	}
 	if err != nil {
 		return opened{err: errors.Join(err, o.file.Close())}
 	}

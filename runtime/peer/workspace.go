@@ -19,14 +19,14 @@ import (
 // far away, or a program of the peer's own (FUSE).
 const checkTimeout = 5 * time.Second
 
-// Directory is an opened directory of the host that its caller may use, and the ids on disk
-// with which a sandbox acts there.
+// Directory is an opened directory of the host, or a regular file, that its caller may use, and
+// the ids on disk with which a sandbox acts there.
 //
 // For root these are the ids of the directory's owner. For other callers they are their own
 // ids: a caller that may read a directory of another user must not write there as that
 // user.
 type Directory struct {
-	File   *os.File // O_PATH; the very directory that was checked
+	File   *os.File // O_PATH; what was checked
 	UID    uint32
 	GID    uint32
 	Groups []uint32 // the caller's other groups; none for root
@@ -45,6 +45,15 @@ func (d *Directory) Close() error { return d.File.Close() }
 //
 // For a caller inside of a sandbox dir is a path there, beneath the sandbox's workspace.
 func (g Grant) CheckWorkspace(ctx context.Context, dir string, write bool) (*Directory, error) {
+	return g.check(ctx, dir, access{write: write})
+}
+
+// CheckBind is CheckWorkspace for a mount beside the workspace, which may be of a regular file.
+func (g Grant) CheckBind(ctx context.Context, path string, write bool) (*Directory, error) {
+	return g.check(ctx, path, access{write: write, file: true})
+}
+
+func (g Grant) check(ctx context.Context, dir string, a access) (*Directory, error) {
 	const op = "peer.workspace"
 	if err := g.NameWorkspace(dir); err != nil {
 		return nil, err
@@ -52,11 +61,11 @@ func (g Grant) CheckWorkspace(ctx context.Context, dir string, write bool) (*Dir
 	ctx, cancel := context.WithTimeoutCause(ctx, checkTimeout, fmt.Errorf("the file system of %q did not answer in %s", sbxerr.Clip(dir), checkTimeout))
 	defer cancel()
 	if g.rank == nested {
-		return g.openInside(ctx, dir, write)
+		return g.openInside(ctx, dir, a.write)
 	}
-	o, err := g.open(ctx, dir, write)
+	o, err := g.open(ctx, dir, a)
 	if err != nil {
-		return nil, sbxerr.WithRemedy(workspaceCode(err), op, explain(g.caller, dir, write, err), rightsRemedy(dir, write, err))
+		return nil, sbxerr.WithRemedy(workspaceCode(err), op, explain(g.caller, dir, a.write, err), rightsRemedy(dir, a.write, err))
 	}
 	d := &Directory{File: o.file, UID: o.stat.Uid, GID: o.stat.Gid}
 	if err := g.NameWorkspace(d.File.Name()); err != nil { // where its links led
@@ -66,7 +75,7 @@ func (g Grant) CheckWorkspace(ctx context.Context, dir string, write bool) (*Dir
 		return d, nil
 	}
 	d.UID, d.GID, d.Groups = g.caller.UID, g.caller.GID, g.caller.Groups
-	notOwned, covers := ownsToWrite(g.caller, o.stat, write), coversNothing(d.File)
+	notOwned, covers := ownsToWrite(g.caller, o.stat, a.write), coversNothing(d.File)
 	if err := errors.Join(notOwned, covers); err != nil {
 		remedy := ""
 		if covers == nil {
@@ -167,6 +176,8 @@ func explain(c Caller, dir string, write bool, err error) error {
 		return fmt.Errorf("host directory %q lies on a read-only file system: %w", sbxerr.Clip(dir), err)
 	case errors.Is(err, unix.ENOENT):
 		return fmt.Errorf("host directory %q does not exist: %w", sbxerr.Clip(dir), err)
+	case errors.Is(err, errKind):
+		return fmt.Errorf("host path %q: %w", sbxerr.Clip(dir), err)
 	case errors.Is(err, unix.ENOTDIR):
 		return fmt.Errorf("host directory %q is not a directory: %w", sbxerr.Clip(dir), err)
 	case errors.Is(err, unix.ELOOP):

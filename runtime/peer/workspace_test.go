@@ -48,6 +48,10 @@ type can struct{ Read, Write bool }
 func probe(dirs []string) map[string]can {
 	out := map[string]can{}
 	for _, dir := range dirs {
+		if strings.Contains(filepath.Base(dir), "file") {
+			out[dir] = can{canOpen(dir, os.O_RDONLY), canOpen(dir, os.O_RDONLY) && canOpen(dir, os.O_WRONLY)}
+			continue
+		}
 		_, err := os.ReadDir(dir)
 		var c can
 		if err == nil && os.Chdir(dir) == nil {
@@ -60,6 +64,11 @@ func probe(dirs []string) map[string]can {
 		out[dir] = c
 	}
 	return out
+}
+
+func canOpen(path string, flag int) bool {
+	f, err := os.OpenFile(path, flag, 0)
+	return err == nil && f.Close() == nil
 }
 
 // asPeer runs the probe in a real process of the peer.
@@ -149,6 +158,55 @@ func TestCheckWorkspaceIsWhatTheUserCan(t *testing.T) {
 	}
 	if len(dirs) != 6*15*3 || count[can{}] < 50 || count[can{true, false}] < 10 || count[can{true, true}] < 10 {
 		t.Errorf("%d directories, too few of a kind: %v", len(dirs), count)
+	}
+}
+
+// TestCheckBindIsWhatTheUserCan does the same with regular files. What is neither a file nor a
+// directory is refused, also to root.
+func TestCheckBindIsWhatTheUserCan(t *testing.T) {
+	need.Root(t, "it becomes others")
+	base := openTemp(t)
+	var files []string
+	owned := map[string]bool{}
+	for _, owner := range [][2]int{{testUID, testGID}, {testUID, 0}, {0, testGroup}, {0, 0}} {
+		for _, mode := range []uint32{0o600, 0o400, 0o200, 0o640, 0o060, 0o604, 0o006, 0o755, 0} {
+			file := filepath.Join(base, fmt.Sprintf("file%d-%d-%o", owner[0], owner[1], mode))
+			if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Chown(file, owner[0], owner[1]), unix.Chmod(file, mode)); err != nil {
+				t.Fatal(err)
+			}
+			files = append(files, file)
+			owned[file] = owner[0] == testUID && owner[1] != 0
+		}
+	}
+	g, root := grant(t, policy(t, rule(func(r *Rule) { r.UIDs = []uint32{testUID} })), testCaller), grant(t, Policy{}, User(0, 0, nil, 1))
+	try := func(g Grant, path string, write bool) error {
+		d, err := g.CheckBind(t.Context(), path, write)
+		if err != nil {
+			return err
+		}
+		return d.Close()
+	}
+	count := map[can]int{}
+	for file, want := range asPeer(t, files) {
+		count[want]++
+		if err := try(g, file, false); (err == nil) != want.Read || err != nil && sbxerr.Of(err) != sbxerr.Peer {
+			t.Errorf("%s: the peer can read: %v; asked: %v", file, want.Read, err)
+		}
+		if err := try(g, file, true); (err == nil) != (want.Write && owned[file]) || err != nil && sbxerr.Of(err) != sbxerr.Peer {
+			t.Errorf("%s: the peer can write: %v, its own: %v; asked: %v", file, want.Write, owned[file], err)
+		}
+		if err := try(root, file, true); err != nil { // the control
+			t.Errorf("%s: root: %v", file, err)
+		}
+	}
+	if count[can{}] < 5 || count[can{true, false}] < 5 || count[can{true, true}] < 5 {
+		t.Errorf("too few of a kind: %v", count)
+	}
+	if err := errors.Join(unix.Mkfifo(base+"/fifo", 0o666), unix.Mknod(base+"/device", unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3)))); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"fifo", "device"} {
+		refused(t, name, try(root, base+"/"+name, false), sbxerr.Workspace, "neither a directory nor a regular file")
 	}
 }
 

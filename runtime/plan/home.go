@@ -95,7 +95,7 @@ func (p *Sandbox) planHomes(u Account, home string) error {
 // ownHome returns the mode of home outside of /home where it is the user's own directory,
 // else 0.
 func (u Account) ownHome(home string) (uint32, error) {
-	if path.Clean(home) != home || !homeForm.MatchString(home) || home == oci.HomeMount || below(home, oci.HomeMount) || checkTarget("", home) != nil {
+	if path.Clean(home) != home || !homeForm.MatchString(home) || home == oci.HomeMount || below(home, oci.HomeMount) || inSystem(home) || checkTarget("", home) != nil {
 		return 0, nil
 	}
 	st, err := u.Layers.Lstat(home[1:])

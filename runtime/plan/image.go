@@ -57,7 +57,7 @@ func (p *Sandbox) planImage(pl Planner, r CreateRequest) error {
 	p.Env = image.MergeEnv(ofImage, p.cacheEnv(), p.Profile.Env, r.Env, r.Nested.env())
 	p.Cwd = cmp.Or(p.workspaceCwd(r), imageCwd(config.WorkingDir), "/")
 	home := ofImage[slices.IndexFunc(ofImage, func(kv string) bool { return strings.HasPrefix(kv, "HOME=") })]
-	return errors.Join(checkSize(nil, p.Env), p.planHomes(account, strings.TrimPrefix(home, "HOME=")))
+	return errors.Join(checkSize(nil, p.Env), p.checkSystemPoints(account.Layers), p.planHomes(account, strings.TrimPrefix(home, "HOME=")))
 }
 
 // languageImage finds the image of a language, or says why it was asked for.

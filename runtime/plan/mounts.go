@@ -35,7 +35,7 @@ const (
 
 // Mount is a mount that a sandbox has beside those of every sandbox. The workspace is one.
 type Mount struct {
-	Source   string   // of a bind: the directory of the host, or the name of a volume; empty is a tmpfs
+	Source   string   // of a bind: the directory or file of the host, or the name of a volume; empty is a tmpfs
 	Volume   bool     // Source is the name of a volume
 	Layers   []string // Source is a name in the image with these directories
 	File     *mount.MemoryFile
@@ -57,6 +57,9 @@ func (b Mount) OnHost() bool {
 	return b.Source != "" && !b.Volume && len(b.Layers) == 0 && b.File == nil
 }
 
+// TakesFile reports whether b may be one of a regular file.
+func (b Mount) TakesFile() bool { return b.OnHost() && b.Point != WorkspacePoint && !b.Cow }
+
 // WritesHost reports whether the sandbox can change the directory of a bind.
 func (b Mount) WritesHost() bool { return !b.ReadOnly && !b.Cow }
 
@@ -70,12 +73,12 @@ const (
 // Holds reports whether the target of other lies in b.
 func (b Mount) Holds(other Mount) bool { return strings.HasPrefix(other.Target, b.Target+"/") }
 
-// ownTrees are those that a sandbox brings itself: links of an image that lead there, and
-// the files of the sandbox, stay what they are.
-var ownTrees = strings.Fields("bin boot dev etc lib lib32 lib64 libx32 proc run sbin sys usr")
+// ownTrees are those that a sandbox brings itself: links of an image that lead there, and the
+// file systems of the kernel, stay what they are.
+var ownTrees = strings.Fields("/bin /boot /dev /lib /lib32 /lib64 /libx32 /proc /sbin /sys /run/caisson /var/run /usr/lib32 /usr/lib64 /usr/libx32 /usr/sbin")
 
-// ownPoints are mount points of every sandbox; a mount may lie below them.
-var ownPoints = []string{"/", "/home", "/tmp", "/var", "/var/tmp"}
+// ownPoints are directories and files that every sandbox needs; a mount may lie below them.
+var ownPoints = strings.Fields("/ /etc /etc/group /etc/hostname /etc/hosts /etc/passwd /etc/resolv.conf /home /run /tmp /usr /usr/bin /usr/lib /var /var/tmp")
 
 // planMounts orders the workspace and the other mounts. Their sizes come with the limits. Of a
 // workspace inside of the calling sandbox the grant says whether it is allowed.
@@ -93,7 +96,7 @@ func (p *Sandbox) planMounts(allowed mount.Allowed, inside bool, r CreateRequest
 		p.Mounts = append(p.Mounts, w.mount())
 	}
 	for i, asked := range p.MountRequests {
-		m := Mount{Source: asked.Source, Volume: asked.Type == VolumeType, Layers: asked.Layers, File: asked.File, Target: asked.Target, ReadOnly: asked.ReadOnly}
+		m := Mount{Source: asked.Source, Volume: asked.Type == VolumeType, Layers: asked.Layers, File: asked.File, Target: withoutLink(asked.Target), ReadOnly: asked.ReadOnly}
 		if asked.Cow {
 			m.Cow, m.Lower, m.Changes = true, cacheLower(i), cacheChanges(i)
 		}
@@ -160,7 +163,7 @@ func BindPoints(w *WorkspaceRequest, mounts []MountRequest) (points []string) {
 }
 
 func (r MountRequest) check(allowed mount.Allowed, build bool) error {
-	errs := []error{checkTarget("mount target", r.Target)}
+	errs := []error{checkTarget("mount target", withoutLink(r.Target))}
 	if r.Cow && (r.Type != VolumeType || r.ReadOnly) {
 		errs = append(errs, Invalid("mount on %q: cow is for type volume, and not with read-only", sbxerr.Clip(r.Target)))
 	}
@@ -233,10 +236,31 @@ func (p *Sandbox) LargestTmpfs() int64 {
 	return largest
 }
 
+// SetFile says that the bind on target is one of a file: its mount point is a file then.
+func (p *Sandbox) SetFile(target string) { p.files = append(p.files, target) }
+
 // MountPoints are the directories that only this sandbox needs as mount points, below its
 // root. A nested mount has its point in the bind. A ready sandbox has the points of its
 // profile's mounts.
-func (p *Sandbox) MountPoints() []string { return p.points }
+func (p *Sandbox) MountPoints() (dirs []string) {
+	for _, point := range p.points {
+		if slices.Contains(p.files, "/"+point) {
+			point = path.Dir(point)
+		}
+		dirs = append(dirs, point)
+	}
+	return dirs
+}
+
+// FilePoints are the files that this sandbox needs as mount points.
+func (p *Sandbox) FilePoints() []string {
+	return slices.DeleteFunc(slices.Clone(p.points), func(point string) bool { return !slices.Contains(p.files, "/"+point) })
+}
+
+// FilesIn are those of h's points that are files.
+func (p *Sandbox) FilesIn(h Home) []string {
+	return slices.DeleteFunc(slices.Clone(h.Points), func(point string) bool { return !slices.Contains(p.files, path.Join(h.Target, point)) })
+}
 
 // specMounts are the mounts for [oci.Build]. The binds are attached below state.
 func (p *Sandbox) specMounts(state string) (out []specs.Mount) {
@@ -279,9 +303,8 @@ func checkWorkspaceMode(mode string) error {
 
 // checkTarget refuses paths inside that are the sandbox's own; kind says whose name it is.
 func checkTarget(kind, name string) error {
-	const remedy = "name another path inside, such as /workspace or that of the directory on the host"
 	refuse := func(format string, args ...any) error {
-		return sbxerr.WithRemedy(sbxerr.Workspace, "runtime.plan", fmt.Errorf(kind+" "+format, args...), remedy)
+		return sbxerr.WithRemedy(sbxerr.Workspace, "runtime.plan", fmt.Errorf(kind+" "+format, args...), otherTarget)
 	}
 	if !path.IsAbs(name) || path.Clean(name) != name || strings.ContainsRune(name, 0) || len(name) >= unix.PathMax {
 		return refuse("%q is not a clean absolute path", sbxerr.Clip(name))
@@ -289,8 +312,8 @@ func checkTarget(kind, name string) error {
 	if slices.Contains(ownPoints, name) {
 		return refuse("%q is the sandbox's own", name)
 	}
-	if first, _, _ := strings.Cut(name[1:], "/"); slices.Contains(ownTrees, first) || name == "/var/run" || strings.HasPrefix(name, "/var/run/") {
-		return refuse("%q is part of the sandbox's own /%s", sbxerr.Clip(name), first)
+	if i := slices.IndexFunc(ownTrees, func(tree string) bool { return strings.HasPrefix(name+"/", tree+"/") }); i >= 0 {
+		return refuse("%q is part of the sandbox's own %s", sbxerr.Clip(name), ownTrees[i])
 	}
 	return nil
 }

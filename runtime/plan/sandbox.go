@@ -77,6 +77,7 @@ type Sandbox struct {
 
 	MountRequests []MountRequest // those of the profile and of the request
 	points        []string       // see MountPoints
+	files         []string       // see SetFile
 }
 
 // Planner holds the facts by which requests are planned.

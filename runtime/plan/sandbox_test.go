@@ -167,7 +167,7 @@ func TestPlanRefuses(t *testing.T) {
 		{"workspace path", func(r *Request) { r.Create.Workspace = &WorkspaceRequest{Dir: "/srv/a", Path: "src"} }, sbxerr.Workspace, []string{`path "src" is not a clean absolute path`}},
 		{"workspace over a tmpfs", func(r *Request) { r.Create.Workspace = &WorkspaceRequest{Dir: "/srv/a", Path: "/tmp"} }, sbxerr.Workspace, []string{`path "/tmp" is the sandbox's own`}},
 		{"workspace over all homes", func(r *Request) { r.Create.Workspace = &WorkspaceRequest{Dir: "/srv/a", Path: "/home"} }, sbxerr.Workspace, []string{"is the sandbox's own"}},
-		{"workspace in /etc", func(r *Request) { r.Create.Workspace = &WorkspaceRequest{Dir: "/srv/a", Path: "/etc/x"} }, sbxerr.Workspace, []string{`path "/etc/x" is part of the sandbox's own /etc`}},
+		{"workspace in /dev", func(r *Request) { r.Create.Workspace = &WorkspaceRequest{Dir: "/srv/a", Path: "/dev/x"} }, sbxerr.Workspace, []string{`path "/dev/x" is part of the sandbox's own /dev`}},
 		{"workspace at the root", func(r *Request) { r.Create.Workspace = &WorkspaceRequest{Dir: "/srv/a", Path: "/"} }, sbxerr.Workspace, []string{`path "/" is the sandbox's own`}},
 		{"no memory", func(r *Request) { r.Create.Limits.MemoryBytes = new(int64(0)) }, sbxerr.Limits, []string{`"memory" is absent or zero`}},
 		{"too little memory", func(r *Request) { r.Create.Limits.MemoryBytes = new(int64(4096)) }, sbxerr.Limits, []string{`"memory" is 4096`}},

@@ -99,7 +99,7 @@ func TestMountRefused(t *testing.T) {
 		"type=bind,src=" + dir + ",dst=/workspace/link":               {"SBX-104", "no such directory"},
 		"type=bind,src=" + dir + ",dst=/workspace/link/ssl":           {"SBX-104", "no such directory"},
 		"type=bind,src=" + dir + ",dst=/workspace/.git/config":        {"SBX-104", "no such directory"},
-		"type=bind,src=" + dir + "/.git/config,dst=/data":             {"SBX-104", "not a directory"},
+		"type=bind,src=" + dir + "/.git/absent,dst=/data":             {"SBX-104", "no such file"},
 		"type=bind,src=/etc,dst=/data":                                {"SBX-104", "the host's /etc"},
 		"type=bind,src=" + dir + ",dst=/proc":                         {"SBX-104", "/proc"},
 		"type=volume,src=../v,dst=/data":                              {"SBX-101", "letters, digits"},

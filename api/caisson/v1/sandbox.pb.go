@@ -225,7 +225,7 @@ func (x *Workspace) GetPath() string {
 type Mount struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Type  string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"` // "bind", "volume" or "tmpfs"
-	// Of a bind: absolute path of a directory of the host. Of a volume: its name; where the
+	// Of a bind: absolute path of a directory or regular file of the host. Of a volume: its name; where the
 	// caller has none of it, it is made.
 	Source        string `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
 	Target        string `protobuf:"bytes,3,opt,name=target,proto3" json:"target,omitempty"`                               // where it is mounted inside, absolute

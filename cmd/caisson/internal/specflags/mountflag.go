@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -16,7 +17,7 @@ import (
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
 )
 
-const mountExample = "write type=bind,src=DIR,dst=PATH[,ro], type=volume,src=NAME,dst=PATH[,ro] or type=tmpfs,dst=PATH[,size=SIZE]"
+const mountExample = "write type=bind,src=PATH,dst=PATH[,ro], type=volume,src=NAME,dst=PATH[,ro] or type=tmpfs,dst=PATH[,size=SIZE]"
 
 // mounts reads the values of --mount, which has Docker's syntax: a line of CSV with KEY=VALUE.
 func mounts(p *cli.Parser, list []string) (out []*caissonv1.Mount) {
@@ -129,11 +130,11 @@ func checkMount(m *caissonv1.Mount) error {
 	if m.Type == "volume" {
 		return nil
 	}
-	dir, err := filepath.Abs(m.Source)
+	source, err := filepath.Abs(m.Source)
 	if err == nil {
-		err = checkDir(dir)
+		_, err = os.Stat(source)
 	}
-	m.Source = dir
+	m.Source = source
 	return sbxerr.WithRemedy(sbxerr.Workspace, "caisson.mount", err, dirRemedy(m.Source, err))
 }
 

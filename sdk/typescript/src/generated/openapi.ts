@@ -1124,7 +1124,7 @@ export interface components {
              * @description of a tmpfs; absent is limits.tmpfs_bytes
              */
             size_bytes?: Int64;
-            /** @description Of a bind: absolute path of a directory of the host. Of a volume: its name; where the caller has none of it, it is made. */
+            /** @description Of a bind: absolute path of a directory or regular file of the host. Of a volume: its name; where the caller has none of it, it is made. */
             source?: string;
             /** @description where it is mounted inside, absolute */
             target?: string;
