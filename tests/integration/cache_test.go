@@ -80,7 +80,7 @@ func TestCaches(t *testing.T) {
 		t.Errorf("the volume has %v, %v", st, err)
 	}
 	d.Refused(t, "SBX-101", "run", "-o", "json", "--cache", "none", "--", "true")
-	d.Refused(t, "SBX-104", "run", "-o", "json", "--cache", "x=/etc/x", "--", "true")
+	d.Refused(t, "SBX-104", "run", "-o", "json", "--cache", "x=/etc", "--", "true")
 	d.Refused(t, "SBX-101", "run", "-o", "json", "--cache", "npm", "--mount", "type=tmpfs,dst=/var/cache/caisson/npm", "--", "true")
 	user.Run(t, "volume", "prune")
 	d.Run(t, "volume", "prune")
