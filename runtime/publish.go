@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"slices"
 	"time"
@@ -80,8 +81,9 @@ func (m *Manager) withHolder(err error, g peer.Grant) error {
 // to the exposed ones.
 func (h *host) servePorts(ctx context.Context, s *sandbox, exposed []uint16) error {
 	var inside []uint16
+	var clients [][]netip.Prefix
 	for _, p := range s.openedPorts() {
-		inside = append(inside, p.Inside)
+		inside, clients = append(inside, p.Inside), append(clients, p.Prefixes())
 	}
 	if len(inside)+len(exposed) == 0 {
 		return nil
@@ -98,7 +100,7 @@ func (h *host) servePorts(ctx context.Context, s *sandbox, exposed []uint16) err
 	}
 	path := h.paths.netns(s.id)
 	return h.opts.Egress.Publish(ctx, egress.Published{
-		ID: s.id, Exposed: exposed, Ports: inside, Listeners: h.published.Files(s.id), Before: before,
+		ID: s.id, Exposed: exposed, Ports: inside, Clients: clients, Listeners: h.published.Files(s.id), Before: before,
 		Sockets: func(n int) ([]*os.File, error) { return netns.OpenSockets(path, n) },
 	})
 }

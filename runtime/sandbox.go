@@ -306,7 +306,7 @@ func (s *sandbox) info() Info {
 			info.Exposed = append(info.Exposed, uint32(n))
 		}
 		for _, p := range s.ports {
-			info.Ports = append(info.Ports, PortInfo{Address: p.Address.String(), HostPort: p.Host, Port: p.Inside})
+			info.Ports = append(info.Ports, PortInfo{Address: p.Address.String(), HostPort: p.Host, Port: p.Inside, Clients: p.ClientList()})
 		}
 	}
 	return info

@@ -127,7 +127,8 @@ type Info struct {
 type PortInfo struct {
 	Address  string
 	HostPort uint16
-	Port     uint16 // inside
+	Port     uint16   // inside
+	Clients  []string // that may connect; empty is any
 }
 
 // Detail is all that is known of one sandbox.

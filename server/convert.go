@@ -88,7 +88,7 @@ func sandboxPB(i runtime.Info) *caissonv1.Sandbox {
 }
 
 func portPB(p runtime.PortInfo) *caissonv1.Port {
-	return &caissonv1.Port{Address: p.Address, HostPort: uint32(p.HostPort), Port: uint32(p.Port)}
+	return &caissonv1.Port{Address: p.Address, HostPort: uint32(p.HostPort), Port: uint32(p.Port), Clients: p.Clients}
 }
 
 func execPB(e runtime.ExecInfo) *caissonv1.Exec {

@@ -32,7 +32,7 @@ func (s *server) publish(q control.Request, files []*os.File) error {
 	if s.entry(q.Sandbox) != nil {
 		return sbxerr.New(sbxerr.Internal, op, "the sandbox %s is published already", q.Sandbox)
 	}
-	doors, err := doorsOf(q.Ports, files)
+	doors, err := doorsOf(q, files)
 	if err != nil {
 		return sbxerr.Wrap(sbxerr.Gateway, op, err)
 	}
@@ -84,7 +84,7 @@ func (s *server) link(ctx context.Context, l policy.Link) (*net.TCPConn, func(),
 }
 
 // doorsOf are copies of the listeners, with the ports to which they lead.
-func doorsOf(ports []uint16, files []*os.File) ([]proxy.Door, error) {
+func doorsOf(q control.Request, files []*os.File) ([]proxy.Door, error) {
 	var doors []proxy.Door
 	for i, f := range files {
 		l, err := net.FileListener(f)
@@ -95,7 +95,11 @@ func doorsOf(ports []uint16, files []*os.File) ([]proxy.Door, error) {
 		if !ok {
 			return nil, errors.Join(fmt.Errorf("a socket to publish is a %T, not a TCP listener", l), l.Close(), closeDoors(doors))
 		}
-		doors = append(doors, proxy.Door{Listener: tcp, Port: ports[i]})
+		d := proxy.Door{Listener: tcp, Port: q.Ports[i]}
+		if len(q.Clients) > 0 {
+			d.Clients = q.Clients[i]
+		}
+		doors = append(doors, d)
 	}
 	return doors, nil
 }

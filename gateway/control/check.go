@@ -57,7 +57,7 @@ func (r Request) check() error {
 	case r.Op == TrySecret && len(r.Secrets) != 1, r.Op != TrySecret && r.Op != Secrets && len(r.Secrets) > 0, r.Op != Secrets && len(r.Kept) > 0, len(r.Secrets)+len(r.Kept) > MaxSecrets:
 		return fmt.Errorf("the operation %q with %d secrets, and %d that stay", r.Op, len(r.Secrets), len(r.Kept))
 	case r.Op == Publish:
-		return checkPorts(r.Ports, r.Exposed)
+		return errors.Join(checkPorts(r.Ports, r.Exposed), checkClients(r.Clients, len(r.Ports)))
 	case r.Op == Supply && (r.Sockets < 1 || r.Sockets > attempt.Batch):
 		return fmt.Errorf("%d are not 1 to %d sockets", r.Sockets, attempt.Batch)
 	}
@@ -67,6 +67,18 @@ func (r Request) check() error {
 func checkPorts(ports, exposed []uint16) error {
 	if len(ports)+len(exposed) == 0 || max(len(ports), len(exposed)) > MaxPorts || slices.Contains(ports, 0) || slices.Contains(exposed, 0) {
 		return fmt.Errorf("%d and %d are not 1 to %d ports, or one is 0", len(ports), len(exposed), MaxPorts)
+	}
+	return nil
+}
+
+func checkClients(clients [][]netip.Prefix, ports int) error {
+	if len(clients) > 0 && len(clients) != ports {
+		return fmt.Errorf("the clients of %d of %d ports", len(clients), ports)
+	}
+	for _, list := range clients {
+		if len(list) > MaxClients || slices.ContainsFunc(list, func(p netip.Prefix) bool { return !p.IsValid() }) {
+			return fmt.Errorf("%d clients of a port are more than %d, or one is none", len(list), MaxClients)
+		}
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ var requests = []Request{
 	{Seq: 9, Op: Configure, Proxy: &Proxy{URL: "http://proxy.corp:3128", Except: []string{"*.corp.example"}, Credentials: "agent:s3cret"}},
 	{Seq: 3, Op: SetPolicy, Sandbox: "abc", Policy: policy.Spec{Mode: policy.Allow, Allow: []string{"<&>.example"}, Map: map[string]string{"a.test": "10.1.2.3"}}},
 	{Seq: 4, Op: Remove, Sandbox: "abc"},
-	{Seq: 6, Op: Publish, Sandbox: "abc", Ports: []uint16{8080, 3000}, Exposed: []uint16{5432}},
+	{Seq: 6, Op: Publish, Sandbox: "abc", Ports: []uint16{8080, 3000}, Clients: [][]netip.Prefix{nil, {netip.MustParsePrefix("10.0.0.0/8")}}, Exposed: []uint16{5432}},
 	{Seq: 8, Op: Publish, Sandbox: "abc", Exposed: []uint16{5432}},
 	{Seq: 7, Op: Supply, Sandbox: "abc", Sockets: attempt.Batch},
 	{Seq: 10, Op: Watch, Sandbox: "abc"},
@@ -325,6 +325,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 	for _, body := range []string{
 		`{"Op":"ping"}`, `{"Seq":1,"Op":"dance"}`, `{"Seq":1,"Op":"ping","Sandbox":"abc"}`, `{"Seq":1,"Op":"add"}`,
 		`{"Seq":1,"Op":"publish","Sandbox":"abc"}`, `{"Seq":1,"Op":"publish","Sandbox":"abc","Ports":[0]}`, `{"Seq":1,"Op":"publish","Sandbox":"abc","Ports":[1],"Exposed":[0]}`,
+		`{"Seq":1,"Op":"publish","Sandbox":"abc","Ports":[1,2],"Clients":[["10.0.0.0/8"]]}`, `{"Seq":1,"Op":"publish","Sandbox":"abc","Ports":[1],"Clients":[[""]]}`,
 		`{"Seq":1,"Op":"publish","Sandbox":"abc","Ports":[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17]}`,
 		`{"Seq":1,"Op":"supply","Sandbox":"abc"}`, `{"Seq":1,"Op":"supply","Sandbox":"abc","Sockets":-1}`, `{"Seq":1,"Op":"supply","Sandbox":"abc","Sockets":17}`,
 	} {

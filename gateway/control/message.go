@@ -61,6 +61,7 @@ type Request struct {
 	Servers []netip.AddrPort           `json:",omitempty"` // of Configure
 	Proxy   *Proxy                     `json:",omitempty"` // of Configure: nil is none
 	Ports   []uint16                   `json:",omitempty"` // of Publish: inside, of the listeners
+	Clients [][]netip.Prefix           `json:",omitempty"` // of Publish: that may connect to each of Ports; absent is any to all
 	Exposed []uint16                   `json:",omitempty"` // of Publish: to which links may lead
 	Sockets int                        `json:",omitempty"` // of Supply: how many come
 	Secrets []string                   `json:",omitempty"` // of Secrets and TrySecret: their names

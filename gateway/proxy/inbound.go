@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,6 +23,12 @@ import (
 type Door struct {
 	Listener *net.TCPListener
 	Port     uint16
+	Clients  []netip.Prefix // that may connect; empty is any
+}
+
+// admits reports whether a connection from that address may come in.
+func (d Door) admits(peer netip.Addr) bool {
+	return len(d.Clients) == 0 || slices.ContainsFunc(d.Clients, func(p netip.Prefix) bool { return p.Contains(peer) })
 }
 
 // InboundConfig is the way into one sandbox.
@@ -119,12 +126,13 @@ func (in *Inbound) Serve(ctx context.Context, doors []Door) error {
 
 func (in *Inbound) accept(ctx context.Context, d Door, all *sync.WaitGroup) error {
 	err := accept(ctx, d.Listener, func(c *net.TCPConn) {
+		if r := in.recordOf(c, d.Port); !d.admits(r.Peer.Addr().Unmap()) {
+			in.turnAway(c, r, sbxerr.PortClient, notForClient)
+			return
+		}
 		a, ok := in.begin(c, d.Port)
 		if !ok {
-			r := in.recordOf(c, d.Port)
-			r.Verdict, r.Code, r.Reason = attempt.Refused, sbxerr.EgressBusy, tooManyReason
-			in.spare.Suppress(r)
-			reset(c)
+			in.turnAway(c, in.recordOf(c, d.Port), sbxerr.EgressBusy, tooManyReason)
 			return
 		}
 		all.Go(func() { in.run(ctx, a, all) })
@@ -133,6 +141,15 @@ func (in *Inbound) accept(ctx context.Context, d Door, all *sync.WaitGroup) erro
 		return nil
 	}
 	return err
+}
+
+const notForClient = "the port is not published for this client"
+
+// turnAway resets c before anything is read. Many in a row have one record.
+func (in *Inbound) turnAway(c *net.TCPConn, r attempt.Arrival, code sbxerr.Code, reason string) {
+	r.Verdict, r.Code, r.Reason = attempt.Refused, code, reason
+	in.spare.Suppress(r)
+	reset(c)
 }
 
 // begin counts c, unless a limit is reached.

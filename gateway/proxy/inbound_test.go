@@ -75,7 +75,7 @@ func enterAt(t *testing.T, at string, handle func(net.Conn), change func(*Limits
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	port := uint16(server.Addr().(*net.TCPAddr).Port)
-	go func() { served <- in.Serve(ctx, []Door{{door.(*net.TCPListener), port}}) }()
+	go func() { served <- in.Serve(ctx, []Door{{Listener: door.(*net.TCPListener), Port: port}}) }()
 	e.stop = func() {
 		cancel()
 		if err := <-served; err != nil {

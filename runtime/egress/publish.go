@@ -3,6 +3,7 @@ package egress
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"os"
 
 	"golang.org/x/time/rate"
@@ -23,10 +24,11 @@ const (
 // Published is a sandbox to whose ports others may connect.
 type Published struct {
 	ID        string
-	Exposed   []uint16       // to which links of other sandboxes may lead
-	Ports     []uint16       // inside, one for each listener
-	Listeners []*os.File     // of the host; they stay the caller's until Remove returns
-	Before    traffic.Counts // what was counted earlier; nothing for a sandbox that was added
+	Exposed   []uint16         // to which links of other sandboxes may lead
+	Ports     []uint16         // inside, one for each listener
+	Clients   [][]netip.Prefix // that may connect to each of Ports; an empty list is any
+	Listeners []*os.File       // of the host; they stay the caller's until Remove returns
+	Before    traffic.Counts   // what was counted earlier; nothing for a sandbox that was added
 	// Sockets opens TCP sockets in the sandbox's namespace that are not connected
 	// and do not block. It is called at any time until Remove returns.
 	Sockets func(n int) ([]*os.File, error)
@@ -44,7 +46,7 @@ type published struct {
 // not. One that is published already is refused with code sbxerr.Exists.
 func (g *Gateway) Publish(ctx context.Context, p Published) error {
 	const op = "egress.publish"
-	if len(p.Ports)+len(p.Exposed) == 0 || len(p.Ports) != len(p.Listeners) || max(len(p.Ports), len(p.Exposed)) > control.MaxPorts {
+	if len(p.Ports)+len(p.Exposed) == 0 || len(p.Ports) != len(p.Listeners) || len(p.Clients) > 0 && len(p.Clients) != len(p.Ports) || max(len(p.Ports), len(p.Exposed)) > control.MaxPorts {
 		return sbxerr.New(sbxerr.Internal, op, "%d ports and %d listeners", len(p.Ports), len(p.Listeners))
 	}
 	return g.with(ctx, op, func(l *link) error {
@@ -99,7 +101,7 @@ func (g *Gateway) detach(id string) {
 }
 
 func (p *published) request() control.Request {
-	return control.Request{Op: control.Publish, Sandbox: p.ID, Ports: p.Ports, Exposed: p.Exposed}
+	return control.Request{Op: control.Publish, Sandbox: p.ID, Ports: p.Ports, Clients: p.Clients, Exposed: p.Exposed}
 }
 
 // introduce tells a gateway all of a sandbox.

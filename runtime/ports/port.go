@@ -20,7 +20,7 @@ const Lowest = 54
 // privileged are the ports of a host below this: only root listens on them, by default.
 const privileged = 1024
 
-const remedy = "write [ADDRESS:]PORT:PORT, the host's first, such as 8080:8080, [::1]:8080:3000, or 0:8080 to have a free one picked"
+const remedy = "write [ADDRESS:]PORT:PORT, the host's first, such as 8080:8080, [::1]:8080:3000, 0:8080 to have a free one picked, or 0.0.0.0:80:8080@10.0.0.0/8 for clients of a network"
 
 // loopback is where a port is published that names no address.
 var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
@@ -30,6 +30,8 @@ type Port struct {
 	Address netip.Addr `json:"address"`
 	Host    uint16     `json:"host"` // 0 asks for any that is free
 	Inside  uint16     `json:"inside"`
+	// Clients are the addresses and CIDRs that may connect, with + between them; empty is any.
+	Clients string `json:"clients,omitempty"`
 }
 
 // ParseAll reads what one request publishes. All that is wrong is refused at once,
@@ -56,9 +58,10 @@ func ParseAll(texts []string) ([]Port, error) {
 	return all, sbxerr.WithRemedy(sbxerr.Config, "ports.parse", reasons.Err(), remedy)
 }
 
-// parse reads [ADDRESS:]PORT:PORT.
+// parse reads [ADDRESS:]PORT:PORT[@CLIENT[+CLIENT…]].
 func parse(text string) (Port, error) {
 	p := Port{Address: loopback}
+	text, clients, bound := strings.Cut(text, "@")
 	outer, inside, found := cutLast(text)
 	if !found {
 		return p, errors.New("it has no colon")
@@ -76,7 +79,65 @@ func parse(text string) (Port, error) {
 	if insideErr == nil && p.Inside < Lowest {
 		insideErr = fmt.Errorf("nothing inside can listen on port %d: programs there have no ports below %d", p.Inside, Lowest)
 	}
-	return p, errors.Join(hostErr, insideErr)
+	var clientsErr error
+	if bound {
+		p.Clients, clientsErr = parseClients(clients, p.Address)
+	}
+	return p, errors.Join(hostErr, insideErr, clientsErr)
+}
+
+// maxClients bounds the clients that one port names.
+const maxClients = 16
+
+// parseClients reads addresses and CIDRs of the family of a listener, and writes them in one form.
+func parseClients(text string, listener netip.Addr) (string, error) {
+	list := strings.Split(text, "+")
+	if len(list) > maxClients {
+		return "", fmt.Errorf("%d clients are more than %d", len(list), maxClients)
+	}
+	for i, c := range list {
+		p, err := parsePrefix(c)
+		switch {
+		case err != nil:
+			return "", fmt.Errorf("%.100q is no address and no CIDR of a client", c)
+		case p.Masked() != p:
+			return "", fmt.Errorf("%q has bits beyond its prefix: write %s", c, p.Masked())
+		case p.Addr().Is4() != listener.Is4():
+			return "", fmt.Errorf("no client of %s connects to %s: they are of two families", c, listener)
+		}
+		list[i] = p.String()
+	}
+	return strings.Join(list, "+"), nil
+}
+
+func parsePrefix(text string) (netip.Prefix, error) {
+	if a, err := netip.ParseAddr(text); err == nil {
+		if a.Zone() != "" || a.Is4In6() {
+			return netip.Prefix{}, errors.New("it has a zone")
+		}
+		return netip.PrefixFrom(a, a.BitLen()), nil
+	}
+	return netip.ParsePrefix(text)
+}
+
+// ClientList are p's clients as CIDRs, nil for any.
+func (p Port) ClientList() []string {
+	if p.Clients == "" {
+		return nil
+	}
+	return strings.Split(p.Clients, "+")
+}
+
+// Prefixes are p's clients. A record that holds something else lets nobody in.
+func (p Port) Prefixes() (list []netip.Prefix) {
+	for _, c := range p.ClientList() {
+		prefix, err := netip.ParsePrefix(c)
+		if err != nil {
+			return []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 32)}
+		}
+		list = append(list, prefix)
+	}
+	return list
 }
 
 func cutLast(text string) (before, after string, found bool) {
@@ -123,4 +184,10 @@ func (p Port) Privileged() bool { return p.Host != 0 && p.Host < privileged }
 func (p Port) listener() string { return netip.AddrPortFrom(p.Address, p.Host).String() }
 
 // String is p as a person reads it: 127.0.0.1:8080 -> 3000.
-func (p Port) String() string { return fmt.Sprintf("%s -> %d", p.listener(), p.Inside) }
+func (p Port) String() string {
+	text := fmt.Sprintf("%s -> %d", p.listener(), p.Inside)
+	if p.Clients != "" {
+		text += " for " + p.Clients
+	}
+	return text
+}

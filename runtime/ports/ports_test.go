@@ -3,6 +3,7 @@ package ports
 import (
 	"errors"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -20,6 +21,9 @@ func TestParse(t *testing.T) {
 		"[::1]:8080:3000":     "[::1]:8080 -> 3000",
 		"8080:80":             "127.0.0.1:8080 -> 80",
 		"65535:65535":         "127.0.0.1:65535 -> 65535",
+
+		"0.0.0.0:80:8080@10.0.0.0/8+192.0.2.7": "0.0.0.0:80 -> 8080 for 10.0.0.0/8+192.0.2.7/32",
+		"[::]:80:8080@fd00::/8":                "[::]:80 -> 8080 for fd00::/8",
 	} {
 		all, err := ParseAll([]string{text})
 		if err != nil || len(all) != 1 || all[0].String() != want {
@@ -51,6 +55,13 @@ func TestParseRefuses(t *testing.T) {
 		{"[::ffff:127.0.0.1]:8080:8080", "nothing can listen"},
 		{"224.0.0.1:8080:8080", "nothing can listen"},
 		{"255.255.255.255:8080:8080", "nothing can listen"},
+		{"8080:8080@", `"" is no address and no CIDR`},
+		{"8080:8080@10.0.0.0/8+", `"" is no address and no CIDR`},
+		{"8080:8080@10.0.0.1/8", "write 10.0.0.0/8"},
+		{"8080:8080@fd00::/8", "of two families"},
+		{"[::]:8080:8080@10.0.0.1", "of two families"},
+		{"8080:8080@::ffff:10.0.0.1", "is no address"},
+		{"8080:8080@10.0.0.1" + strings.Repeat("+10.0.0.1", 16), "17 clients are more than 16"},
 	} {
 		_, err := ParseAll([]string{tt.text})
 		if sbxerr.Of(err) != sbxerr.Config || !strings.Contains(err.Error(), tt.word) || sbxerr.RemedyOf(err) == "" {
@@ -69,6 +80,20 @@ func TestParseRefuses(t *testing.T) {
 	}
 	if _, err := ParseAll(make([]string, Max+1)); err == nil || !strings.Contains(err.Error(), "more than 16") {
 		t.Errorf("too many: %v", err)
+	}
+}
+
+// TestPrefixes: a record that was changed lets nobody in.
+func TestPrefixes(t *testing.T) {
+	all := port(t, "8080:8080@127.0.0.0/8+192.0.2.7")
+	if p := all[0].Prefixes(); len(p) != 2 || !p[0].Contains(netip.MustParseAddr("127.1.2.3")) || p[1].Contains(netip.MustParseAddr("192.0.2.8")) {
+		t.Errorf("%v", p)
+	}
+	if p := (Port{Clients: "all"}).Prefixes(); len(p) != 1 || p[0].Contains(netip.MustParseAddr("127.0.0.1")) {
+		t.Errorf("%v", p)
+	}
+	if p := (Port{}).Prefixes(); p != nil {
+		t.Errorf("%v", p)
 	}
 }
 

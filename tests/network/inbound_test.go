@@ -157,6 +157,52 @@ func TestPublishAddress(t *testing.T) {
 	}
 }
 
+// A port that is published for some clients is reached by those alone, whatever becomes of the
+// gateway and the daemon. The others are reset, and recorded.
+func TestPublishForClients(t *testing.T) {
+	s := create(t, "-p", "0.0.0.0:0:"+insidePort+"@127.0.0.0/8+"+control, "--name", "chosen")
+	s.serve(t)
+	said := strings.TrimSpace(daemon.Run(t, "port", s.id).Stdout)
+	address, clients, _ := strings.Cut(said, " -> "+insidePort+" for ")
+	if clients != "127.0.0.0/8, "+control+"/32" {
+		t.Fatalf("caisson port: %q", said)
+	}
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	far := func() string { return host.far.try(filepath.Join(clientDir(t), "client"), "echo", own+":"+port) }
+	check := func(after string) {
+		t.Helper()
+		reached(t, "127.0.0.1:"+port)
+		reached(t, own+":"+port)
+		if said := far(); !strings.Contains(said, "error:") {
+			t.Errorf("%s, from the world: %q", after, said)
+		}
+	}
+	check("at first")
+	if err := syscall.Kill(gateway(t, daemon), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	check("with another gateway")
+	daemon.Kill(t)
+	daemon.Launch(t)
+	check("with another daemon")
+	s.recorded(t, func(list []entry) bool {
+		return slices.ContainsFunc(list, func(e entry) bool {
+			return e.Kind == "inbound" && e.Verdict == "refused" && e.Port == 8080 && e.Code == "SBX-408" && !strings.HasPrefix(e.Peer, control+":")
+		})
+	})
+	every := create(t, "-p", "0.0.0.0:0:"+insidePort) // the control
+	every.serve(t)
+	if _, port, err = net.SplitHostPort(every.port(t)); err != nil {
+		t.Fatal(err)
+	}
+	if said := far(); said != "echo ping" {
+		t.Errorf("for all, from the world: %q", said)
+	}
+}
+
 // A port that is taken is refused with who has it; the gateway's own ports inside,
 // and others that nothing there can have, are refused too.
 func TestPublishRefuses(t *testing.T) {
@@ -172,7 +218,7 @@ func TestPublishRefuses(t *testing.T) {
 	if f := daemon.Refused(t, "SBX-405", "run", "--json", "-p", "5432:3000", "--", "true"); strings.Contains(f.Error.Message, "sandbox holder") {
 		t.Errorf("a program of the host: %+v", f)
 	}
-	for _, bad := range []string{"8081:1", "8081:53", "8081", "70000:8080", "web.example:8081:8080", "192.0.2.7:8081:8080"} {
+	for _, bad := range []string{"8081:1", "8081:53", "8081", "70000:8080", "web.example:8081:8080", "192.0.2.7:8081:8080", "8081:8080@", "8081:8080@10.0.0.1/8", "8081:8080@::1", "8081:8080@web.example"} {
 		daemon.Refused(t, "SBX-101", "create", "--json", "-p", bad)
 	}
 	if list := daemon.Run(t, "ls", "--json").Stdout; strings.Count(list, `"id"`) < 1 || strings.Contains(list, `"creating"`) {

@@ -1715,7 +1715,8 @@ type Port struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Address       string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
 	HostPort      uint32                 `protobuf:"varint,2,opt,name=host_port,json=hostPort,proto3" json:"host_port,omitempty"`
-	Port          uint32                 `protobuf:"varint,3,opt,name=port,proto3" json:"port,omitempty"` // inside
+	Port          uint32                 `protobuf:"varint,3,opt,name=port,proto3" json:"port,omitempty"`      // inside
+	Clients       []string               `protobuf:"bytes,4,rep,name=clients,proto3" json:"clients,omitempty"` // addresses and CIDRs that may connect; empty is any
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1769,6 +1770,13 @@ func (x *Port) GetPort() uint32 {
 		return x.Port
 	}
 	return 0
+}
+
+func (x *Port) GetClients() []string {
+	if x != nil {
+		return x.Clients
+	}
+	return nil
 }
 
 // ListRequest selects sandboxes: those that have all that is given.
@@ -3563,11 +3571,12 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\tisolation\x18\x1b \x01(\tR\tisolation\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"Q\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"k\n" +
 	"\x04Port\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x1b\n" +
 	"\thost_port\x18\x02 \x01(\rR\bhostPort\x12\x12\n" +
-	"\x04port\x18\x03 \x01(\rR\x04port\"\xc3\x02\n" +
+	"\x04port\x18\x03 \x01(\rR\x04port\x12\x18\n" +
+	"\aclients\x18\x04 \x03(\tR\aclients\"\xc3\x02\n" +
 	"\vListRequest\x12;\n" +
 	"\x06labels\x18\x01 \x03(\v2#.caisson.v1.ListRequest.LabelsEntryR\x06labels\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\x12\x12\n" +

@@ -473,6 +473,12 @@ class PortClosed(CaissonError):
     code = "SBX-407"
 
 
+class PortClient(CaissonError):
+    """SBX-408: the port is not published for this client."""
+
+    code = "SBX-408"
+
+
 class NetChild(CaissonError):
     """SBX-406: a child sandbox would have more network than its parent."""
 

@@ -222,6 +222,8 @@ class Port:
     address: str = ""
     host_port: int = 0
     port: int = 0
+    clients: List[str] = field(default_factory=list)
+    """Addresses and CIDRs that may connect; empty is any."""
 
 
 @dataclass(frozen=True)

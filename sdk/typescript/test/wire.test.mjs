@@ -12,7 +12,7 @@ test('a message is decoded by its fields', () => {
   assert.deepEqual(box.createdAt, new Date('2026-01-02T03:04:05.500Z'))
   assert.equal(box.idleTimeout, 1.5)
   assert.deepEqual(box.labels, { a_b: 'c' })
-  assert.deepEqual(box.ports, [{ address: '', hostPort: 80, port: 0 }])
+  assert.deepEqual(box.ports, [{ address: '', hostPort: 80, port: 0, clients: [] }])
   assert.equal(box.result.exitCode, 3)
   assert.equal(box.result.usage.peakMemoryBytes, 9)
   assert.equal('later' in box, false)

@@ -3,6 +3,7 @@ package sandboxes
 import (
 	"net"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -35,5 +36,9 @@ func PortCommand(a *cli.App) *cobra.Command {
 // portLine is what a port leads to, as in 127.0.0.1:8080 -> 3000.
 func portLine(p *caissonv1.Port) string {
 	host := net.JoinHostPort(p.Address, strconv.Itoa(int(p.HostPort)))
-	return host + " -> " + strconv.Itoa(int(p.Port))
+	line := host + " -> " + strconv.Itoa(int(p.Port))
+	if len(p.Clients) > 0 {
+		line += " for " + strings.Join(p.Clients, ", ")
+	}
+	return line
 }

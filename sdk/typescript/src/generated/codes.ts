@@ -235,6 +235,9 @@ export class PortTakenError extends CaissonError {}
 /** SBX-407: nothing listens on the port inside the sandbox. */
 export class PortClosedError extends CaissonError {}
 
+/** SBX-408: the port is not published for this client. */
+export class PortClientError extends CaissonError {}
+
 /** SBX-406: a child sandbox would have more network than its parent. */
 export class NetChildError extends CaissonError {}
 
@@ -444,6 +447,7 @@ export const byCode: Readonly<Record<string, typeof CaissonError>> = {
   'SBX-404': NetPolicyError,
   'SBX-405': PortTakenError,
   'SBX-407': PortClosedError,
+  'SBX-408': PortClientError,
   'SBX-406': NetChildError,
   'SBX-501': CgroupError,
   'SBX-502': CgroupControllerError,

@@ -611,6 +611,7 @@ export const fields = {
   },
   Port: {
     address: 'string',
+    clients: 'string[]',
     host_port: 'number',
     port: 'number',
   },

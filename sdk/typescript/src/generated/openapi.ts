@@ -1238,6 +1238,8 @@ export interface components {
         /** @description Port leads from an address of the host to a port inside of a sandbox. */
         Port: {
             address: string;
+            /** @description addresses and CIDRs that may connect; empty is any */
+            clients: string[];
             /** Format: int64 */
             host_port: number;
             /**
