@@ -22,25 +22,25 @@ import (
 const exitUnhealthy = 1
 
 func DoctorCommand(a *cli.App) *cobra.Command {
+	var bundle string
 	cmd := &cobra.Command{
 		Use:     "doctor",
 		Short:   "Check whether this host can run sandboxes",
-		Long:    "Check whether this host can run sandboxes. The daemon does it if it runs, else caissond\ndoctor. Exit with 1 if a check failed.",
-		Example: "  caisson doctor\n  caisson doctor --json",
+		Long:    "Check whether this host can run sandboxes. The daemon does it if it runs, else caissond\ndoctor. Exit with 1 if a check failed.\nWith --bundle, write what a report of a defect needs to a new file instead.",
+		Example: "  caisson doctor\n  caisson doctor --json\n  caisson doctor --bundle report.tar.gz",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			client := api.Dial(a.Socket)
-			defer client.Close()
-			r, err := client.Doctor(cmd.Context(), &caissonv1.DoctorRequest{})
-			if errors.Is(err, sbxerr.DaemonOff) {
-				return doctorAlone(a, cmd.Context(), err)
+			if bundle != "" {
+				return writeBundle(a, cmd.Context(), bundle)
 			}
+			r, err := examine(a, cmd.Context())
 			if err != nil {
 				return err
 			}
 			return printDoctor(a, r)
 		},
 	}
+	cmd.Flags().StringVar(&bundle, "bundle", "", "write the archive `FILE`, without secrets and names of what runs")
 	a.OutputFlags(cmd)
 	return cmd
 }
@@ -74,12 +74,23 @@ func printChecks(a *cli.App, checks []*caissonv1.DoctorCheck) error {
 	return a.PrintTable([]string{"STATUS", "CHECK", "DETAIL"}, rows)
 }
 
+// examine has the host examined by the daemon, or by its program where none runs.
+func examine(a *cli.App, ctx context.Context) (*caissonv1.DoctorResponse, error) {
+	client := api.Dial(a.Socket)
+	defer client.Close()
+	r, err := client.Doctor(ctx, &caissonv1.DoctorRequest{})
+	if errors.Is(err, sbxerr.DaemonOff) {
+		return doctorAlone(a, ctx, err)
+	}
+	return r, err
+}
+
 // doctorAlone lets the daemon's program examine the host. off is what to say
 // where there is no such program.
-func doctorAlone(a *cli.App, ctx context.Context, off error) error {
+func doctorAlone(a *cli.App, ctx context.Context, off error) (*caissonv1.DoctorResponse, error) {
 	path, err := a.FindDaemon()
 	if err != nil {
-		return off
+		return nil, off
 	}
 	var out bytes.Buffer
 	cmd := exec.CommandContext(ctx, path, "doctor", "--json")
@@ -88,13 +99,13 @@ func doctorAlone(a *cli.App, ctx context.Context, off error) error {
 	var exited *exec.ExitError
 	switch {
 	case errors.As(err, &exited) && exited.ExitCode() > exitUnhealthy: // it has told
-		return cli.ExitStatus(exited.ExitCode())
+		return nil, cli.ExitStatus(exited.ExitCode())
 	case err != nil && (exited == nil || exited.ExitCode() < 0):
-		return sbxerr.Wrap(sbxerr.Binary, "caisson.doctor", err)
+		return nil, sbxerr.Wrap(sbxerr.Binary, "caisson.doctor", err)
 	}
 	r := &caissonv1.DoctorResponse{}
 	if err := json.Unmarshal(out.Bytes(), r); err != nil {
-		return sbxerr.Wrap(sbxerr.Binary, "caisson.doctor", fmt.Errorf("read what %s says: %w", path, err))
+		return nil, sbxerr.Wrap(sbxerr.Binary, "caisson.doctor", fmt.Errorf("read what %s says: %w", path, err))
 	}
-	return printDoctor(a, r)
+	return r, nil
 }
