@@ -31,7 +31,18 @@ func onScreen(t *testing.T, rows, cols uint16, args ...string) *screen {
 	return onScreenOf(t, daemon, rows, cols, args...)
 }
 
+// onScreenWith begins it with these variables.
+func onScreenWith(t *testing.T, env []string, args ...string) *screen {
+	t.Helper()
+	return onScreenEnv(t, daemon, 24, 80, env, args...)
+}
+
 func onScreenOf(t *testing.T, d *harness.Daemon, rows, cols uint16, args ...string) *screen {
+	t.Helper()
+	return onScreenEnv(t, d, rows, cols, nil, args...)
+}
+
+func onScreenEnv(t *testing.T, d *harness.Daemon, rows, cols uint16, env []string, args ...string) *screen {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
@@ -51,7 +62,7 @@ func onScreenOf(t *testing.T, d *harness.Daemon, rows, cols uint16, args ...stri
 	defer tty.Close()
 	s := &screen{master: master, cmd: d.Command(t.Context(), args...), ended: make(chan struct{})}
 	s.resize(t, rows, cols)
-	s.cmd.Env = append(s.cmd.Env, "TERM=vt220")
+	s.cmd.Env = append(append(s.cmd.Env, "TERM=vt220"), env...)
 	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = tty, tty, tty
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := s.cmd.Start(); err != nil {

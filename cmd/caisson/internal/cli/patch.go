@@ -7,10 +7,10 @@ import (
 )
 
 // PrintPatch writes a patch to standard output, on a terminal with control characters escaped,
-// and in colours, unless NO_COLOR or TERM ask for none.
+// in colours, unless NO_COLOR or TERM ask for none, and by the pager.
 func (a *App) PrintPatch(patch []byte) error {
 	if OnTerminal(a.Stdout) {
-		patch = shownPatch(patch)
+		return a.page(shownPatch(patch))
 	}
 	_, err := a.Stdout.Write(patch)
 	return OwnOutput(err)
