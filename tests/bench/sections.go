@@ -29,6 +29,7 @@ var sections = []section{
 	{"run-pool", "caisson run from the pool, the whole process", (*suite).runFromPool},
 	{"life", "stop, directories of the host, and the clean-up of orphans", (*suite).life},
 	{"disk", "writable roots: creation, tar, removal", (*suite).disk},
+	{"files", "copy-on-write workspaces, snapshots, forks, templates", (*suite).files},
 	{"burst", "100 sandboxes asked for at once, with a pool of 20", (*suite).burst},
 	{"sustained", "create, true, remove by 8 clients", (*suite).sustained},
 	{"memory", "memory of 100 idle sandboxes", (*suite).memory},
