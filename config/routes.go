@@ -22,6 +22,7 @@ type Route struct {
 	Paths      []string `yaml:"paths" json:"paths" jsonschema:"description=Paths below the upstream's that pass: * is a segment\\, ** at the end any number; absent are all,example=/v1/**"`
 	CA         string   `yaml:"ca" json:"ca" jsonschema:"description=File with the certificates that the upstream's must descend from; absent are those that the host trusts,example=file:/etc/caisson/corp-ca.pem"`
 	Private    bool     `yaml:"private" json:"private" jsonschema:"description=The upstream may have an address that is not public"`
+	OnRequest  bool     `yaml:"on_request" json:"on_request" jsonschema:"description=Only sandboxes that name it have it (--route)"`
 	Budget     Budgets  `yaml:"budget" json:"budget" jsonschema:"description=What requests may take together\\, by what shares it; past it they are refused with SBX-713"`
 
 	// Of the preset git.

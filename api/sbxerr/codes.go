@@ -93,6 +93,8 @@ const (
 	NetChild    Code = "SBX-406" // a child would have more network than its parent
 	PortClosed  Code = "SBX-407" // nothing listens on a port inside the sandbox
 
+	RouteNotOffered Code = "SBX-408" // a request names a route that its profile does not offer
+
 	Cgroup           Code = "SBX-501" // a cgroup could not be made, read or removed
 	CgroupController Code = "SBX-502" // a controller that a limit needs is missing
 	KernelMemory     Code = "SBX-503" // the sandbox took too much kernel memory that no limit counts

@@ -118,13 +118,13 @@ func TestRoutesOfAChild(t *testing.T) {
 		allow []string
 		want  int
 	}{{nil, 1}, {[]string{"a.example.com"}, 0}, {[]string{}, 0}} {
-		child, err := s.ForChild(tt.allow, nil)
+		child, err := s.ForChild(tt.allow, nil, nil)
 		if err != nil || len(child.Routes) != tt.want {
 			t.Errorf("%q: %+v, %v", tt.allow, child.Routes, err)
 		}
 	}
 	for _, allow := range []string{"up.caisson.internal", "*.caisson.internal", "other.caisson.internal:80"} {
-		child, err := s.ForChild([]string{allow}, nil)
+		child, err := s.ForChild([]string{allow}, nil, nil)
 		p := mustCompile(t, child)
 		if d := p.Decide("up.caisson.internal", 80); d.Allowed || err == nil {
 			t.Errorf("%q: %+v, %v", allow, d, err)

@@ -479,6 +479,12 @@ class NetChild(CaissonError):
     code = "SBX-406"
 
 
+class RouteNotOffered(CaissonError):
+    """SBX-408: the profile offers no route of this name."""
+
+    code = "SBX-408"
+
+
 class Cgroup(CaissonError):
     """SBX-501: a cgroup operation failed."""
 

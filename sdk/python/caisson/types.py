@@ -338,6 +338,8 @@ class SandboxDetail:
     egress: Optional[Egress] = None
     network_failure: str = ""
     allow_ech: bool = False
+    routes: List[str] = field(default_factory=list)
+    """Names of its routes."""
     host_id_base: int = 0
     """The first of its IDs on the host."""
     host_id_size: int = 0

@@ -238,6 +238,9 @@ export class PortClosedError extends CaissonError {}
 /** SBX-406: a child sandbox would have more network than its parent. */
 export class NetChildError extends CaissonError {}
 
+/** SBX-408: the profile offers no route of this name. */
+export class RouteNotOfferedError extends CaissonError {}
+
 /** SBX-501: a cgroup operation failed. */
 export class CgroupError extends CaissonError {}
 
@@ -445,6 +448,7 @@ export const byCode: Readonly<Record<string, typeof CaissonError>> = {
   'SBX-405': PortTakenError,
   'SBX-407': PortClosedError,
   'SBX-406': NetChildError,
+  'SBX-408': RouteNotOfferedError,
   'SBX-501': CgroupError,
   'SBX-502': CgroupControllerError,
   'SBX-503': KernelMemoryError,

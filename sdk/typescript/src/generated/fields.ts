@@ -157,6 +157,7 @@ export const fields = {
     publish: 'string[]',
     replace: 'boolean',
     rootfs: 'string',
+    routes: 'string[]',
     session: 'string',
     snapshot_on_end: 'string',
     task: 'string',
@@ -476,6 +477,7 @@ export const fields = {
     network_failure: 'string',
     oci_spec_json: 'Bytes',
     posture: 'PostureCheck[]',
+    routes: 'string[]',
     sandbox: 'Sandbox',
   },
   LayerProgress: {
@@ -809,6 +811,7 @@ export const fields = {
     profile: 'string',
     publish: 'string[]',
     rootfs: 'string',
+    routes: 'string[]',
     session: 'string',
     snapshot_on_end: 'string',
     task: 'string',

@@ -316,6 +316,8 @@ export interface components {
              * @enum {string}
              */
             rootfs?: "" | "ro" | "rw";
+            /** @description Names of routes that the profile has on request, beside those of each of its sandboxes. Of a child: routes that its parent has, and no other (else SBX-406). */
+            routes?: string[];
             session?: string;
             /** @description Name of a snapshot that is made of the disk when the sandbox ends, whatever ends it. If there is one of that name by then, it is followed by a dash and some letters. */
             snapshot_on_end?: string;
@@ -970,6 +972,8 @@ export interface components {
             network_failure: string;
             oci_spec_json: Bytes;
             posture: components["schemas"]["PostureCheck"][];
+            /** @description names of its routes */
+            routes: string[];
             sandbox?: components["schemas"]["Sandbox"];
         };
         /** @description LayerProgress is how far a layer of a pull is. */
@@ -1699,6 +1703,8 @@ export interface components {
              * @enum {string}
              */
             rootfs?: "" | "ro" | "rw";
+            /** @description Names of routes that the profile has on request, beside those of each of its sandboxes. Of a child: routes that its parent has, and no other (else SBX-406). */
+            routes?: string[];
             session?: string;
             /** @description Name of a snapshot that is made of the disk when the sandbox ends, whatever ends it. If there is one of that name by then, it is followed by a dash and some letters. */
             snapshot_on_end?: string;
