@@ -14,6 +14,7 @@ import (
 // Route leads http://NAME.caisson.internal in the sandboxes of a profile to an upstream.
 type Route struct {
 	Upstream   string   `yaml:"upstream" json:"upstream" jsonschema:"description=Base URL of the server that the route leads to,example=https://api.example.com/v1"`
+	Fallbacks  []string `yaml:"fallbacks" json:"fallbacks" jsonschema:"description=Base URLs of servers that are asked where those before do not answer\\, with the same credential,example=https://backup.example.com/v1"`
 	Credential string   `yaml:"credential" json:"credential" jsonschema:"description=Name of the secret that is put into each request; empty is none"`
 	Preset     string   `yaml:"preset" json:"preset" jsonschema:"description=Kind of client that variables lead to the route\\, without a key of its own,enum=openai,enum=anthropic,enum=git,enum=npm,enum=pip,enum=go"`
 	Placement  string   `yaml:"placement" json:"placement" jsonschema:"description=How it is put there; absent is bearer\\, or as the preset has it,enum=bearer,enum=basic,enum=header,enum=query"`
@@ -150,6 +151,9 @@ func (c *Config) validateRoute(key string, r Route) error {
 		} else {
 			errs = append(errs, absolute(key+".ca", path))
 		}
+	}
+	if len(r.Fallbacks) > 0 && r.Preset == "npm" {
+		errs = append(errs, fmt.Errorf("%s.fallbacks: the preset npm has none: its packages are where the first registry says", key))
 	}
 	return errors.Join(append(errs, c.validateBudgets(key, r))...)
 }

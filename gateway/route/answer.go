@@ -103,7 +103,7 @@ func (l *lane) relocate(name policy.Name, from *url.URL, location string) string
 	if err != nil {
 		return location
 	}
-	base := l.route.Base
+	base := l.baseOf(from)
 	below, under := strings.CutPrefix(to.EscapedPath(), base.EscapedPath())
 	if to.Scheme != base.Scheme || !strings.EqualFold(to.Host, base.Host) || !under || below != "" && below[0] != '/' {
 		return location
