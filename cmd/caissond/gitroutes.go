@@ -18,7 +18,7 @@ func gitScope(label string, r config.Route) (*git.Scope, error) {
 		for _, k := range []struct {
 			key string
 			set bool
-		}{{"repositories", r.Repositories != nil}, {"access", r.Access != ""}, {"branches", r.Branches != nil}} {
+		}{{"repositories", r.Repositories != nil && r.Preset != ociPreset}, {"access", r.Access != ""}, {"branches", r.Branches != nil}} {
 			if k.set {
 				errs = append(errs, fmt.Errorf("routes.%s.%s: only a route with preset: %s has it", label, k.key, gitPreset))
 			}

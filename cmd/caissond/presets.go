@@ -31,6 +31,9 @@ const (
 // gitPreset is the preset that rewrites URLs instead.
 const gitPreset = "git"
 
+// ociPreset is the preset of registries of images.
+const ociPreset = "oci"
+
 // presets are for clients whose base URL is the upstream as the route has it.
 var presets = map[string]preset{
 	"openai":    {variables: [][2]string{{"OPENAI_BASE_URL", base}, {"OPENAI_API_KEY", noKey}}, placement: "bearer"},
@@ -42,7 +45,8 @@ var presets = map[string]preset{
 	"pip": {variables: [][2]string{
 		{"PIP_INDEX_URL", base + "/"}, {"PIP_TRUSTED_HOST", host}, {"UV_DEFAULT_INDEX", base + "/"}, {"UV_INSECURE_HOST", host},
 	}, placement: "basic", parameter: "__token__"},
-	"go": {variables: [][2]string{{"GOPROXY", base}}, placement: "bearer"},
+	ociPreset: {placement: "basic", parameter: "token"}, // clients find registries by files alone
+	"go":      {variables: [][2]string{{"GOPROXY", base}}, placement: "bearer"},
 }
 
 // noKey is what such a client has as its key. The gateway takes it out of each request.

@@ -30,9 +30,9 @@ func TestPresets(t *testing.T) {
 		t.Errorf("%q %q", placement, parameter)
 	}
 	for want, p := range map[string]config.Profile{
-		`routes.m.preset: there is no preset "x", only anthropic, git, go, npm, openai, pip`: {Routes: map[string]config.Route{"m": {Preset: "x"}}},
-		"routes.m.preset: it sets OPENAI_API_KEY, as env does":                               {Env: []string{"OPENAI_API_KEY=k"}, Routes: map[string]config.Route{"m": {Preset: "openai"}}},
-		"routes.m.preset: it sets OPENAI_BASE_URL, as routes.a.preset does":                  {Routes: map[string]config.Route{"a": {Preset: "openai"}, "m": {Preset: "openai"}}},
+		`routes.m.preset: there is no preset "x", only anthropic, git, go, npm, oci, openai, pip`: {Routes: map[string]config.Route{"m": {Preset: "x"}}},
+		"routes.m.preset: it sets OPENAI_API_KEY, as env does":                                    {Env: []string{"OPENAI_API_KEY=k"}, Routes: map[string]config.Route{"m": {Preset: "openai"}}},
+		"routes.m.preset: it sets OPENAI_BASE_URL, as routes.a.preset does":                       {Routes: map[string]config.Route{"a": {Preset: "openai"}, "m": {Preset: "openai"}}},
 	} {
 		if _, _, err := environment(p); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v; want %q", err, want)

@@ -50,6 +50,9 @@ type Route struct {
 
 	Git *git.Scope `json:",omitempty"` // nothing but git passes; it has no methods and paths
 
+	Registry bool   `json:",omitempty"` // the upstream is a registry of images, which may want a token of its own for each
+	Auth     string `json:",omitempty"` // base URL of the server that gives those tokens; empty is the upstream
+
 	Tokens bool                          `json:",omitempty"` // the answers are those of models, whose tokens are counted
 	Ask    bool                          `json:",omitempty"` // streams of chat completions are asked for their usage
 	Budget map[budget.Scope]budget.Limit `json:",omitempty"`
@@ -69,6 +72,15 @@ type Routed struct {
 	paths     []pattern
 	to        *Policy   // allows the upstream and nothing else
 	fallbacks []*Routed // each with what is above this line
+	auth      *Routed   // as a fallback; nil: tokens come from the upstream
+}
+
+// TokenTurn is the turn in which the server of tokens is reached; -1 if it is the upstream.
+func (r *Routed) TokenTurn() int {
+	if r.auth == nil {
+		return -1
+	}
+	return r.Turns()
 }
 
 // Turns is how many upstreams the route has.
@@ -80,6 +92,8 @@ func (r *Routed) Turn(turn int) *Routed {
 	switch {
 	case turn == 0:
 		return r
+	case turn == r.TokenTurn():
+		return r.auth
 	case turn < 0 || turn > len(r.fallbacks):
 		return nil
 	}
@@ -141,7 +155,28 @@ func (s Spec) parseRoute(label string) (*Routed, error) {
 	if err := r.allowUpstream(s); err != nil {
 		return nil, err
 	}
-	return r, r.parseFallbacks(s)
+	return r, errors.Join(r.parseFallbacks(s), r.parseRegistry(s))
+}
+
+// parseRegistry checks what is of registries alone.
+func (r *Routed) parseRegistry(s Spec) error {
+	switch {
+	case !r.Registry && r.Auth != "":
+		return errors.New("only a route to a registry has auth")
+	case !r.Registry:
+		return nil
+	case r.Base.Path != "":
+		return fmt.Errorf("its upstream %q has a path, where registries have none", sbxerr.Clip(r.Upstream))
+	case len(r.Fallbacks) > 0:
+		return errors.New("a route to a registry has no fallbacks: a token is of one")
+	case r.Auth == "":
+		return nil
+	}
+	r.auth = &Routed{Route: Route{Upstream: r.Auth, Private: r.Private}, Label: r.Label}
+	if err := r.auth.parseUpstream(); err != nil {
+		return err
+	}
+	return r.auth.allowUpstream(s)
 }
 
 // allowUpstream makes the policy for connections to the upstream.

@@ -35,12 +35,12 @@ func (l *lane) answer(w *writer, res *http.Response) error {
 	if location := h.Get("Location"); location != "" {
 		h.Set("Location", l.relocate(w.use.Name, res.Request.URL, location))
 	}
-	clean(l.mask, h)
+	clean(w.mask, h)
 	if len(res.Trailer) > 0 {
 		h.Del("Content-Length") // with it, HTTP/1.1 has no trailers
 		res.ContentLength = -1
 	}
-	res.Body = &body{Reader: l.measured(w, res, l.mask.NewReader(res.Body, 0)), Closer: res.Body, n: &w.received, pass: w.pass, end: func() { maskHeader(l.mask, res.Trailer) }}
+	res.Body = &body{Reader: l.measured(w, res, w.mask.NewReader(res.Body, 0)), Closer: res.Body, n: &w.received, pass: w.pass, end: func() { maskHeader(w.mask, res.Trailer) }}
 	return nil
 }
 

@@ -29,21 +29,24 @@ var away = []int{http.StatusBadGateway, http.StatusServiceUnavailable, 529}
 
 // turnTo is the upstream of r with an address HOST:PORT, as package net/http writes it.
 func turnTo(r *policy.Routed, address string) int {
-	for turn := 1; turn < r.Turns(); turn++ {
+	for turn := 1; turn <= r.Turns(); turn++ { // the last one may be the server of tokens
 		up := r.Turn(turn)
-		if strings.EqualFold(address, net.JoinHostPort(up.Base.Hostname(), strconv.Itoa(int(up.Port)))) {
+		if up != nil && strings.EqualFold(address, net.JoinHostPort(up.Base.Hostname(), strconv.Itoa(int(up.Port)))) {
 			return turn
 		}
 	}
 	return 0
 }
 
-// way sends the request that use is about to the upstreams.
-func (l *lane) way(use *usage.Use) http.RoundTripper {
-	if l.route.Turns() == 1 {
+// way sends the request of w to the upstreams.
+func (l *lane) way(w *writer) http.RoundTripper {
+	switch {
+	case l.route.Registry && l.route.Credential != "":
+		return &registry{l, w}
+	case l.route.Turns() == 1:
 		return l.transport
 	}
-	return &failover{l, use}
+	return &failover{l, w.use}
 }
 
 // failover sends a request to one upstream after the other, until one answers.

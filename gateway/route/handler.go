@@ -72,7 +72,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) proxy(l *lane, out *writer, use *usage.Use) *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
-		Transport: l.way(use), BufferPool: buffers, FlushInterval: -1, ErrorLog: silent, Rewrite: l.rewrite,
+		Transport: l.way(out), BufferPool: buffers, FlushInterval: -1, ErrorLog: silent, Rewrite: l.rewrite,
 		ModifyResponse: func(res *http.Response) error {
 			if err := l.answer(out, res); err != nil {
 				return sbxerr.WithRemedy(sbxerr.EgressRoute, "route.answer", err, "")

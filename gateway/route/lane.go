@@ -36,6 +36,8 @@ type lane struct {
 	transport *http.Transport
 	down      []atomic.Int64 // by turn: until when an upstream that did not answer is asked last
 
+	grants grants // of a registry
+
 	// Under the server's lock.
 	requests int
 	retired  bool

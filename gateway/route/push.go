@@ -102,10 +102,11 @@ func (w *writer) refusePush(u git.Updates, refused map[string]string, err error)
 	_, _ = io.WriteString(w, report) // the client may be gone
 }
 
-// denied refuses an answer by which git would ask the user for a name and a password: what
+// denied refuses an answer by which git, or a client of registries, would ask the user for a name and a password: what
 // they say does not get out.
 func (l *lane) denied(res *http.Response) error {
-	if l.route.Git == nil || res.StatusCode != http.StatusUnauthorized {
+	asks := l.route.Git != nil || l.route.Registry && l.route.Credential != ""
+	if !asks || res.StatusCode != http.StatusUnauthorized {
 		return nil
 	}
 	if l.route.Credential == "" {
