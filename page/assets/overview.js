@@ -5,6 +5,7 @@ import { state } from './store.js';
 import { age, bytes, clock, percent, title } from './format.js';
 import { Bar, Pill, Spark } from './parts.js';
 import { Activity, Alerts, Refusals } from './feed.js';
+import { Secrets, Usage } from './usage.js';
 
 const gone = new Set(['exited', 'removing', 'removed']);
 
@@ -92,6 +93,8 @@ export function Overview() {
         <${Refusals} list=${[...state.refusals.values()].reverse()} named />
         <${Alerts} list=${state.alerts} named />
         <${Activity} list=${state.events} named />
+        <${Usage} />
+        <${Secrets} />
       </aside>
     </div>
   </main>`;

@@ -29,6 +29,11 @@ class Egress:
     lookups_answered: int = 0
     lookups_refused: int = 0
     lost: int = 0
+    requests: int = 0
+    """By routes, with those of the sandboxes made inside; so are the next ones."""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0
 
 
 @dataclass(frozen=True)

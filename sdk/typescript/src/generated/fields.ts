@@ -199,13 +199,17 @@ export const fields = {
   },
   Egress: {
     allowed: 'Int64',
+    cost: 'number',
     failed: 'Int64',
+    input_tokens: 'Int64',
     lookups_answered: 'Int64',
     lookups_refused: 'Int64',
     lost: 'Int64',
     open: 'Int64',
+    output_tokens: 'Int64',
     received_bytes: 'Int64',
     refused: 'Int64',
+    requests: 'Int64',
     sent_bytes: 'Int64',
   },
   ErrorDetail: {

@@ -395,10 +395,20 @@ export interface components {
             /** Format: int64 */
             allowed: Int64;
             /**
+             * Format: double
+             * @description in the unit of prices
+             */
+            cost: number;
+            /**
              * Format: int64
              * @description allowed, but the destination was not to be had
              */
             failed: Int64;
+            /**
+             * Format: int64
+             * @description that models read
+             */
+            input_tokens: Int64;
             /** Format: int64 */
             lookups_answered: Int64;
             /** Format: int64 */
@@ -413,10 +423,20 @@ export interface components {
              * @description connections now
              */
             open: Int64;
+            /**
+             * Format: int64
+             * @description that models wrote
+             */
+            output_tokens: Int64;
             /** Format: int64 */
             received_bytes: Int64;
             /** Format: int64 */
             refused: Int64;
+            /**
+             * Format: int64
+             * @description What requests by routes took that are over, with those of the sandboxes made inside.
+             */
+            requests: Int64;
             /** Format: int64 */
             sent_bytes: Int64;
         };
