@@ -532,7 +532,7 @@ export interface components {
             cost?: number;
             /** @example 90s */
             cpu?: Duration;
-            /** @description that was added: the name of a secret */
+            /** @description that was added, set or removed: the name of a secret */
             credential?: string;
             cwd?: string;
             /** @example 90s */
