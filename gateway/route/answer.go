@@ -28,6 +28,9 @@ func (l *lane) answer(w *writer, res *http.Response) error {
 	if err := decode(res); err != nil {
 		return err
 	}
+	if err := l.relocateBatch(w, res); err != nil {
+		return err
+	}
 	h := res.Header
 	if l.route.Credential != "" {
 		h.Del("Www-Authenticate") // the client has nothing to answer with

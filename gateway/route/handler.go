@@ -123,6 +123,7 @@ type writer struct {
 	mask   *mask.Set
 	cancel context.CancelFunc
 	asked  bool // the upstream was
+	batch  bool // it was asked for objects of Git LFS
 
 	sent, received atomic.Int64 // bytes of bodies
 

@@ -28,12 +28,20 @@ const gitRemedy = "have the profile's route name the repository, branch or acces
 func (l *lane) passesGit(w *writer, r *http.Request) bool {
 	const op = "route.git"
 	kind, err := l.route.Git.Request(r.Method, r.URL.Path, r.URL.RawQuery)
+	if err != nil && git.IsLFS(r.URL.Path) {
+		w.refuseLFS(err)
+		return false
+	}
 	if err != nil {
 		w.refuse(sbxerr.WithRemedy(sbxerr.EgressRoute, op, err, gitRemedy))
 		return false
 	}
 	maps.DeleteFunc(r.Header, func(name string, _ []string) bool { return !slices.Contains(gitHeaders, name) })
-	if kind != git.Push {
+	switch kind {
+	case git.Push:
+	case git.Batch:
+		return l.passesBatch(w, r)
+	default:
 		return true
 	}
 	if err := unpack(r); err != nil {
