@@ -40,6 +40,8 @@ var calls = []string{
 	caissonv1connect.ExecServiceListProcedure,
 	caissonv1connect.NetworkServiceTrafficProcedure,
 	caissonv1connect.NetworkServiceCheckPolicyProcedure,
+	caissonv1connect.NetworkServiceUsageProcedure,
+	caissonv1connect.SecretServiceListSecretsProcedure,
 	caissonv1connect.SystemServicePingProcedure,
 	caissonv1connect.SystemServiceVersionProcedure,
 	caissonv1connect.SystemServiceInfoProcedure,

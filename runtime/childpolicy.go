@@ -29,7 +29,15 @@ func (m *Manager) parentNetwork(id string) (plan.ParentNetwork, error) {
 		return plan.ParentNetwork{}, sbxerr.New(sbxerr.Canceled, "runtime.nested", "%w", errParentEnded)
 	}
 	r := s.kept()
-	return plan.ParentNetwork{Mode: r.Network, Policy: r.Policy}, nil
+	n := plan.ParentNetwork{Mode: r.Network, Policy: r.Policy}
+	if above := r.above(); len(above) > 0 { // all have the routes of the topmost one
+		if s = m.byID(above[len(above)-1]); s == nil {
+			return n, nil
+		}
+		r = s.kept()
+	}
+	n.Clients = m.profileOf(r).Network.Clients
+	return n, nil
 }
 
 // parentOf is parentNetwork for a sandbox that is made under g; nil for one that is no child.

@@ -9,6 +9,7 @@ import (
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime/egress"
+	"github.com/caisson-run/caisson/runtime/spend"
 )
 
 // EgressCounters counts what went through the gateway for one sandbox. In the mode bridge
@@ -27,6 +28,12 @@ type EgressCounters struct {
 	LookupsAnswered int64 `json:"lookups_answered"`
 	LookupsRefused  int64 `json:"lookups_refused"`
 	Lost            int64 `json:"lost"` // attempts of which nothing is known: they ended with a gateway, or were too many
+
+	// Of requests by routes that are over, with those of the sandboxes made inside.
+	Requests     int64   `json:"requests,omitempty"`
+	InputTokens  int64   `json:"input_tokens,omitempty"`
+	OutputTokens int64   `json:"output_tokens,omitempty"`
+	Cost         float64 `json:"cost,omitempty"`
 }
 
 // countTimeout is how long somebody waits for what the gateway has not told yet.
@@ -76,6 +83,10 @@ func (h *host) countersOf(r record) (*EgressCounters, error) {
 	c := countersOf(v.Counters)
 	if !counts(r.Network) {
 		c = &EgressCounters{SentBytes: c.SentBytes, ReceivedBytes: c.ReceivedBytes, Lost: c.Lost}
+	}
+	if len(r.Policy.Routes) > 0 {
+		a := h.opts.Spending.Total(r.ID)
+		c.Requests, c.InputTokens, c.OutputTokens, c.Cost = count(a.Requests), count(a.Tokens.Input), count(a.Tokens.Output), float64(a.Micros)/spend.Micro
 	}
 	return c, h.addLink(c, r)
 }

@@ -3,6 +3,7 @@ package runtime
 import (
 	"context"
 	"errors"
+	"github.com/caisson-run/caisson/runtime/learn"
 	"math"
 	"slices"
 
@@ -70,8 +71,8 @@ func (m *Manager) startMain(ctx context.Context, r plan.Request, detached bool, 
 	}
 	command.Env = plan.Renamed(command.Env, planned, s.id) // a ready one has an ID already
 	if r.Learn {
-		l := newLearner(m.opts.Traffic, s.id)
-		l.start()
+		l := learn.New(m.opts.Traffic, s.id)
+		l.Start()
 		s.update(func() { s.learner = l })
 	}
 	if made != nil {
@@ -82,7 +83,7 @@ func (m *Manager) startMain(ctx context.Context, r plan.Request, detached bool, 
 		e, err = m.startExec(ctx, s, command, detached)
 	}
 	if err != nil {
-		s.learning().stop()
+		s.learning().Stop()
 		s.end(errCallerLeft)
 		return nil, nil, errors.Join(err, m.vanish(ctx, s))
 	}

@@ -3,6 +3,7 @@ package runtime
 import (
 	"encoding/json"
 	"errors"
+	"github.com/caisson-run/caisson/runtime/learn"
 	"net"
 	"os"
 	"slices"
@@ -77,7 +78,7 @@ type sandbox struct {
 	digest   string         // of its policy; empty until somebody asks
 	told     bool           // an event told of it
 	freeing  time.Duration  // that the removal of a part took
-	learner  *learner       // of what its command reaches; nil where nobody wants to know
+	learner  *learn.Learner // of what its command reaches; nil where nobody wants to know
 	filed    bool           // somebody worked on files since the last look at tally
 	refused  int64          // attempts to reach something, when last looked at
 	cancel   func(error)    // ends the creation

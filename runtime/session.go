@@ -202,6 +202,9 @@ func normal(r plan.CreateRequest) plan.CreateRequest {
 	if len(r.Links) == 0 {
 		r.Links = nil
 	}
+	if len(r.Routes) == 0 {
+		r.Routes = nil
+	}
 	if len(r.Labels) == 0 {
 		r.Labels = nil
 	}

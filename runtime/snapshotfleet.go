@@ -125,7 +125,7 @@ func snapshotOf(r record, at time.Time, use disk.Use) plan.Snapshot {
 		kept = kept.On(*r.Began)
 	}
 	kept.Network, kept.Allow, kept.Deny = r.Asked.Mode, r.Asked.Allow, r.Asked.Deny
-	kept.DNS, kept.AllowECH, kept.Labels = r.Asked.DNS, r.Asked.AllowECH, r.Labels
+	kept.DNS, kept.Routes, kept.AllowECH, kept.Labels = r.Asked.DNS, r.Asked.Routes, r.Asked.AllowECH, r.Labels
 	return plan.Snapshot{
 		CreatedAt: at, SandboxID: r.ID, SandboxName: r.Name, Image: r.Image, ImageDigest: r.ImageDigest, ChainID: r.ChainID,
 		WritableRoot: r.WritableRoot, Size: r.Limits.Disk(), UsedBytes: use.UsedBytes, IDBase: r.diskBase(), Request: kept,

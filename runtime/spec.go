@@ -8,6 +8,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/oci"
 	"github.com/caisson-run/caisson/runtime/idblock"
@@ -56,6 +57,11 @@ func (m *Manager) Spec(ctx context.Context, r plan.Request) (*SpecView, error) {
 	if p.Policy.AllowECH {
 		view.NetworkRules = append(view.NetworkRules, "allow-ech: TLS clients may encrypt the name that they ask for")
 	}
+	lines, err := policy.RouteLines(p.Policy)
+	if err != nil {
+		return nil, err
+	}
+	view.NetworkRules = append(view.NetworkRules, lines...)
 	for _, n := range p.Exposed {
 		view.NetworkRules = append(view.NetworkRules, fmt.Sprintf("expose %d: links of the same owner's sandboxes may lead there", n))
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math"
 
 	"github.com/caisson-run/caisson/gateway/route/budget"
 	"github.com/caisson-run/caisson/runtime/events"
@@ -53,7 +52,6 @@ func (s Spending) List(ctx context.Context) ([]spend.Row, error) {
 // addSpent adds to d what requests of a sandbox by routes took that are over.
 func (h *host) addSpent(ctx context.Context, id string, d *events.Data) {
 	_ = h.refreshEgress(ctx, id) // it is logged
-	count := func(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
 	a := h.opts.Spending.Total(id)
 	d.InputTokens, d.OutputTokens, d.Cost = count(a.Tokens.Input), count(a.Tokens.Output), float64(a.Micros)/spend.Micro
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -29,7 +30,7 @@ func (m *Manager) Inspect(ctx context.Context, ref string) (*Detail, error) {
 	r := s.kept()
 	d := &Detail{
 		Info: s.info(), Limits: r.Limits, Cgroup: m.cgroupPath(r.ID), ImageDigest: r.ImageDigest,
-		HostIDSize: idblock.Size, AllowECH: r.Policy.AllowECH,
+		HostIDSize: idblock.Size, AllowECH: r.Policy.AllowECH, Routes: slices.Sorted(maps.Keys(r.Policy.Routes)),
 	}
 	var silent error
 	if d.Egress, silent = m.egressNow(ctx, r); errors.Is(silent, sbxerr.EgressBusy) {

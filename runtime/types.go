@@ -147,6 +147,7 @@ type Detail struct {
 	// is recorded, or the bytes of the link are not counted.
 	NetworkFailure string
 	AllowECH       bool // its TLS clients may encrypt the name that they ask for
+	Routes         []string
 }
 
 // PostureCheck is one comparison of the live sandbox with its declaration.

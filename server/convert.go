@@ -139,7 +139,7 @@ func detailPB(d *runtime.Detail) *caissonv1.InspectResponse {
 	return &caissonv1.InspectResponse{
 		Sandbox: sandboxPB(d.Info), Limits: settings.Limits(d.Limits).Message(), Cgroup: d.Cgroup, ImageDigest: d.ImageDigest,
 		HostIdBase: d.HostIDBase, HostIdSize: d.HostIDSize, OciSpecJson: d.SpecJSON, Posture: each(d.Posture, posturePB),
-		Egress: egressPB(d.Egress), NetworkFailure: d.NetworkFailure, AllowEch: d.AllowECH,
+		Egress: egressPB(d.Egress), NetworkFailure: d.NetworkFailure, AllowEch: d.AllowECH, Routes: d.Routes,
 	}
 }
 

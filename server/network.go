@@ -105,6 +105,7 @@ func egressPB(c *runtime.EgressCounters) *caissonv1.Egress {
 	return &caissonv1.Egress{
 		Open: c.Open, Allowed: c.Allowed, Refused: c.Refused, Failed: c.Failed, SentBytes: c.SentBytes, ReceivedBytes: c.ReceivedBytes,
 		LookupsAnswered: c.LookupsAnswered, LookupsRefused: c.LookupsRefused, Lost: c.Lost,
+		Requests: c.Requests, InputTokens: c.InputTokens, OutputTokens: c.OutputTokens, Cost: c.Cost,
 	}
 }
 

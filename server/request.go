@@ -59,7 +59,7 @@ func createOf(s *caissonv1.SandboxSpec) (plan.CreateRequest, error) {
 	env, err := envOf(s.Env)
 	errs = append(errs, err)
 	return plan.CreateRequest{
-		Name: s.Name, Hostname: s.Hostname, Rootfs: s.Rootfs, From: s.From, SnapshotOnEnd: s.SnapshotOnEnd, Image: s.Image, Language: s.Language, LanguageReason: s.LanguageReason, Profile: s.Profile, User: s.User, Env: env, Network: s.Network, Allow: s.Allow, Deny: s.Deny, DNS: s.Dns, AllowECH: s.AllowEch, Publish: s.Publish,
+		Name: s.Name, Hostname: s.Hostname, Rootfs: s.Rootfs, From: s.From, SnapshotOnEnd: s.SnapshotOnEnd, Image: s.Image, Language: s.Language, LanguageReason: s.LanguageReason, Profile: s.Profile, User: s.User, Env: env, Network: s.Network, Allow: s.Allow, Deny: s.Deny, DNS: s.Dns, Routes: s.Routes, AllowECH: s.AllowEch, Publish: s.Publish,
 		Expose: s.Expose, Links: s.Links,
 		Workspace: workspaceOf(s.Workspace), Mounts: mountsOf(s.Mounts), Caches: s.Caches, Limits: s.Limits,
 		Labels: s.Labels, Session: s.Session, Task: s.Task, TTL: ttl, IdleTimeout: idle,

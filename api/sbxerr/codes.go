@@ -92,7 +92,9 @@ const (
 	PortTaken   Code = "SBX-405" // a port to publish is not free on the host
 	NetChild    Code = "SBX-406" // a child would have more network than its parent
 	PortClosed  Code = "SBX-407" // nothing listens on a port inside the sandbox
-	PortClient  Code = "SBX-408" // a client is not one of those for which a port is published
+
+	RouteNotOffered Code = "SBX-408" // a request names a route that its profile does not offer
+	PortClient      Code = "SBX-409" // a client is not one of those for which a port is published
 
 	Cgroup           Code = "SBX-501" // a cgroup could not be made, read or removed
 	CgroupController Code = "SBX-502" // a controller that a limit needs is missing

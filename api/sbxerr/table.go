@@ -88,8 +88,9 @@ var table = []Description{
 	{NetPolicy, "an egress policy is refused as written", ClassInput, 400, false, "write rules as HOST[:PORT][+PORT...][,private][,opaque], for example github.com:443+22, *.example.com or 10.1.0.0/16:5432,private"},
 	{PortTaken, "a published port is taken on the host", ClassInput, 409, false, "publish another port, or port 0 to pick a free one; caisson ls --json lists published ports"},
 	{PortClosed, "nothing listens on the port inside the sandbox", ClassSandbox, 409, true, "start the server first, and have it listen on localhost or on all addresses"},
-	{PortClient, "the port is not published for this client", ClassPolicy, 403, false, "name the client's address where the port is published: -p 8080:8080@10.0.0.0/8"},
 	{NetChild, "a child sandbox would have more network than its parent", ClassPolicy, 403, false, "allow destinations that the parent may reach, or have the parent's policy widened from outside: caisson update --allow"},
+	{RouteNotOffered, "the profile offers no route of this name", ClassPolicy, 403, false, "choose a route that the profile offers; on_request: true in a route of the configuration makes it one"},
+	{PortClient, "the port is not published for this client", ClassPolicy, 403, false, "name the client's address where the port is published: -p 8080:8080@10.0.0.0/8"},
 
 	{Cgroup, "a cgroup operation failed", ClassEngine, 500, false, "caisson doctor shows the cgroup layout"},
 	{CgroupController, "a cgroup controller is missing", ClassHost, 503, false, "enable the controller that the message names (kernel command line or the parent's cgroup.subtree_control)"},

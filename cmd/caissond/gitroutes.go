@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"strconv"
 	"strings"
 
 	"github.com/caisson-run/caisson/config"
 	"github.com/caisson-run/caisson/gateway/route/git"
+	"github.com/caisson-run/caisson/runtime/plan"
 )
 
 // gitScope is what the route label passes on of git, nil if it is of another preset.
@@ -18,7 +18,7 @@ func gitScope(label string, r config.Route) (*git.Scope, error) {
 		for _, k := range []struct {
 			key string
 			set bool
-		}{{"repositories", r.Repositories != nil}, {"access", r.Access != ""}, {"branches", r.Branches != nil}} {
+		}{{"repositories", r.Repositories != nil && r.Preset != ociPreset}, {"access", r.Access != ""}, {"branches", r.Branches != nil}} {
 			if k.set {
 				errs = append(errs, fmt.Errorf("routes.%s.%s: only a route with preset: %s has it", label, k.key, gitPreset))
 			}
@@ -39,36 +39,36 @@ func gitScope(label string, r config.Route) (*git.Scope, error) {
 
 // rewrites have git ask routes for what is named by the URLs of their upstreams.
 type rewrites struct {
-	list [][2]string       // base URL of a route, and the beginning of URLs that lead there
+	list [][2]string       // of every sandbox: base URL of a route, and the beginning of URLs that lead there
 	by   map[string]string // the route of each beginning
 }
 
-// add has the URLs of an upstream lead to base, also those for SSH.
-func (w *rewrites) add(key, base, upstream string) error {
+// add returns what has the URLs of an upstream lead to base, also those for SSH.
+func (w *rewrites) add(key, base, upstream string) (pairs [][2]string, err error) {
 	u, err := url.Parse(upstream)
 	if err != nil || u.Host == "" {
-		return nil // the policy refuses it
+		return nil, nil // the policy refuses it
 	}
 	host, name := strings.ToLower(u.Host), strings.ToLower(u.Hostname())
 	below := strings.TrimSuffix(u.EscapedPath(), "/") + "/"
 	for _, from := range []string{u.Scheme + "://" + host + below, "ssh://git@" + name + below, "git@" + name + ":" + below[1:]} {
 		if other := w.by[from]; other != "" {
-			return fmt.Errorf("%s: %s leads to the same upstream: give each the owner of its repositories, as in upstream: https://git.example/acme", key, other)
+			return nil, fmt.Errorf("%s: %s leads to the same upstream: give each the owner of its repositories, as in upstream: https://git.example/acme", key, other)
 		}
 		w.by[from] = key
-		w.list = append(w.list, [2]string{base + "/", from})
+		pairs = append(pairs, [2]string{base + "/", from})
 	}
-	return nil
+	return pairs, nil
 }
 
-// set has them in git's own variables.
+// set has those of every sandbox in git's own variables.
 func (w *rewrites) set(v *variables) {
-	if len(w.list) == 0 {
-		return
-	}
-	const count = "GIT_CONFIG_COUNT"
-	v.set(w.by[w.list[0][1]], count, strconv.Itoa(len(w.list)))
-	for i, to := range w.list {
-		v.list = append(v.list, fmt.Sprintf("GIT_CONFIG_KEY_%d=url.%s.insteadOf", i, to[0]), fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", i, to[1]))
+	for i, text := range plan.GitEnv(nil, w.list) {
+		if i > 0 {
+			v.list = append(v.list, text)
+			continue
+		}
+		name, value, _ := strings.Cut(text, "=") // the count
+		v.set(w.by[w.list[0][1]], name, value)
 	}
 }

@@ -12,7 +12,7 @@ func TestGitRewrites(t *testing.T) {
 	p := config.Profile{Routes: map[string]config.Route{
 		"forge": {Preset: "git", Upstream: "https://Git.example:8443/", Credential: "key"}, "acme": {Preset: "git", Upstream: "http://git.example/a%20b"},
 	}}
-	env, err := environment(p)
+	env, _, err := environment(p)
 	want := []string{
 		"GIT_CONFIG_COUNT=6",
 		"GIT_CONFIG_KEY_0=url.http://acme.caisson.internal/.insteadOf", "GIT_CONFIG_VALUE_0=http://git.example/a%20b/",
@@ -31,11 +31,11 @@ func TestGitRewrites(t *testing.T) {
 		}
 	}
 	p.Env = []string{"GIT_CONFIG_COUNT=1"}
-	if _, err := environment(p); err == nil || !strings.Contains(err.Error(), "routes.acme.preset: it sets GIT_CONFIG_COUNT, as env does") {
+	if _, _, err := environment(p); err == nil || !strings.Contains(err.Error(), "routes.acme.preset: it sets GIT_CONFIG_COUNT, as env does") {
 		t.Error(err)
 	}
 	twice := config.Profile{Routes: map[string]config.Route{"a": {Preset: "git", Upstream: "https://git.example"}, "b": {Preset: "git", Upstream: "https://git.example/"}}}
-	if _, err := environment(twice); err == nil || !strings.Contains(err.Error(), "routes.b.preset: routes.a.preset leads to the same upstream") {
+	if _, _, err := environment(twice); err == nil || !strings.Contains(err.Error(), "routes.b.preset: routes.a.preset leads to the same upstream") {
 		t.Error(err)
 	}
 }

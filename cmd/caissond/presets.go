@@ -11,6 +11,7 @@ import (
 
 	"github.com/caisson-run/caisson/config"
 	"github.com/caisson-run/caisson/gateway/policy"
+	"github.com/caisson-run/caisson/runtime/plan"
 )
 
 // preset is a kind of client that variables lead to a route.
@@ -30,6 +31,9 @@ const (
 // gitPreset is the preset that rewrites URLs instead.
 const gitPreset = "git"
 
+// ociPreset is the preset of registries of images.
+const ociPreset = "oci"
+
 // presets are for clients whose base URL is the upstream as the route has it.
 var presets = map[string]preset{
 	"openai":    {variables: [][2]string{{"OPENAI_BASE_URL", base}, {"OPENAI_API_KEY", noKey}}, placement: "bearer"},
@@ -41,7 +45,8 @@ var presets = map[string]preset{
 	"pip": {variables: [][2]string{
 		{"PIP_INDEX_URL", base + "/"}, {"PIP_TRUSTED_HOST", host}, {"UV_DEFAULT_INDEX", base + "/"}, {"UV_INSECURE_HOST", host},
 	}, placement: "basic", parameter: "__token__"},
-	"go": {variables: [][2]string{{"GOPROXY", base}}, placement: "bearer"},
+	ociPreset: {placement: "basic", parameter: "token"}, // clients find registries by files alone
+	"go":      {variables: [][2]string{{"GOPROXY", base}}, placement: "bearer"},
 }
 
 // noKey is what such a client has as its key. The gateway takes it out of each request.
@@ -94,9 +99,9 @@ func (v *variables) set(key, name, value string) {
 	v.list = append(v.list, name+"="+value)
 }
 
-// environment returns the variables of p and those of the presets of its routes. The error
-// names each variable that is set twice.
-func environment(p config.Profile) ([]string, error) {
+// environment returns the variables of p and those of the presets of its routes, and how
+// programs find each route. The error names each variable that is set twice.
+func environment(p config.Profile) (env []string, clients map[string]plan.RouteClients, err error) {
 	v := &variables{list: slices.Clone(p.Env), by: map[string]string{}}
 	for _, text := range p.Env {
 		name, _, _ := strings.Cut(text, "=")
@@ -110,17 +115,32 @@ func environment(p config.Profile) ([]string, error) {
 		_, _, below := leads(r)
 		filled := strings.NewReplacer(base, "http://"+name+below, host, name)
 		preset, ok := presets[r.Preset]
+		var found plan.RouteClients
 		switch {
 		case r.Preset == "":
+			continue
 		case !ok:
 			v.errs = append(v.errs, fmt.Errorf("%s: there is no preset %q, only %s", key, r.Preset, strings.Join(slices.Sorted(maps.Keys(presets)), ", ")))
+			continue
 		case r.Preset == gitPreset:
-			v.errs = append(v.errs, rewrites.add(key, filled.Replace(base), r.Upstream))
+			found.Git, err = rewrites.add(key, filled.Replace(base), r.Upstream)
+			v.errs = append(v.errs, err)
 		}
 		for _, pair := range preset.variables {
-			v.set(key, pair[0], filled.Replace(pair[1]))
+			value := filled.Replace(pair[1])
+			found.Env = append(found.Env, pair[0]+"="+value)
+			if !r.OnRequest {
+				v.set(key, pair[0], value)
+			}
 		}
+		if !r.OnRequest {
+			rewrites.list = append(rewrites.list, found.Git...)
+		}
+		if clients == nil {
+			clients = map[string]plan.RouteClients{}
+		}
+		clients[label] = found
 	}
 	rewrites.set(v)
-	return v.list, errors.Join(v.errs...)
+	return v.list, clients, errors.Join(v.errs...)
 }

@@ -12,7 +12,7 @@ func TestPresets(t *testing.T) {
 	p := config.Profile{Env: []string{"A=b"}, Routes: map[string]config.Route{
 		"models": {Preset: "openai", Credential: "key"}, "claude": {Preset: "anthropic", Credential: "key"}, "other": {},
 	}}
-	env, err := environment(p)
+	env, _, err := environment(p)
 	want := []string{
 		"A=b", "ANTHROPIC_BASE_URL=http://claude.caisson.internal", "ANTHROPIC_API_KEY=" + noKey,
 		"OPENAI_BASE_URL=http://models.caisson.internal", "OPENAI_API_KEY=" + noKey,
@@ -30,11 +30,11 @@ func TestPresets(t *testing.T) {
 		t.Errorf("%q %q", placement, parameter)
 	}
 	for want, p := range map[string]config.Profile{
-		`routes.m.preset: there is no preset "x", only anthropic, git, go, npm, openai, pip`: {Routes: map[string]config.Route{"m": {Preset: "x"}}},
-		"routes.m.preset: it sets OPENAI_API_KEY, as env does":                               {Env: []string{"OPENAI_API_KEY=k"}, Routes: map[string]config.Route{"m": {Preset: "openai"}}},
-		"routes.m.preset: it sets OPENAI_BASE_URL, as routes.a.preset does":                  {Routes: map[string]config.Route{"a": {Preset: "openai"}, "m": {Preset: "openai"}}},
+		`routes.m.preset: there is no preset "x", only anthropic, git, go, npm, oci, openai, pip`: {Routes: map[string]config.Route{"m": {Preset: "x"}}},
+		"routes.m.preset: it sets OPENAI_API_KEY, as env does":                                    {Env: []string{"OPENAI_API_KEY=k"}, Routes: map[string]config.Route{"m": {Preset: "openai"}}},
+		"routes.m.preset: it sets OPENAI_BASE_URL, as routes.a.preset does":                       {Routes: map[string]config.Route{"a": {Preset: "openai"}, "m": {Preset: "openai"}}},
 	} {
-		if _, err := environment(p); err == nil || !strings.Contains(err.Error(), want) {
+		if _, _, err := environment(p); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v; want %q", err, want)
 		}
 	}
@@ -47,7 +47,7 @@ func TestPresetsOfPackages(t *testing.T) {
 		"mod": {Preset: "go", Upstream: "https://a.example/go", Credential: "key"},
 		"py":  {Preset: "pip", Upstream: "https://a.example/simple", Credential: "key", Parameter: "ann", Paths: []string{"/*/"}},
 	}}
-	env, err := environment(p)
+	env, _, err := environment(p)
 	want := []string{
 		"npm_config_registry=http://js.caisson.internal/repository/js/", "npm_config_replace_registry_host=always", "GOPROXY=http://mod.caisson.internal",
 		"PIP_INDEX_URL=http://py.caisson.internal/", "PIP_TRUSTED_HOST=py.caisson.internal", "UV_DEFAULT_INDEX=http://py.caisson.internal/", "UV_INSECURE_HOST=py.caisson.internal",

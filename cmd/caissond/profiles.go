@@ -14,6 +14,7 @@ import (
 	"github.com/caisson-run/caisson/api/settings"
 	"github.com/caisson-run/caisson/api/units"
 	"github.com/caisson-run/caisson/config"
+	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/plan"
 )
@@ -45,11 +46,21 @@ func profile(p config.Profile, prices map[string]config.Price) (plan.Profile, er
 			*to = from
 		}
 	}
-	env, envErr := environment(p)
+	env, clients, envErr := environment(p)
 	out.Env = env
 	n := p.Network
 	routes, routesErr := routesOf(p.Routes, prices)
-	out.Network = plan.Network{Mode: n.Mode, Allow: n.Allow, Deny: n.Deny, Map: n.Map, AllowECH: n.AllowECH, Routes: routes}
+	out.Network = plan.Network{Mode: n.Mode, Allow: n.Allow, Deny: n.Deny, Map: n.Map, AllowECH: n.AllowECH, Clients: clients}
+	for label, r := range routes {
+		to := &out.Network.Routes
+		if p.Routes[label].OnRequest {
+			to = &out.Network.Offered
+		}
+		if *to == nil {
+			*to = map[string]policy.Route{}
+		}
+		(*to)[label] = r
+	}
 	err := p.Override((*settings.Limits)(&out.Limits))
 	alerts, alertsErr := alertsOf(p.Alerts)
 	out.Alerts, out.NestedEnter = alerts, p.Nested.Enter

@@ -165,9 +165,13 @@ func routesOf(from map[string]config.Route, prices map[string]config.Price) (map
 		}
 		placement, parameter := placed(r)
 		upstream, paths, _ := leads(r)
+		methods := r.Methods
+		if r.Preset == ociPreset {
+			methods, paths = pulls(r)
+		}
 		routes[label] = policy.Route{
-			Upstream: upstream, Credential: r.Credential, Placement: policy.Placement(placement), Parameter: parameter,
-			Methods: r.Methods, Paths: paths, CA: ca, Private: r.Private, Git: scope,
+			Upstream: upstream, Fallbacks: r.Fallbacks, Credential: r.Credential, Placement: policy.Placement(placement), Parameter: parameter,
+			Methods: methods, Paths: paths, Registry: r.Preset == ociPreset, Auth: r.Auth, CA: ca, Private: r.Private, Git: scope,
 			Tokens: r.CountsTokens(), Ask: r.Preset == "openai", Budget: limitsOf(r.Budget), Prices: pricesFor(r, prices),
 		}
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/caisson-run/caisson/owndir"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/egress"
+	"github.com/caisson-run/caisson/runtime/events"
 	"github.com/caisson-run/caisson/runtime/secrets"
 )
 
@@ -187,7 +188,8 @@ func (s secretService) Set(ctx context.Context, name, reference string, refresh 
 		return secrets.Secret{}, errors.Join(err, s.keep(c, before))
 	}
 	s.log.Info("secret set", "name", name, "source", shownSource(source))
-	return s.tell(ctx, c, name, source, &keptPrinted, true), nil
+	err = s.confirm(ctx, events.SecretSet, events.Data{Credential: name, Reason: shownSource(source)})
+	return s.tell(ctx, c, name, source, &keptPrinted, true), err
 }
 
 // try reads a secret once, and keeps nothing of it until install is called.
@@ -264,8 +266,14 @@ func (s secretService) Remove(ctx context.Context, name string) error {
 		return err
 	}
 	s.log.Info("secret removed", "name", name)
-	if configured {
-		return nil
+	var err error
+	if !configured {
+		err = s.gateway.SetSecrets(context.WithoutCancel(ctx), nil, s.sourcesBeside(c, name))
 	}
-	return s.gateway.SetSecrets(context.WithoutCancel(ctx), nil, s.sourcesBeside(c, name))
+	return errors.Join(err, s.confirm(ctx, events.SecretRemoved, events.Data{Credential: name}))
+}
+
+// confirm tells of a change of a secret before its caller hears of it.
+func (s secretService) confirm(ctx context.Context, t events.Type, d events.Data) error {
+	return s.events.Confirm(ctx, events.Event{Type: t, Scope: events.Scope{Host: true}, Data: d})
 }

@@ -13,11 +13,11 @@ import (
 // that s refuses. The child has the rules allow of its own, as far as s covers them; nil
 // takes those of s. It is denied what s denies, and deny besides. It has the map, the
 // resolvers and the ECH of s, but no links: a link leads to a sandbox of its parent's choice.
-// It has the routes of s with the rules of s alone.
+// It has those routes of s that it names; all where it names neither rules nor routes.
 //
 // The error names the rules that are left out, with code sbxerr.NetChild, and the policy is
 // usable without them. The zero Spec comes with another error, or where the mode of s is none.
-func (s Spec) ForChild(allow, deny []string) (Spec, error) {
+func (s Spec) ForChild(allow, deny, routes []string) (Spec, error) {
 	const op = "policy.child"
 	p, err := Compile(s)
 	if err != nil {
@@ -28,11 +28,22 @@ func (s Spec) ForChild(allow, deny []string) (Spec, error) {
 			"leave --network and --allow away, or have the parent made with a network")
 	}
 	child := Spec{Mode: Allow, Deny: slices.Concat(s.Deny, deny), Map: s.Map, AllowECH: s.AllowECH, Resolvers: s.Resolvers, AirGapped: s.AirGapped}
-	inherited := allow == nil
+	inherited := allow == nil && len(routes) == 0
 	if inherited {
 		allow, child.Routes = s.Allow, s.Routes
 	}
 	var reasons sbxerr.Reasons
+	for _, label := range routes {
+		r, ok := s.Routes[label]
+		if !ok {
+			reasons.Add(fmt.Errorf("the parent has no route %q", sbxerr.Clip(label)))
+			continue
+		}
+		if child.Routes == nil {
+			child.Routes = map[string]Route{}
+		}
+		child.Routes[label] = r
+	}
 	for _, text := range allow {
 		err := p.checkCovered(text)
 		switch {

@@ -77,7 +77,7 @@ func TestForChildCovers(t *testing.T) {
 		{opened, "nas.corp:443,private", ""},
 		{opened, "*.corp:443,private", `does not cover the option "private"`},
 	} {
-		child, err := tt.parent.ForChild([]string{tt.rule}, nil)
+		child, err := tt.parent.ForChild([]string{tt.rule}, nil, nil)
 		mustCompile(t, child)
 		if tt.says == "" {
 			if err != nil || !slices.Equal(child.Allow, []string{tt.rule}) {
@@ -89,15 +89,15 @@ func TestForChildCovers(t *testing.T) {
 			t.Errorf("%s: %q, %v; want %q", tt.rule, child.Allow, err, tt.says)
 		}
 	}
-	_, err := parent.ForChild([]string{"c.test"}, nil)
+	_, err := parent.ForChild([]string{"c.test"}, nil, nil)
 	if remedy := sbxerr.RemedyOf(err); !strings.Contains(remedy, all) || !strings.Contains(remedy, "mapped names") {
 		t.Errorf("remedy %q", remedy)
 	}
-	_, err = opened.ForChild([]string{"9.9.9.9:1"}, nil)
+	_, err = opened.ForChild([]string{"9.9.9.9:1"}, nil, nil)
 	if remedy := sbxerr.RemedyOf(err); !strings.Contains(remedy, "nas.corp:443,private, public names") {
 		t.Errorf("remedy %q", remedy)
 	}
-	_, err = Spec{Mode: Allow}.ForChild([]string{"a.test"}, nil)
+	_, err = Spec{Mode: Allow}.ForChild([]string{"a.test"}, nil, nil)
 	if remedy := sbxerr.RemedyOf(err); !strings.Contains(remedy, "the parent may reach nothing") {
 		t.Errorf("remedy %q", remedy)
 	}
@@ -111,30 +111,30 @@ func TestForChildInherits(t *testing.T) {
 		Mode: Open, Allow: []string{"a.test:22", "db:1,private", "10.0.0.0/8:1,private"}, Deny: []string{"c.test"}, Map: map[string]string{"m.test": "10.0.0.1"},
 		Links: map[string]Link{"db": {Sandbox: "x", Port: 80}}, AllowECH: true, Site: true, Resolvers: []netip.AddrPort{resolver},
 	}
-	child, err := parent.ForChild(nil, []string{"d.test"})
+	child, err := parent.ForChild(nil, []string{"d.test"}, nil)
 	if err != nil || child.Mode != Allow || !slices.Equal(child.Allow, []string{"a.test:22", "10.0.0.0/8:1,private"}) || !slices.Equal(child.Deny, []string{"c.test", "d.test"}) {
 		t.Errorf("%+v, %v", child, err)
 	}
 	if child.Map["m.test"] != "10.0.0.1" || child.Links != nil || !child.AllowECH || child.Site || !slices.Equal(child.Resolvers, parent.Resolvers) {
 		t.Errorf("%+v", child)
 	}
-	if child, err = parent.ForChild([]string{}, nil); err != nil || len(child.Allow) > 0 || child.Mode != Allow {
+	if child, err = parent.ForChild([]string{}, nil, nil); err != nil || len(child.Allow) > 0 || child.Mode != Allow {
 		t.Errorf("no rule on purpose: %+v, %v", child, err)
 	}
-	if child, err = parent.ForChild([]string{"z.invalid:1,private"}, nil); err == nil || len(child.Allow) > 0 {
+	if child, err = parent.ForChild([]string{"z.invalid:1,private"}, nil, nil); err == nil || len(child.Allow) > 0 {
 		t.Errorf("with no rule left: %+v, %v", child, err)
 	}
 	parent = Spec{Mode: Allow, AirGapped: true, Allow: []string{"m.test:5000"}, Map: map[string]string{"m.test": "10.0.0.1"}}
-	if child, err = parent.ForChild([]string{"m.test:5000"}, nil); err != nil || !child.AirGapped || mustCompile(t, child).Mode() != Allow {
+	if child, err = parent.ForChild([]string{"m.test:5000"}, nil, nil); err != nil || !child.AirGapped || mustCompile(t, child).Mode() != Allow {
 		t.Errorf("air-gapped: %+v, %v", child, err)
 	}
 	for _, s := range []Spec{{}, {Mode: None}} {
-		child, err := s.ForChild(nil, nil)
+		child, err := s.ForChild(nil, nil, nil)
 		if sbxerr.Of(err) != sbxerr.NetChild || child.Mode != "" || !strings.Contains(err.Error(), `mode "none"`) {
 			t.Errorf("of none: %+v, %v", child, err)
 		}
 	}
-	if _, err := (Spec{Mode: Allow, Allow: []string{"*"}}).ForChild(nil, nil); sbxerr.Of(err) != sbxerr.NetPolicy {
+	if _, err := (Spec{Mode: Allow, Allow: []string{"*"}}).ForChild(nil, nil, nil); sbxerr.Of(err) != sbxerr.NetPolicy {
 		t.Errorf("of a parent without a policy: %v", err)
 	}
 }
@@ -235,7 +235,7 @@ func checkChildren(t *testing.T, seed uint64, n *tally) {
 		if r.IntN(3) > 0 {
 			asked = append(randomRules(r, ActAllow, 8), above.Allow[:r.IntN(len(above.Allow)+1)]...)
 		}
-		child, err := above.ForChild(asked, randomRules(r, ActDeny, 1))
+		child, err := above.ForChild(asked, randomRules(r, ActDeny, 1), nil)
 		if child.Mode != Allow {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
@@ -246,7 +246,7 @@ func checkChildren(t *testing.T, seed uint64, n *tally) {
 			}
 		}
 		n.kept, n.refused, n.allowed = n.kept+len(child.Allow), n.refused+len(asked)-min(len(asked), len(child.Allow)), n.allowed+len(childMay)
-		whole, err := above.ForChild(nil, nil)
+		whole, err := above.ForChild(nil, nil, nil)
 		if err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}

@@ -57,7 +57,7 @@ func TestCost(t *testing.T) {
 			t.Run("child/"+name+" of "+parent, func(t *testing.T) {
 				s := Spec{Mode: Allow, Allow: worstRules(of)}
 				bound.Check(t, size, func() {
-					if _, err := s.ForChild(texts, texts); err != nil {
+					if _, err := s.ForChild(texts, texts, nil); err != nil {
 						_ = err.Error()
 					}
 				})

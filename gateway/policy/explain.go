@@ -44,6 +44,18 @@ func (p *Policy) Explain() []Line {
 	return append(lines, Line{"mode " + string(p.Mode()), effects[p.Mode()]})
 }
 
+// RouteLines say what each route of s does.
+func RouteLines(s Spec) (lines []string, err error) {
+	p, err := Compile(s)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.routes)) {
+		lines = append(lines, p.routes[name].cited()+": "+p.routes[name].effect(name))
+	}
+	return lines, nil
+}
+
 var effects = map[Mode]string{
 	None:  "nothing may be reached",
 	Allow: "nothing else may be reached; TCP only",

@@ -39,6 +39,7 @@ const (
 // a credential, which the sandbox never has.
 type Route struct {
 	Upstream   string    // base URL
+	Fallbacks  []string  `json:",omitempty"` // base URLs of upstreams that are asked where those before do not answer
 	Credential string    `json:",omitempty"` // name of a secret; empty is none
 	Placement  Placement `json:",omitempty"` // empty is Bearer
 	Parameter  string    `json:",omitempty"` // name of the header or query parameter, or user of Basic
@@ -48,6 +49,9 @@ type Route struct {
 	Private    bool      `json:",omitempty"` // the upstream may have an address that is not public
 
 	Git *git.Scope `json:",omitempty"` // nothing but git passes; it has no methods and paths
+
+	Registry bool   `json:",omitempty"` // the upstream is a registry of images, which may want a token of its own for each
+	Auth     string `json:",omitempty"` // base URL of the server that gives those tokens; empty is the upstream
 
 	Tokens bool                          `json:",omitempty"` // the answers are those of models, whose tokens are counted
 	Ask    bool                          `json:",omitempty"` // streams of chat completions are asked for their usage
@@ -65,8 +69,35 @@ type Routed struct {
 	Address netip.Addr // of one without a name
 	Port    uint16
 
-	paths []pattern
-	to    *Policy // allows the upstream and nothing else
+	paths     []pattern
+	to        *Policy   // allows the upstream and nothing else
+	fallbacks []*Routed // each with what is above this line
+	auth      *Routed   // as a fallback; nil: tokens come from the upstream
+}
+
+// TokenTurn is the turn in which the server of tokens is reached; -1 if it is the upstream.
+func (r *Routed) TokenTurn() int {
+	if r.auth == nil {
+		return -1
+	}
+	return r.Turns()
+}
+
+// Turns is how many upstreams the route has.
+func (r *Routed) Turns() int { return 1 + len(r.fallbacks) }
+
+// Turn returns the upstream that is asked in the given turn, the first in turn 0; nil if there
+// is none. It has the base URL, host and port alone.
+func (r *Routed) Turn(turn int) *Routed {
+	switch {
+	case turn == 0:
+		return r
+	case turn == r.TokenTurn():
+		return r.auth
+	case turn < 0 || turn > len(r.fallbacks):
+		return nil
+	}
+	return r.fallbacks[turn-1]
 }
 
 // How routes are written.
@@ -121,6 +152,35 @@ func (s Spec) parseRoute(label string) (*Routed, error) {
 	if r.CA != "" && !x509.NewCertPool().AppendCertsFromPEM([]byte(r.CA)) {
 		return nil, errors.New("its ca holds no certificate in the form PEM")
 	}
+	if err := r.allowUpstream(s); err != nil {
+		return nil, err
+	}
+	return r, errors.Join(r.parseFallbacks(s), r.parseRegistry(s))
+}
+
+// parseRegistry checks what is of registries alone.
+func (r *Routed) parseRegistry(s Spec) error {
+	switch {
+	case !r.Registry && r.Auth != "":
+		return errors.New("only a route to a registry has auth")
+	case !r.Registry:
+		return nil
+	case r.Base.Path != "":
+		return fmt.Errorf("its upstream %q has a path, where registries have none", sbxerr.Clip(r.Upstream))
+	case len(r.Fallbacks) > 0:
+		return errors.New("a route to a registry has no fallbacks: a token is of one")
+	case r.Auth == "":
+		return nil
+	}
+	r.auth = &Routed{Route: Route{Upstream: r.Auth, Private: r.Private}, Label: r.Label}
+	if err := r.auth.parseUpstream(); err != nil {
+		return err
+	}
+	return r.auth.allowUpstream(s)
+}
+
+// allowUpstream makes the policy for connections to the upstream.
+func (r *Routed) allowUpstream(s Spec) (err error) {
 	rule := join(r.Name, r.Port)
 	if r.Name == "" {
 		rule = netip.AddrPortFrom(r.Address, r.Port).String()
@@ -130,9 +190,37 @@ func (s Spec) parseRoute(label string) (*Routed, error) {
 	}
 	r.to, err = Compile(Spec{Mode: Allow, Allow: []string{rule}, Deny: s.Deny, Map: s.Map, AirGapped: s.AirGapped})
 	if err != nil {
-		return nil, fmt.Errorf("upstream: %w", err)
+		return fmt.Errorf("upstream: %w", err)
 	}
-	return r, nil
+	return nil
+}
+
+// maxFallbacks bounds how many upstreams one request may be sent to.
+const maxFallbacks = 4
+
+func (r *Routed) parseFallbacks(s Spec) error {
+	switch {
+	case len(r.Fallbacks) > maxFallbacks:
+		return fmt.Errorf("it has more than %d fallbacks", maxFallbacks)
+	case len(r.Fallbacks) > 0 && r.Git != nil:
+		return errors.New("a route for git has no fallbacks: two servers do not have the same refs")
+	}
+	seen := []string{r.Base.String()}
+	for _, text := range r.Fallbacks {
+		f := &Routed{Route: Route{Upstream: text, Private: r.Private}, Label: r.Label}
+		if err := f.parseUpstream(); err != nil {
+			return err
+		}
+		if err := f.allowUpstream(s); err != nil {
+			return err
+		}
+		if slices.Contains(seen, f.Base.String()) {
+			return fmt.Errorf("it has the upstream %q twice", sbxerr.Clip(text))
+		}
+		seen = append(seen, f.Base.String())
+		r.fallbacks = append(r.fallbacks, f)
+	}
+	return nil
 }
 
 func (r *Routed) parseUpstream() error {
@@ -260,14 +348,14 @@ func (p *Policy) Routed(name Name) (*Routed, bool) {
 	return r, ok
 }
 
-// Upstream returns the policy for connections to the upstream of the route name. It allows
-// nothing if there is no such route.
-func (p *Policy) Upstream(name Name) *Policy {
+// Upstream returns the policy for connections to the upstream of the route name that is asked
+// in the given turn. It allows nothing if there is none.
+func (p *Policy) Upstream(name Name, turn int) *Policy {
 	r, ok := p.Routed(name)
-	if !ok {
+	if !ok || r.Turn(turn) == nil {
 		return new(Policy)
 	}
-	return r.to.on(p.local)
+	return r.Turn(turn).to.on(p.local)
 }
 
 // on is On for a policy that is in force as long as another one is.
@@ -301,7 +389,7 @@ func RouteRule(name Name) string {
 }
 
 func (r *Routed) effect(name Name) string {
-	text := fmt.Sprintf("leads http://%s to %s", name, r.Upstream)
+	text := fmt.Sprintf("leads http://%s to %s", name, strings.Join(append([]string{r.Upstream}, r.Fallbacks...), ", else "))
 	if r.Credential != "" {
 		text += fmt.Sprintf(" with the credential %q", r.Credential)
 	}

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -37,11 +38,11 @@ func TestRouteDecisions(t *testing.T) {
 		if d := p.Decide("api.example.com", 443); mode == Allow && d.Allowed {
 			t.Errorf("the upstream itself: %+v", d)
 		}
-		to := p.Upstream("up.caisson.internal")
+		to := p.Upstream("up.caisson.internal", 0)
 		if d := to.Decide("api.example.com", 443); !d.Allowed {
 			t.Errorf("the upstream by the route: %+v", d)
 		}
-		for _, d := range []Decision{to.Decide("api.example.com", 80), to.Decide("other.example.com", 443), p.Upstream("other.caisson.internal").Decide("api.example.com", 443)} {
+		for _, d := range []Decision{to.Decide("api.example.com", 80), to.Decide("other.example.com", 443), p.Upstream("other.caisson.internal", 0).Decide("api.example.com", 443)} {
 			if d.Allowed {
 				t.Errorf("%+v", d)
 			}
@@ -52,11 +53,42 @@ func TestRouteDecisions(t *testing.T) {
 	}
 }
 
+// Each upstream of a route has a policy of its own, in its turn.
+func TestFallbacks(t *testing.T) {
+	p := mustCompile(t, Spec{Mode: Allow, Deny: []string{"denied.example.com"}, Routes: map[string]Route{
+		"up": {Upstream: "https://a.example.com", Fallbacks: []string{"https://b.example.com:8443/v1", "http://9.9.9.9"}},
+	}})
+	r, _ := p.Routed("up.caisson.internal")
+	if r.Turns() != 3 || r.Turn(1).Base.Path != "/v1" || r.Turn(1).Port != 8443 || !r.Turn(2).Address.IsValid() || r.Turn(3) != nil || r.Turn(-1) != nil {
+		t.Errorf("%+v", r)
+	}
+	for turn, host := range []Name{"a.example.com", "b.example.com"} {
+		to := p.Upstream("up.caisson.internal", turn)
+		for other, port := range map[Name]uint16{"a.example.com": 443, "b.example.com": 8443} {
+			if d := to.Decide(other, port); d.Allowed != (other == host) {
+				t.Errorf("turn %d: %+v", turn, d)
+			}
+		}
+	}
+	if d := p.Upstream("up.caisson.internal", 3).Decide("a.example.com", 443); d.Allowed {
+		t.Errorf("past the last: %+v", d)
+	}
+	if text := p.Explain()[1].Effect; !strings.Contains(text, "to https://a.example.com, else https://b.example.com:8443/v1, else http://9.9.9.9") {
+		t.Errorf("%q", text)
+	}
+}
+
 func TestRoutesRefused(t *testing.T) {
 	good := Route{Upstream: "https://api.example.com", Credential: "key"}
 	change := func(f func(*Route)) Route { r := good; f(&r); return r }
 	for want, r := range map[string]Route{
 		"no URL with https or http":            change(func(r *Route) { r.Upstream = "api.example.com" }),
+		`upstream "ftp://x.example.com" is no`: change(func(r *Route) { r.Fallbacks = []string{"ftp://x.example.com"} }),
+		`"https://api.example.com/" twice`:     change(func(r *Route) { r.Fallbacks = []string{"https://api.example.com/"} }),
+		"more than 4 fallbacks":                change(func(r *Route) { r.Fallbacks = slices.Repeat([]string{"https://x.example.com"}, 5) }),
+		"git has no fallbacks": change(func(r *Route) {
+			r.Git, r.Fallbacks = &git.Scope{Repositories: []string{"a"}}, []string{"https://x.example.com"}
+		}),
 		"more than a scheme":                   change(func(r *Route) { r.Upstream += "/?a=b" }),
 		"holds credentials":                    change(func(r *Route) { r.Upstream = "https://a:b@api.example.com" }),
 		"has a segment of one or two dots":     change(func(r *Route) { r.Upstream += "/a/../b" }),
@@ -118,13 +150,13 @@ func TestRoutesOfAChild(t *testing.T) {
 		allow []string
 		want  int
 	}{{nil, 1}, {[]string{"a.example.com"}, 0}, {[]string{}, 0}} {
-		child, err := s.ForChild(tt.allow, nil)
+		child, err := s.ForChild(tt.allow, nil, nil)
 		if err != nil || len(child.Routes) != tt.want {
 			t.Errorf("%q: %+v, %v", tt.allow, child.Routes, err)
 		}
 	}
 	for _, allow := range []string{"up.caisson.internal", "*.caisson.internal", "other.caisson.internal:80"} {
-		child, err := s.ForChild([]string{allow}, nil)
+		child, err := s.ForChild([]string{allow}, nil, nil)
 		p := mustCompile(t, child)
 		if d := p.Decide("up.caisson.internal", 80); d.Allowed || err == nil {
 			t.Errorf("%q: %+v, %v", allow, d, err)

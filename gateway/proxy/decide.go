@@ -93,7 +93,7 @@ func (f *flow) under(by *policy.Policy) *policy.Policy {
 	if f.route == "" {
 		return by
 	}
-	return by.Upstream(f.route)
+	return by.Upstream(f.route, f.turn)
 }
 
 // decide asks policy by about f, with as much as is known of where it goes.

@@ -273,6 +273,7 @@ type flow struct {
 	cancel context.CancelFunc
 
 	route  policy.Name // not empty where there is no client
+	turn   int         // of the route's upstreams
 	mapped bool        // the operator said where the name leads
 	left   func()      // says that the linked sandbox is left; nil: it was not entered
 	speaks protocol    // in which the client can be told of a refusal

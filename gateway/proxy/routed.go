@@ -48,10 +48,10 @@ func (p *Proxy) handOver(f *flow, all *sync.WaitGroup) error {
 	return nil
 }
 
-// DialUpstream connects to the upstream of the route name. A change of the policy that takes
+// DialUpstream connects to the upstream of the route name that is asked in the given turn. A change of the policy that takes
 // the route away, or leads it elsewhere, cuts the connection. Errors have a code.
-func (p *Proxy) DialUpstream(ctx context.Context, name policy.Name) (net.Conn, error) {
-	f, err := p.beginUpstream(ctx, name)
+func (p *Proxy) DialUpstream(ctx context.Context, name policy.Name, turn int) (net.Conn, error) {
+	f, err := p.beginUpstream(ctx, name, turn)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func (p *Proxy) overRoute(f *flow) {
 }
 
 // beginUpstream makes the flow of a connection to the upstream of a route.
-func (p *Proxy) beginUpstream(ctx context.Context, name policy.Name) (*flow, error) {
+func (p *Proxy) beginUpstream(ctx context.Context, name policy.Name, turn int) (*flow, error) {
 	const op = "proxy.upstream"
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -102,7 +102,7 @@ func (p *Proxy) beginUpstream(ctx context.Context, name policy.Name) (*flow, err
 	switch {
 	case p.closed:
 		return nil, sbxerr.New(sbxerr.Canceled, op, endedBefore)
-	case !ok:
+	case !ok || r.Turn(turn) == nil:
 		return nil, sbxerr.New(sbxerr.EgressDenied, op, "the sandbox has no route %s any more", name)
 	case !p.rate.Allow():
 		return nil, sbxerr.New(sbxerr.EgressBusy, op, tooManyReason)
@@ -111,12 +111,13 @@ func (p *Proxy) beginUpstream(ctx context.Context, name policy.Name) (*flow, err
 	if err != nil {
 		return nil, sbxerr.Wrap(sbxerr.EgressBusy, op, err)
 	}
+	r = r.Turn(turn)
 	address := r.Address
 	if r.Name != "" {
 		address = netip.IPv4Unspecified() // it has no address of the sandbox's
 	}
 	f := &flow{
-		route: name, name: r.Name, asked: netip.AddrPortFrom(address, r.Port), seat: seat, wanted: true,
+		route: name, turn: turn, name: r.Name, asked: netip.AddrPortFrom(address, r.Port), seat: seat, wanted: true,
 		attempt: attempt.Attempt{Sandbox: p.config.Sandbox, Rule: p.policy.Decide(name, policy.RoutePort).Rule, Begun: time.Now()},
 	}
 	f.ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))

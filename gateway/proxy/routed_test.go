@@ -19,7 +19,7 @@ type oneUpstream struct{ bench *bench }
 func (u *oneUpstream) Serve(c net.Conn, name policy.Name) {
 	go func() {
 		defer c.Close()
-		up, err := u.bench.DialUpstream(context.Background(), name)
+		up, err := u.bench.DialUpstream(context.Background(), name, 0)
 		if err != nil {
 			_, _ = io.Copy(io.Discard, c) // a close with unread bytes resets the connection (RFC 9293, 3.10.4)
 			_, _ = io.WriteString(c, string(sbxerr.Of(err)))
@@ -158,7 +158,36 @@ func TestRoutedEnd(t *testing.T) {
 			t.Error("a record is missing")
 		}
 	}
-	if _, err := b.DialUpstream(t.Context(), upName); sbxerr.Of(err) != sbxerr.Canceled {
+	if _, err := b.DialUpstream(t.Context(), upName, 0); sbxerr.Of(err) != sbxerr.Canceled {
 		t.Errorf("afterwards: %v", err)
+	}
+}
+
+// Each upstream of a route is reached in its turn, and a change that takes it away cuts it.
+func TestRoutedTurns(t *testing.T) {
+	spec := routedTo("http://a.test", false)
+	spec.Routes["up"] = policy.Route{Upstream: "http://a.test", Fallbacks: []string{"http://9.9.9.7:81"}}
+	b := startRouted(t, spec)
+	c, err := b.DialUpstream(t.Context(), upName, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(c, "x"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(c, make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.DialUpstream(t.Context(), upName, 2); sbxerr.Of(err) != sbxerr.EgressDenied {
+		t.Errorf("past the last: %v", err)
+	}
+	b.SetPolicy(compile(t, routedTo("http://a.test", false)))
+	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if got, err := io.ReadAll(c); len(got) > 0 || isTimeout(err) {
+		t.Errorf("%q, %v", got, err)
+	}
+	_ = c.Close()
+	if a := b.record(); a.Verdict != attempt.Cut || a.Address.String() != "9.9.9.7:81" {
+		t.Errorf("%+v", a)
 	}
 }

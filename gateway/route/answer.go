@@ -28,6 +28,9 @@ func (l *lane) answer(w *writer, res *http.Response) error {
 	if err := decode(res); err != nil {
 		return err
 	}
+	if err := l.relocateBatch(w, res); err != nil {
+		return err
+	}
 	h := res.Header
 	if l.route.Credential != "" {
 		h.Del("Www-Authenticate") // the client has nothing to answer with
@@ -35,12 +38,12 @@ func (l *lane) answer(w *writer, res *http.Response) error {
 	if location := h.Get("Location"); location != "" {
 		h.Set("Location", l.relocate(w.use.Name, res.Request.URL, location))
 	}
-	clean(l.mask, h)
+	clean(w.mask, h)
 	if len(res.Trailer) > 0 {
 		h.Del("Content-Length") // with it, HTTP/1.1 has no trailers
 		res.ContentLength = -1
 	}
-	res.Body = &body{Reader: l.measured(w, res, l.mask.NewReader(res.Body, 0)), Closer: res.Body, n: &w.received, pass: w.pass, end: func() { maskHeader(l.mask, res.Trailer) }}
+	res.Body = &body{Reader: l.measured(w, res, w.mask.NewReader(res.Body, 0)), Closer: res.Body, n: &w.received, pass: w.pass, end: func() { maskHeader(w.mask, res.Trailer) }}
 	return nil
 }
 
@@ -103,7 +106,7 @@ func (l *lane) relocate(name policy.Name, from *url.URL, location string) string
 	if err != nil {
 		return location
 	}
-	base := l.route.Base
+	base := l.baseOf(from)
 	below, under := strings.CutPrefix(to.EscapedPath(), base.EscapedPath())
 	if to.Scheme != base.Scheme || !strings.EqualFold(to.Host, base.Host) || !under || below != "" && below[0] != '/' {
 		return location

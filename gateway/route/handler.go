@@ -72,7 +72,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) proxy(l *lane, out *writer, use *usage.Use) *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
-		Transport: l.transport, BufferPool: buffers, FlushInterval: -1, ErrorLog: silent, Rewrite: l.rewrite,
+		Transport: l.way(out), BufferPool: buffers, FlushInterval: -1, ErrorLog: silent, Rewrite: l.rewrite,
 		ModifyResponse: func(res *http.Response) error {
 			if err := l.answer(out, res); err != nil {
 				return sbxerr.WithRemedy(sbxerr.EgressRoute, "route.answer", err, "")
@@ -123,6 +123,7 @@ type writer struct {
 	mask   *mask.Set
 	cancel context.CancelFunc
 	asked  bool // the upstream was
+	batch  bool // it was asked for objects of Git LFS
 
 	sent, received atomic.Int64 // bytes of bodies
 

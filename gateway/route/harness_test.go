@@ -37,6 +37,7 @@ type fixture struct {
 	routed *policy.Routed
 	uses   chan usage.Use
 	dials  int
+	dial   func(ctx context.Context, turn int) (net.Conn, error) // nil leads to the one upstream
 }
 
 // routed compiles a route. Its upstream has a name, which leads to address.
@@ -76,12 +77,15 @@ func newFixtureWith(t testing.TB, upstream *httptest.Server, r policy.Route, lim
 			defer f.mu.Unlock()
 			return f.routed, n == name && f.routed != nil
 		},
-		Dial: func(ctx context.Context, n policy.Name) (net.Conn, error) {
+		Dial: func(ctx context.Context, n policy.Name, turn int) (net.Conn, error) {
 			f.mu.Lock()
 			f.dials++
 			f.mu.Unlock()
 			if n != name {
 				return nil, sbxerr.New(sbxerr.Internal, "test", "the route %s is dialled", n)
+			}
+			if f.dial != nil {
+				return f.dial(ctx, turn)
 			}
 			return new(net.Dialer).DialContext(ctx, "tcp", to)
 		},

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"reflect"
+	"sync/atomic"
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
@@ -33,6 +34,9 @@ type lane struct {
 	placed    placed
 	mask      *mask.Set // nil: nothing to mask
 	transport *http.Transport
+	down      []atomic.Int64 // by turn: until when an upstream that did not answer is asked last
+
+	grants grants // of a registry
 
 	// Under the server's lock.
 	requests int
@@ -69,7 +73,7 @@ func (s *Server) lane(name policy.Name) (*lane, error) {
 
 func (s *Server) newLane(name policy.Name, r *policy.Routed) (*lane, error) {
 	const op = "route.lane"
-	l := &lane{route: r}
+	l := &lane{route: r, down: make([]atomic.Int64, r.Turns())}
 	if r.Credential != "" {
 		v, ok := s.config.Secrets.Use(r.Credential)
 		if !ok {
@@ -93,7 +97,9 @@ func (s *Server) newLane(name policy.Name, r *policy.Routed) (*lane, error) {
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
 	l.transport = &http.Transport{
-		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return s.config.Dial(ctx, name) },
+		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+			return s.config.Dial(ctx, name, turnTo(r, address))
+		},
 		DisableCompression: true, MaxIdleConnsPerHost: idlePerRoute, IdleConnTimeout: idleUpstream,
 		TLSHandshakeTimeout: handshakeTime, ExpectContinueTimeout: continueTime, MaxResponseHeaderBytes: answerHead,
 		TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, Protocols: protocols,

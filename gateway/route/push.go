@@ -28,12 +28,20 @@ const gitRemedy = "have the profile's route name the repository, branch or acces
 func (l *lane) passesGit(w *writer, r *http.Request) bool {
 	const op = "route.git"
 	kind, err := l.route.Git.Request(r.Method, r.URL.Path, r.URL.RawQuery)
+	if err != nil && git.IsLFS(r.URL.Path) {
+		w.refuseLFS(err)
+		return false
+	}
 	if err != nil {
 		w.refuse(sbxerr.WithRemedy(sbxerr.EgressRoute, op, err, gitRemedy))
 		return false
 	}
 	maps.DeleteFunc(r.Header, func(name string, _ []string) bool { return !slices.Contains(gitHeaders, name) })
-	if kind != git.Push {
+	switch kind {
+	case git.Push:
+	case git.Batch:
+		return l.passesBatch(w, r)
+	default:
 		return true
 	}
 	if err := unpack(r); err != nil {
@@ -102,10 +110,11 @@ func (w *writer) refusePush(u git.Updates, refused map[string]string, err error)
 	_, _ = io.WriteString(w, report) // the client may be gone
 }
 
-// denied refuses an answer by which git would ask the user for a name and a password: what
+// denied refuses an answer by which git, or a client of registries, would ask the user for a name and a password: what
 // they say does not get out.
 func (l *lane) denied(res *http.Response) error {
-	if l.route.Git == nil || res.StatusCode != http.StatusUnauthorized {
+	asks := l.route.Git != nil || l.route.Registry && l.route.Credential != ""
+	if !asks || res.StatusCode != http.StatusUnauthorized {
 		return nil
 	}
 	if l.route.Credential == "" {

@@ -43,6 +43,11 @@ func check(r *http.Request, name policy.Name, route *policy.Routed) error {
 	if _, err := query(r.URL.RawQuery, ""); err != nil {
 		return sbxerr.Wrap(sbxerr.EgressRoute, op, err)
 	}
+	if route.Registry { // a blob of another repository would come into this one
+		for _, name := range []string{"mount", "from"} {
+			r.URL.RawQuery, _ = query(r.URL.RawQuery, name)
+		}
+	}
 	return nil
 }
 

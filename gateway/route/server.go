@@ -41,8 +41,9 @@ type Config struct {
 	Sandbox string // for records
 	// Route returns the route that a name leads to now.
 	Route func(policy.Name) (*policy.Routed, bool)
-	// Dial connects to the upstream of a route. Errors have a code.
-	Dial    func(context.Context, policy.Name) (net.Conn, error)
+	// Dial connects to the upstream of a route that is asked in the given turn. Errors have a
+	// code.
+	Dial    func(ctx context.Context, route policy.Name, turn int) (net.Conn, error)
 	Secrets *secret.Store
 	Limits  Limits
 	Roots   func() *x509.CertPool // of upstreams without roots of their own; nil trusts nobody

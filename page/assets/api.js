@@ -55,7 +55,7 @@ export async function listAll(path, field, { query, signal } = {}) {
   const entries = [];
   for (let next; next !== '';) {
     const answer = await call('GET', path, { query: next ? { ...query, next } : query, signal });
-    entries.push(...answer[field]);
+    entries.push(...(answer[field] ?? []));
     next = answer.next ?? '';
   }
   return entries;

@@ -6,6 +6,7 @@ import { age, bytes, clock, percent, title } from './format.js';
 import { Bar, Pill, Spark } from './parts.js';
 import { Activity, Alerts, Refusals } from './feed.js';
 import { Volumes } from './volumes.js';
+import { Secrets, Usage } from './usage.js';
 
 const gone = new Set(['exited', 'removing', 'removed']);
 
@@ -93,7 +94,9 @@ export function Overview() {
         <${Refusals} list=${[...state.refusals.values()].reverse()} named />
         <${Alerts} list=${state.alerts} named />
         <${Activity} list=${state.events} named />
-        <${Volumes} list=${state.volumes} />
+        <${Volumes} />
+        <${Usage} />
+        <${Secrets} />
       </aside>
     </div>
   </main>`;

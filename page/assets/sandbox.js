@@ -7,6 +7,7 @@ import { age, bytes, count, cpus, moment, percent, plural, rate, visible } from 
 import { Ask, Chart, Pill, tell } from './parts.js';
 import { Activity, Alerts, Refusals } from './feed.js';
 import { Commands } from './commands.js';
+import { Usage } from './usage.js';
 import { Shell } from './terminal.js';
 
 const live = new Set(['running', 'paused']);
@@ -143,6 +144,7 @@ export function Sandbox({ id }) {
         <${Refusals} list=${[...state.refusals.values()].reverse().filter((r) => r.sandbox === id)} />
         <${Alerts} list=${mine(state.alerts)} />
         <${Activity} list=${mine(state.events)} />
+        <${Usage} sandbox=${id} />
       </aside>
     </div>
   </main>`;

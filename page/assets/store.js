@@ -23,7 +23,6 @@ export const state = {
   fleet: { cpu: [], memory: [] },
   events: [], // newest first
   alerts: [],
-  volumes: [],
   refusals: new Map(), // by sandbox and destination
   ticks: 0,
 };
@@ -96,10 +95,7 @@ async function poll(signal) {
     try {
       if (stale || begun - listed > 15_000) await refreshList(signal);
       await refreshStats(signal);
-      if (state.ticks % 15 === 1) {
-        state.ready = await call('GET', '/v1/ping', { signal });
-        state.volumes = await listAll('/v1/volumes', 'volumes', { signal });
-      }
+      if (state.ticks % 15 === 1) state.ready = await call('GET', '/v1/ping', { signal });
       state.version ??= await call('GET', '/v1/version', { signal });
     } catch (failure) {
       if (signal.aborted) return;

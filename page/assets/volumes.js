@@ -2,6 +2,7 @@
 
 import { html } from './vendor/preact-htm.js';
 import { age, bytes } from './format.js';
+import { useList } from './lists.js';
 import { Bar } from './parts.js';
 
 function Volume({ v }) {
@@ -12,8 +13,10 @@ function Volume({ v }) {
     <div class="muted">${users.length ? `used by ${users.join(', ')}` : 'no sandbox uses it'}</div></li>`;
 }
 
-export function Volumes({ list }) {
-  return html`<section class="panel feed" aria-label="Volumes"><h2>Volumes <span class="muted">${list.length || ''}</span></h2>
-    ${list.length === 0 ? html`<p class="empty muted">There are no volumes.</p>` : html`<ul>${list.map((v) => html`<${Volume} key=${`${v.owner}+${v.name}`} v=${v} />`)}</ul>`}
+export function Volumes() {
+  const list = useList('/v1/volumes', 'volumes');
+  if (list.length === 0) return null;
+  return html`<section class="panel feed" aria-label="Volumes"><h2>Volumes <span class="muted">${list.length}</span></h2>
+    <ul>${list.map((v) => html`<${Volume} key=${`${v.owner}+${v.name}`} v=${v} />`)}</ul>
   </section>`;
 }

@@ -72,7 +72,7 @@ type Data struct {
 	Rule          string `json:"rule,omitempty"`       // that decided
 	Request       string `json:"request,omitempty"`    // to a route: method and path, without the query
 	Status        int    `json:"status,omitempty"`     // of its answer
-	Credential    string `json:"credential,omitempty"` // that was added: the name of a secret
+	Credential    string `json:"credential,omitempty"` // that was added, set or removed: the name of a secret
 	Skipped       uint64 `json:"skipped,omitempty"`
 	SentBytes     int64  `json:"sent_bytes,omitempty"`     // from the sandbox
 	ReceivedBytes int64  `json:"received_bytes,omitempty"` // by the sandbox

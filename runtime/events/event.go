@@ -50,6 +50,9 @@ const (
 	VolumeMerged  Type = "volume.merged"
 	VolumeFailed  Type = "volume.failed" // what a run wrote could not be merged, and is lost
 
+	SecretSet     Type = "secret.set" // by a call
+	SecretRemoved Type = "secret.removed"
+
 	SnapshotCreated Type = "snapshot.created"
 	SnapshotRemoved Type = "snapshot.removed"
 
@@ -76,7 +79,7 @@ func Types() []Type {
 		DaemonStarted, DaemonStopped, ConfigChanged, AuditRecovered, AuditBroken, EngineUp, EngineDown,
 		SandboxCreated, SandboxAdopted, SandboxUpdated, SandboxPaused, SandboxResumed, SandboxCleaned, SandboxEnded, SandboxRemoved,
 		ExecStarted, ExecFailed, ExecSignaled, ExecEnded,
-		LimitHit, LimitCleared, AlertRaised, AlertCleared, NetworkTried, FileRead, FileWritten, FileChanged, ImageImported, ImageRemoved, VolumeCreated, VolumeRemoved, VolumeMerged, VolumeFailed, SnapshotCreated, SnapshotRemoved, TemplateBuilt, TemplateFailed, WorkspaceApplied, ChangesetKept, ChangesetFailed, ChangesetRemoved, PoolFailed, CallRefused,
+		LimitHit, LimitCleared, AlertRaised, AlertCleared, NetworkTried, FileRead, FileWritten, FileChanged, ImageImported, ImageRemoved, VolumeCreated, VolumeRemoved, VolumeMerged, VolumeFailed, SecretSet, SecretRemoved, SnapshotCreated, SnapshotRemoved, TemplateBuilt, TemplateFailed, WorkspaceApplied, ChangesetKept, ChangesetFailed, ChangesetRemoved, PoolFailed, CallRefused,
 	}
 }
 

@@ -15,6 +15,8 @@ import (
 type ParentNetwork struct {
 	Mode   netns.Mode
 	Policy policy.Spec
+	// Clients are how programs find its routes, by label.
+	Clients map[string]RouteClients
 }
 
 // NetworkOf returns the mode and the policy of a child that asks for r. What the parent may
@@ -23,7 +25,7 @@ func (n ParentNetwork) NetworkOf(r NetworkRequest) (netns.Mode, policy.Spec, err
 	mode := netns.Mode(cmp.Or(r.Mode, string(netns.ModeNone)))
 	if mode == netns.ModeNone {
 		_, err := policy.Compile(policy.Spec{Allow: r.Allow, Deny: r.Deny}) // refuses rules
-		return mode, policy.Spec{}, err
+		return mode, policy.Spec{}, errors.Join(err, r.checkNoRoutes())
 	}
 	if err := n.check(mode); err != nil {
 		return "", policy.Spec{}, err
@@ -42,7 +44,7 @@ func (n ParentNetwork) Narrow(r NetworkRequest) (spec policy.Spec, refused, err 
 	if err := n.check(netns.ModeAllow); err != nil {
 		return policy.Spec{}, nil, err
 	}
-	spec, refused = n.Policy.ForChild(r.Allow, r.Deny)
+	spec, refused = n.Policy.ForChild(r.Allow, r.Deny, r.Routes)
 	if spec.Mode != policy.Allow {
 		return policy.Spec{}, nil, refused
 	}

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"maps"
 	"slices"
 	"testing"
 
@@ -11,7 +12,7 @@ import (
 )
 
 func allowing(rules ...string) ParentNetwork {
-	return ParentNetwork{netns.ModeAllow, policy.Spec{Mode: policy.Allow, Allow: rules}}
+	return ParentNetwork{Mode: netns.ModeAllow, Policy: policy.Spec{Mode: policy.Allow, Allow: rules}}
 }
 
 func TestNetworkOfChild(t *testing.T) {
@@ -27,7 +28,7 @@ func TestNetworkOfChild(t *testing.T) {
 		{"the parent's", allowing("a.example"), NetworkRequest{Mode: "allow"}, netns.ModeAllow, []string{"a.example"}},
 		{"less", allowing("a.example", "b.example"), NetworkRequest{Mode: "allow", Allow: []string{"b.example:443"}}, netns.ModeAllow, []string{"b.example:443"}},
 		{"nothing on purpose", allowing("a.example"), NetworkRequest{Mode: "allow", Allow: []string{}}, netns.ModeAllow, nil},
-		{"of one that is open", ParentNetwork{netns.ModeOpen, policy.Spec{Mode: policy.Open}}, NetworkRequest{Mode: "allow", Allow: []string{"b.example:22"}}, netns.ModeAllow, []string{"b.example:22"}},
+		{"of one that is open", ParentNetwork{Mode: netns.ModeOpen, Policy: policy.Spec{Mode: policy.Open}}, NetworkRequest{Mode: "allow", Allow: []string{"b.example:22"}}, netns.ModeAllow, []string{"b.example:22"}},
 	} {
 		mode, spec, err := tt.parent.NetworkOf(tt.asked)
 		if err != nil || mode != tt.mode || !slices.Equal(spec.Allow, tt.allow) {
@@ -79,4 +80,30 @@ func TestNarrow(t *testing.T) {
 	many.Policy.Deny = slices.Repeat([]string{"x.example"}, 4096)
 	_, _, err := many.Narrow(asked)
 	errtest.Want(t, err, sbxerr.NetPolicy, "4097 rules that deny")
+}
+
+// A child has those routes of its parent's that it names, and nothing else of them.
+func TestRoutesOfChild(t *testing.T) {
+	to := func(host string) policy.Route { return policy.Route{Upstream: "https://" + host} }
+	parent := allowing("x.example")
+	parent.Policy.Routes = map[string]policy.Route{"a": to("a.example"), "b": to("b.example")}
+	for _, tt := range []struct {
+		asked  NetworkRequest
+		routes []string
+		allow  []string
+	}{
+		{NetworkRequest{Mode: "allow"}, []string{"a", "b"}, []string{"x.example"}},
+		{NetworkRequest{Mode: "allow", Routes: []string{"b"}}, []string{"b"}, nil},
+		{NetworkRequest{Mode: "allow", Routes: []string{"b"}, Allow: []string{"x.example:443"}}, []string{"b"}, []string{"x.example:443"}},
+		{NetworkRequest{Mode: "allow", Allow: []string{"x.example"}}, nil, []string{"x.example"}},
+	} {
+		_, spec, err := parent.NetworkOf(tt.asked)
+		if got := slices.Sorted(maps.Keys(spec.Routes)); err != nil || !slices.Equal(got, tt.routes) || !slices.Equal(spec.Allow, tt.allow) {
+			t.Errorf("%+v: routes %q, rules %q, %v", tt.asked, got, spec.Allow, err)
+		}
+	}
+	_, _, err := parent.NetworkOf(NetworkRequest{Mode: "allow", Routes: []string{"a", "c"}})
+	errtest.Want(t, err, sbxerr.NetChild, `the parent has no route "c"`)
+	_, _, err = parent.NetworkOf(NetworkRequest{Mode: "none", Routes: []string{"a"}})
+	errtest.Want(t, err, sbxerr.NetPolicy, `mode "none" has no routes`)
 }

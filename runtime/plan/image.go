@@ -54,7 +54,7 @@ func (p *Sandbox) planImage(pl Planner, r CreateRequest) error {
 		return sbxerr.Wrap(sbxerr.ImageContent, "runtime.plan", fmt.Errorf("image %q: %w", p.Image.Name, err))
 	}
 	ofImage := image.MergeEnv([]string{"PATH=" + DefaultPath}, p.identityEnv(account), config.Env)
-	p.Env = image.MergeEnv(ofImage, p.cacheEnv(), p.Profile.Env, r.Env, r.Nested.env())
+	p.Env = image.MergeEnv(ofImage, p.cacheEnv(), p.Profile.Env, p.routeEnv(pl, r), r.Env, r.Nested.env())
 	p.Cwd = cmp.Or(p.workspaceCwd(r), imageCwd(config.WorkingDir), "/")
 	home := ofImage[slices.IndexFunc(ofImage, func(kv string) bool { return strings.HasPrefix(kv, "HOME=") })]
 	return errors.Join(checkSize(nil, p.Env), p.checkSystemPoints(account.Layers), p.planHomes(account, strings.TrimPrefix(home, "HOME=")))

@@ -25,8 +25,12 @@ type Network struct {
 	Map map[string]string
 	// AllowECH lets TLS clients encrypt the name that they ask for.
 	AllowECH bool
-	// Routes lead names to upstreams, with credentials. No request adds to them.
+	// Routes lead names to upstreams, with credentials. Each sandbox has them.
 	Routes map[string]policy.Route
+	// Offered are routes that only those sandboxes have that ask for them by name.
+	Offered map[string]policy.Route `json:",omitempty"`
+	// Clients are how programs find the routes, by label.
+	Clients map[string]RouteClients `json:",omitempty"`
 }
 
 // mode returns the mode of a request that names no network. A profile that allows a
@@ -62,20 +66,22 @@ type NetworkRequest struct {
 	Site bool `json:"site,omitempty"`
 	// DNS are the resolvers to ask, ADDRESS or ADDRESS:PORT; none: the gateway's.
 	DNS []string `json:"dns,omitempty"`
+	// Routes are labels of routes that the profile offers; of a child: that its parent has.
+	Routes []string `json:"routes,omitempty"`
 }
 
 func (r CreateRequest) network() NetworkRequest {
 	if len(r.Allow) == 0 {
 		r.Allow = nil
 	}
-	return NetworkRequest{Mode: r.Network, Allow: r.Allow, Deny: r.Deny, AllowECH: r.AllowECH, Site: r.Site, DNS: r.DNS}
+	return NetworkRequest{Mode: r.Network, Allow: r.Allow, Deny: r.Deny, AllowECH: r.AllowECH, Site: r.Site, DNS: r.DNS, Routes: r.Routes}
 }
 
 // NetworkOf returns the mode and the policy of a sandbox of profile p. The modes none
 // and bridge have no policy.
 func (o NetworkRules) NetworkOf(p Network, r NetworkRequest) (netns.Mode, policy.Spec, error) {
 	wanted := cmp.Or(r.Mode, p.mode())
-	if r.Mode == "" && len(r.Allow)+len(r.Links) > 0 && p.mode() == string(netns.ModeNone) {
+	if r.Mode == "" && len(r.Allow)+len(r.Links)+len(r.Routes) > 0 && p.mode() == string(netns.ModeNone) {
 		wanted = string(netns.ModeAllow) // as in mode
 	}
 	mode, err := netns.ParseMode(wanted)
@@ -84,6 +90,14 @@ func (o NetworkRules) NetworkOf(p Network, r NetworkRequest) (netns.Mode, policy
 	}
 	if mode == netns.ModeBridge {
 		return mode, policy.Spec{}, o.bridgeOf(p, r)
+	}
+	if mode == netns.ModeNone {
+		if err := r.checkNoRoutes(); err != nil {
+			return "", policy.Spec{}, err
+		}
+	}
+	if p.Routes, err = p.routesFor(r.Routes); err != nil {
+		return mode, policy.Spec{}, err
 	}
 	spec := o.policyOf(mode, p, r)
 	spec.Links = r.Links
@@ -165,6 +179,8 @@ func (n Network) Routed(spec policy.Spec) policy.Spec {
 	for label := range spec.Routes {
 		if r, ok := n.Routes[label]; ok {
 			routes[label] = r
+		} else if r, ok := n.Offered[label]; ok {
+			routes[label] = r
 		}
 	}
 	if spec.Routes = routes; len(routes) == 0 {
@@ -187,7 +203,7 @@ func (o NetworkRules) bridgeOf(p Network, r NetworkRequest) error {
 		return sbxerr.WithRemedy(sbxerr.NetPolicy, op,
 			fmt.Errorf("choose resolvers in the network mode %q: the operator names those that its sandboxes ask (network.bridge.dns)", netns.ModeBridge), "leave --dns away")
 	}
-	if len(p.Routes)+len(p.Allow)+len(p.Deny)+len(p.Map)+len(r.Allow)+len(r.Deny) > 0 || p.AllowECH || r.AllowECH {
+	if len(p.Routes)+len(p.Allow)+len(p.Deny)+len(p.Map)+len(r.Allow)+len(r.Deny)+len(r.Routes) > 0 || p.AllowECH || r.AllowECH {
 		return sbxerr.WithRemedy(sbxerr.NetPolicy, op,
 			fmt.Errorf("use rules in the network mode %q: there is nobody who would know the names of its packets", netns.ModeBridge),
 			"use the mode allow, or open with --deny; or leave the rules away: private addresses, the host and other sandboxes are refused in any case")

@@ -23,6 +23,7 @@ func (o NetworkRules) Validate(profiles map[string]Profile) error {
 		n.Routes, routeErrs = o.soundRoutes("profiles."+name+".routes", n)
 		errs = append(errs, o.checkProfile("profiles."+name+".network", n))
 		errs = append(errs, routeErrs...)
+		errs = append(errs, o.checkOffered("profiles."+name+".routes", n))
 		if s := profiles[name].Setup; s != nil {
 			errs = append(errs, o.checkSetup("profiles."+name+".setup.network", *s, profiles[cmp.Or(s.Profile, StepProfile)].Network))
 		}

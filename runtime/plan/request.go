@@ -48,6 +48,7 @@ type CreateRequest struct {
 	Allow          []string // egress rules, instead of the profile's; see package policy
 	Deny           []string // egress rules, beside the profile's
 	DNS            []string // resolvers to ask, among those that the operator allows
+	Routes         []string // labels of routes, among those that the profile offers
 	AllowECH       bool     // let TLS clients encrypt the name that they ask for, as the profile may
 	Publish        []string // [ADDRESS:]PORT:PORT, ports of the host that lead to ports inside; see package ports
 	Expose         []uint32 // ports inside to which links of the owner's other sandboxes may lead
@@ -242,7 +243,7 @@ func (l Limits) Peer() peer.Limits {
 
 // Granted fills in the grant's defaults where r names nothing.
 func (r CreateRequest) Granted(g peer.Grant) CreateRequest {
-	r.TTL, r.Network = g.TTL(r.TTL), g.Network(r.Network, len(r.Allow) > 0)
+	r.TTL, r.Network = g.TTL(r.TTL), g.Network(r.Network, len(r.Allow)+len(r.Routes) > 0)
 	return r
 }
 

@@ -41,7 +41,7 @@ type Origin struct {
 func (r CreateRequest) Kept() CreateRequest {
 	k := CreateRequest{
 		Rootfs: r.Rootfs, Caches: slices.Clone(r.Caches), Image: r.Image, Language: r.Language, LanguageReason: r.LanguageReason, Profile: r.Profile, User: r.User,
-		Env: slices.Clone(r.Env), Network: r.Network, Allow: slices.Clone(r.Allow), Deny: slices.Clone(r.Deny), DNS: slices.Clone(r.DNS), AllowECH: r.AllowECH,
+		Env: slices.Clone(r.Env), Network: r.Network, Allow: slices.Clone(r.Allow), Deny: slices.Clone(r.Deny), DNS: slices.Clone(r.DNS), Routes: slices.Clone(r.Routes), AllowECH: r.AllowECH,
 		Labels: maps.Clone(r.Labels),
 	}
 	if r.Limits != nil {
@@ -59,6 +59,9 @@ func (r CreateRequest) On(kept CreateRequest) CreateRequest {
 	r.Env = image.MergeEnv(kept.Env, r.Env)
 	if r.Network == "" && len(r.Allow) == 0 {
 		r.Network, r.Allow, r.AllowECH = kept.Network, kept.Allow, r.AllowECH || kept.AllowECH
+		if len(r.Routes) == 0 {
+			r.Routes = kept.Routes
+		}
 	}
 	if len(r.Deny) == 0 {
 		r.Deny = kept.Deny

@@ -14,7 +14,7 @@ import (
 // TestSnapshotFieldsAreDecided: of each setting that there will be it must be said whether a
 // snapshot keeps it.
 func TestSnapshotFieldsAreDecided(t *testing.T) {
-	const keeps = "Rootfs Caches Image Language LanguageReason Profile User Env Network Allow Deny DNS AllowECH Limits Labels"
+	const keeps = "Rootfs Caches Image Language LanguageReason Profile User Env Network Allow Deny DNS Routes AllowECH Limits Labels"
 	const leaves = "Name Hostname From SnapshotOnEnd Publish Expose Links Workspace Mounts Session Task TTL IdleTimeout Nested Ensure Replace Build Site Pooled Key"
 	of := reflect.TypeFor[CreateRequest]()
 	var r CreateRequest

@@ -84,7 +84,7 @@ func (r CreateRequest) checkUnisolated() error {
 		given bool
 	}{
 		{"image", r.Image != ""}, {"user", r.User != ""}, {"build", r.Build}, {"pool", r.Pooled}, {"nested", r.Nested != nil},
-		{"network", r.Network != ""}, {"allow", len(r.Allow) > 0}, {"deny", len(r.Deny) > 0}, {"allow-ech", r.AllowECH}, {"dns", len(r.DNS) > 0}, {"hostname", r.Hostname != ""}, {"rootfs", r.Rootfs != ""}, {"from", r.From != ""}, {"cache", len(r.Caches) > 0}, {"snapshot-on-end", r.SnapshotOnEnd != ""},
+		{"network", r.Network != ""}, {"allow", len(r.Allow) > 0}, {"deny", len(r.Deny) > 0}, {"allow-ech", r.AllowECH}, {"dns", len(r.DNS) > 0}, {"route", len(r.Routes) > 0}, {"hostname", r.Hostname != ""}, {"rootfs", r.Rootfs != ""}, {"from", r.From != ""}, {"cache", len(r.Caches) > 0}, {"snapshot-on-end", r.SnapshotOnEnd != ""},
 		{"publish", len(r.Publish) > 0}, {"expose", len(r.Expose) > 0}, {"link", len(r.Links) > 0},
 		{"mount", len(r.Mounts) > 0},
 		{"workspace mode " + sbxerr.Clip(w.Mode), w.Mode != "" && w.Mode != "rw"},

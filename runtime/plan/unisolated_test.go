@@ -74,6 +74,7 @@ func TestPlanUnisolatedRefuses(t *testing.T) {
 		"link":                func(r *Request) { r.Create.Links = []string{"a=b:1"} },
 		"mount":               func(r *Request) { r.Create.Mounts = []MountRequest{{Type: "tmpfs", Target: "/x"}} },
 		"hostname":            func(r *Request) { r.Create.Hostname = "box" },
+		"route":               func(r *Request) { r.Create.Routes = []string{"gpt"} },
 		"dns":                 func(r *Request) { r.Create.DNS = []string{"192.0.2.53"} },
 		"shm: it cannot":      func(r *Request) { r.Create.Limits.ShmBytes = new(int64(1 << 20)) },
 		"io read bps":         func(r *Request) { r.Create.Limits.IoReadBps = new(int64(1 << 20)) },
@@ -120,7 +121,7 @@ func TestPlanUnisolatedRefuses(t *testing.T) {
 func TestUnisolatedFieldsAreDecided(t *testing.T) {
 	for of, decided := range map[reflect.Type]string{
 		reflect.TypeFor[CreateRequest](): `Name Language LanguageReason Profile Env Workspace Limits Labels Session Task TTL IdleTimeout Ensure Replace Key |
-			Image User Hostname Rootfs From SnapshotOnEnd Network DNS Allow Deny AllowECH Site Publish Expose Links Mounts Caches Nested Build Pooled`,
+			Image User Hostname Rootfs From SnapshotOnEnd Network DNS Routes Allow Deny AllowECH Site Publish Expose Links Mounts Caches Nested Build Pooled`,
 		reflect.TypeFor[WorkspaceRequest](): "Dir | Mode Path",
 		reflect.TypeFor[ExecRequest]():      "Args Shell Env Cwd Stdin TTY Timeout OutputLimit Rlimits Limits Inputs | User",
 	} {

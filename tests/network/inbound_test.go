@@ -190,7 +190,7 @@ func TestPublishForClients(t *testing.T) {
 	check("with another daemon")
 	s.recorded(t, func(list []entry) bool {
 		return slices.ContainsFunc(list, func(e entry) bool {
-			return e.Kind == "inbound" && e.Verdict == "refused" && e.Port == 8080 && e.Code == "SBX-408" && !strings.HasPrefix(e.Peer, control+":")
+			return e.Kind == "inbound" && e.Verdict == "refused" && e.Port == 8080 && e.Code == "SBX-409" && !strings.HasPrefix(e.Peer, control+":")
 		})
 	})
 	every := create(t, "-p", "0.0.0.0:0:"+insidePort) // the control

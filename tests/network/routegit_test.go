@@ -31,6 +31,7 @@ const (
 type forge struct {
 	dir, ca string
 	backend *cgi.Handler
+	lfs     *lfsStore // of large files; nil: it has none
 
 	mu    sync.Mutex
 	seen  []string // methods and paths
@@ -93,6 +94,7 @@ func (f *forge) guarded(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "who are you?", http.StatusUnauthorized)
 	case moved:
 		http.Redirect(w, r, "http://moved.example:8080/acme/tools.git"+below+"?"+r.URL.RawQuery, http.StatusFound)
+	case f.lfs.serve(w, r):
 	default:
 		r.TransferEncoding = nil // package cgi refuses chunks, the program does not
 		f.backend.ServeHTTP(w, r)

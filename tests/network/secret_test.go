@@ -230,6 +230,11 @@ func TestSecretSet(t *testing.T) {
 	if got := secretsOf(t, d); len(got) != 1 {
 		t.Errorf("removed: %+v", got)
 	}
+	for kind, want := range map[string]string{"secret.set": `"reason":"file:` + other, "secret.removed": `"credential":"late"`} {
+		if told := d.Run(t, "audit", "query", "--json", "--type", kind).Stdout; !strings.Contains(told, want) || !strings.Contains(told, `"caller":"uid 0"`) || strings.Contains(told, "another-key") || strings.Contains(told, key) {
+			t.Errorf("%s: %q", kind, told)
+		}
+	}
 	d.Configure(t, with)
 	d.Refused(t, "SBX-105", "config", "reload", "--json")
 	d.Configure(t, fmt.Sprintf(unused, resolver, key))

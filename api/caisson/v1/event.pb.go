@@ -241,7 +241,7 @@ type EventData struct {
 	ReceivedBytes int64  `protobuf:"varint,43,opt,name=received_bytes,json=receivedBytes,proto3" json:"received_bytes,omitempty"`
 	Request       string `protobuf:"bytes,68,opt,name=request,proto3" json:"request,omitempty"`       // to a route: method and path, without the query
 	Status        int32  `protobuf:"varint,69,opt,name=status,proto3" json:"status,omitempty"`        // of its answer
-	Credential    string `protobuf:"bytes,70,opt,name=credential,proto3" json:"credential,omitempty"` // that was added: the name of a secret
+	Credential    string `protobuf:"bytes,70,opt,name=credential,proto3" json:"credential,omitempty"` // that was added, set or removed: the name of a secret
 	// Of sandbox.ended: what its requests by routes took, with those of the sandboxes made inside.
 	InputTokens        int64    `protobuf:"varint,75,opt,name=input_tokens,json=inputTokens,proto3" json:"input_tokens,omitempty"` // that models read
 	OutputTokens       int64    `protobuf:"varint,76,opt,name=output_tokens,json=outputTokens,proto3" json:"output_tokens,omitempty"`

@@ -2147,8 +2147,13 @@ type Egress struct {
 	LookupsAnswered int64                  `protobuf:"varint,7,opt,name=lookups_answered,json=lookupsAnswered,proto3" json:"lookups_answered,omitempty"`
 	LookupsRefused  int64                  `protobuf:"varint,8,opt,name=lookups_refused,json=lookupsRefused,proto3" json:"lookups_refused,omitempty"`
 	Lost            int64                  `protobuf:"varint,9,opt,name=lost,proto3" json:"lost,omitempty"` // attempts of which nothing is known: they ended with a gateway, or were too many
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// What requests by routes took that are over, with those of the sandboxes made inside.
+	Requests      int64   `protobuf:"varint,10,opt,name=requests,proto3" json:"requests,omitempty"`
+	InputTokens   int64   `protobuf:"varint,11,opt,name=input_tokens,json=inputTokens,proto3" json:"input_tokens,omitempty"`    // that models read
+	OutputTokens  int64   `protobuf:"varint,12,opt,name=output_tokens,json=outputTokens,proto3" json:"output_tokens,omitempty"` // that models wrote
+	Cost          float64 `protobuf:"fixed64,13,opt,name=cost,proto3" json:"cost,omitempty"`                                    // in the unit of prices
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Egress) Reset() {
@@ -2240,6 +2245,34 @@ func (x *Egress) GetLookupsRefused() int64 {
 func (x *Egress) GetLost() int64 {
 	if x != nil {
 		return x.Lost
+	}
+	return 0
+}
+
+func (x *Egress) GetRequests() int64 {
+	if x != nil {
+		return x.Requests
+	}
+	return 0
+}
+
+func (x *Egress) GetInputTokens() int64 {
+	if x != nil {
+		return x.InputTokens
+	}
+	return 0
+}
+
+func (x *Egress) GetOutputTokens() int64 {
+	if x != nil {
+		return x.OutputTokens
+	}
+	return 0
+}
+
+func (x *Egress) GetCost() float64 {
+	if x != nil {
+		return x.Cost
 	}
 	return 0
 }
@@ -2495,7 +2528,7 @@ const file_caisson_v1_exec_proto_rawDesc = "" +
 	"\x05needs\x18\x04 \x01(\tR\x05needs\";\n" +
 	"\aLearned\x12\x14\n" +
 	"\x05rules\x18\x01 \x03(\tR\x05rules\x12\x1a\n" +
-	"\bwarnings\x18\x02 \x03(\tR\bwarnings\"\x96\x02\n" +
+	"\bwarnings\x18\x02 \x03(\tR\bwarnings\"\x8e\x03\n" +
 	"\x06Egress\x12\x12\n" +
 	"\x04open\x18\x01 \x01(\x03R\x04open\x12\x18\n" +
 	"\aallowed\x18\x02 \x01(\x03R\aallowed\x12\x18\n" +
@@ -2506,7 +2539,12 @@ const file_caisson_v1_exec_proto_rawDesc = "" +
 	"\x0ereceived_bytes\x18\x06 \x01(\x03R\rreceivedBytes\x12)\n" +
 	"\x10lookups_answered\x18\a \x01(\x03R\x0flookupsAnswered\x12'\n" +
 	"\x0flookups_refused\x18\b \x01(\x03R\x0elookupsRefused\x12\x12\n" +
-	"\x04lost\x18\t \x01(\x03R\x04lost\"R\n" +
+	"\x04lost\x18\t \x01(\x03R\x04lost\x12\x1a\n" +
+	"\brequests\x18\n" +
+	" \x01(\x03R\brequests\x12!\n" +
+	"\finput_tokens\x18\v \x01(\x03R\vinputTokens\x12#\n" +
+	"\routput_tokens\x18\f \x01(\x03R\foutputTokens\x12\x12\n" +
+	"\x04cost\x18\r \x01(\x01R\x04cost\"R\n" +
 	"\x05Stage\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x125\n" +
 	"\bduration\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\bduration2\xbc\a\n" +

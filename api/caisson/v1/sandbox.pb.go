@@ -370,7 +370,10 @@ type SandboxSpec struct {
 	// Caches of package managers, by name: cargo, go, maven, npm, nuget, pip or uv, or NAME=PATH for
 	// one of another tool, mounted at PATH. Each is the caller's volume caisson-cache-NAME, which
 	// many sandboxes read; what one writes goes to its disk. Absent are the profile's.
-	Caches        []string `protobuf:"bytes,29,rep,name=caches,proto3" json:"caches,omitempty"`
+	Caches []string `protobuf:"bytes,29,rep,name=caches,proto3" json:"caches,omitempty"`
+	// Names of routes that the profile has on request, beside those of each of its sandboxes. Of a
+	// child: routes that its parent has, and no other (else SBX-406).
+	Routes        []string `protobuf:"bytes,40,rep,name=routes,proto3" json:"routes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -604,6 +607,13 @@ func (x *SandboxSpec) GetSnapshotOnEnd() string {
 func (x *SandboxSpec) GetCaches() []string {
 	if x != nil {
 		return x.Caches
+	}
+	return nil
+}
+
+func (x *SandboxSpec) GetRoutes() []string {
+	if x != nil {
+		return x.Routes
 	}
 	return nil
 }
@@ -1991,8 +2001,9 @@ type InspectResponse struct {
 	// Why nothing gets out by the gateway at the moment, or in by it; empty while it
 	// serves the sandbox. In the mode bridge: why no refusal is recorded, or the bytes of the link
 	// are not counted.
-	NetworkFailure string `protobuf:"bytes,10,opt,name=network_failure,json=networkFailure,proto3" json:"network_failure,omitempty"`
-	AllowEch       bool   `protobuf:"varint,11,opt,name=allow_ech,json=allowEch,proto3" json:"allow_ech,omitempty"` // its TLS clients may encrypt the name that they ask for
+	NetworkFailure string   `protobuf:"bytes,10,opt,name=network_failure,json=networkFailure,proto3" json:"network_failure,omitempty"`
+	AllowEch       bool     `protobuf:"varint,11,opt,name=allow_ech,json=allowEch,proto3" json:"allow_ech,omitempty"` // its TLS clients may encrypt the name that they ask for
+	Routes         []string `protobuf:"bytes,20,rep,name=routes,proto3" json:"routes,omitempty"`                      // names of its routes
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -2102,6 +2113,13 @@ func (x *InspectResponse) GetAllowEch() bool {
 		return x.AllowEch
 	}
 	return false
+}
+
+func (x *InspectResponse) GetRoutes() []string {
+	if x != nil {
+		return x.Routes
+	}
+	return nil
 }
 
 // PostureCheck is one comparison of the live sandbox with its declaration.
@@ -3423,7 +3441,7 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\n" +
 	"size_bytes\x18\x05 \x01(\x03H\x00R\tsizeBytes\x88\x01\x01\x12\x10\n" +
 	"\x03cow\x18\x06 \x01(\bR\x03cowB\r\n" +
-	"\v_size_bytes\"\xa2\b\n" +
+	"\v_size_bytes\"\xba\b\n" +
 	"\vSandboxSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05image\x18\x02 \x01(\tR\x05image\x12\x18\n" +
@@ -3454,7 +3472,8 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\x06rootfs\x18\x1a \x01(\tR\x06rootfs\x12\x12\n" +
 	"\x04from\x18\x1b \x01(\tR\x04from\x12&\n" +
 	"\x0fsnapshot_on_end\x18\x1c \x01(\tR\rsnapshotOnEnd\x12\x16\n" +
-	"\x06caches\x18\x1d \x03(\tR\x06caches\x1a6\n" +
+	"\x06caches\x18\x1d \x03(\tR\x06caches\x12\x16\n" +
+	"\x06routes\x18( \x03(\tR\x06routes\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +
@@ -3594,7 +3613,7 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\tsandboxes\x18\x01 \x03(\v2\x13.caisson.v1.SandboxR\tsandboxes\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\tR\x04next\"\"\n" +
 	"\x0eInspectRequest\x12\x10\n" +
-	"\x03ref\x18\x01 \x01(\tR\x03ref\"\xb5\x03\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\"\xcd\x03\n" +
 	"\x0fInspectResponse\x12-\n" +
 	"\asandbox\x18\x01 \x01(\v2\x13.caisson.v1.SandboxR\asandbox\x12*\n" +
 	"\x06limits\x18\x02 \x01(\v2\x12.caisson.v1.LimitsR\x06limits\x12\x16\n" +
@@ -3609,7 +3628,8 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\x06egress\x18\t \x01(\v2\x12.caisson.v1.EgressR\x06egress\x12'\n" +
 	"\x0fnetwork_failure\x18\n" +
 	" \x01(\tR\x0enetworkFailure\x12\x1b\n" +
-	"\tallow_ech\x18\v \x01(\bR\ballowEch\"R\n" +
+	"\tallow_ech\x18\v \x01(\bR\ballowEch\x12\x16\n" +
+	"\x06routes\x18\x14 \x03(\tR\x06routes\"R\n" +
 	"\fPostureCheck\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\bdeclared\x18\x02 \x01(\tR\bdeclared\x12\x12\n" +

@@ -57,6 +57,8 @@ func TestMatches(t *testing.T) {
 	}
 }
 
+const oid = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
 func TestRequest(t *testing.T) {
 	read := Scope{Repositories: []string{"acme/tools", "group/**"}}
 	write := read
@@ -79,7 +81,20 @@ func TestRequest(t *testing.T) {
 		{"POST", "/git-upload-pack", "", false, false},
 		{"POST", "/acme/tools/git-upload-pack", "service=git-upload-pack", false, false},
 		{"POST", "/acme/tools/git-upload-archive", "", false, false},
-		{"POST", "/acme/tools/info/lfs/objects/batch", "", false, false},
+		{"POST", "/acme/tools.git/info/lfs/objects/batch", "", true, true},
+		{"POST", "/acme/other.git/info/lfs/objects/batch", "", false, false},
+		{"POST", "/acme/tools.git/info/lfs/objects/batch", "x=y", false, false},
+		{"GET", "/acme/tools.git/info/lfs/objects/" + oid, "", true, true},
+		{"GET", "/acme/tools.git/gitlab-lfs/objects/" + oid, "sign=1", true, true},
+		{"PUT", "/acme/tools.git/info/lfs/objects/" + oid, "", false, true},
+		{"PUT", "/acme/tools.git/gitlab-lfs/objects/" + oid + "/12", "", false, true},
+		{"POST", "/acme/tools.git/info/lfs/objects/" + oid + "/verify", "", false, true},
+		{"POST", "/acme/tools.git/info/lfs/verify", "", false, true},
+		{"POST", "/acme/tools.git/info/lfs/locks/verify", "", false, true},
+		{"POST", "/acme/tools.git/info/lfs/locks", "", false, false},
+		{"DELETE", "/acme/tools.git/info/lfs/objects/" + oid, "", false, false},
+		{"GET", "/acme/tools.git/info/lfs/objects/" + oid[1:], "", false, false},
+		{"GET", "/acme/other.git/info/lfs/objects/" + oid, "", false, false},
 		{"GET", "/acme/tools/git-upload-pack", "", false, false},
 		{"GET", "/acme/tools/info/refs", "", false, false}, // the old protocol
 		{"GET", "/acme/tools/info/refs", "service=git-upload-pack&service=git-receive-pack", false, false},

@@ -24,7 +24,9 @@ const (
 	Other Kind = iota
 	Ask        // for refs and what the server can do, before a fetch or push
 	Fetch
-	Push // its body begins with the refs that it updates
+	Push   // its body begins with the refs that it updates
+	Batch  // of Git LFS: a question for objects
+	Object // of Git LFS: an object, or what belongs to its upload
 )
 
 // Request returns the kind of a request, and refuses one that does not pass. The path is
@@ -32,7 +34,7 @@ const (
 func (s Scope) Request(method, path, query string) (Kind, error) {
 	kind, service, repository := parse(method, path, query)
 	if kind == Other {
-		return Other, errors.New("the route passes on fetches and pushes of git alone, by smart HTTP")
+		return Other, errors.New("the route passes on fetches and pushes of git alone, by smart HTTP and Git LFS")
 	}
 	name := strings.TrimSuffix(strings.TrimPrefix(repository, "/"), suffix)
 	switch {
@@ -57,5 +59,5 @@ func parse(method, path, query string) (kind Kind, service, repository string) {
 			return kind, service, repository
 		}
 	}
-	return Other, "", ""
+	return parseLFS(method, path, query)
 }

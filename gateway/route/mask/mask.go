@@ -30,6 +30,14 @@ func New(texts ...[]byte) *Set {
 	return s
 }
 
+// And returns a set of the texts of s and of another one, which it does not copy.
+func (s *Set) And(text []byte) *Set {
+	if s == nil {
+		return New(text)
+	}
+	return New(append(slices.Clone(s.texts), text)...)
+}
+
 // String returns text with all of the set masked.
 func (s *Set) String(text string) string {
 	if s == nil || text == "" {

@@ -124,6 +124,9 @@ class SandboxOptions(TypedDict, total=False):
     NAME=PATH for one of another tool, mounted at PATH. Each is the caller's volume
     caisson-cache-NAME, which many sandboxes read; what one writes goes to its disk. Absent
     are the profile's."""
+    routes: Optional[Sequence[str]]
+    """Names of routes that the profile has on request, beside those of each of its sandboxes.
+    Of a child: routes that its parent has, and no other (else SBX-406)."""
 
 
 class CreateOptions(SandboxOptions, total=False):
@@ -341,6 +344,7 @@ SANDBOX: Table = {
     "from_": ("from", "text"),
     "snapshot_on_end": ("snapshot_on_end", "text"),
     "caches": ("caches", "texts"),
+    "routes": ("routes", "texts"),
 }
 
 CREATE: Table = {
@@ -383,6 +387,7 @@ CREATE: Table = {
     "from_": ("from", "text"),
     "snapshot_on_end": ("snapshot_on_end", "text"),
     "caches": ("caches", "texts"),
+    "routes": ("routes", "texts"),
     "ensure": ("ensure", "flag"),
     "replace": ("replace", "flag"),
 }
@@ -455,6 +460,7 @@ ALONE: Table = {
     "from_": ("sandbox.from", "text"),
     "snapshot_on_end": ("sandbox.snapshot_on_end", "text"),
     "caches": ("sandbox.caches", "texts"),
+    "routes": ("sandbox.routes", "texts"),
     "workdir": ("exec.workdir", "text"),
     "timeout": ("exec.timeout", "time"),
     "output_limit": ("exec.output_limit_bytes", "size"),
@@ -572,7 +578,7 @@ FLAGS = {
 }
 """Flags that an option has another name for."""
 
-LISTS = {"allow", "deny", "publish", "expose", "links", "mounts", "dns", "caches", "states"}
+LISTS = {"allow", "deny", "publish", "expose", "links", "mounts", "dns", "caches", "routes", "states"}
 
 SWITCHES = {"nested", "allow_ech", "ensure", "replace", "stdin", "learn", "learn_private", "keep", "no_cache", "needs_only"}
 

@@ -473,16 +473,22 @@ class PortClosed(CaissonError):
     code = "SBX-407"
 
 
-class PortClient(CaissonError):
-    """SBX-408: the port is not published for this client."""
-
-    code = "SBX-408"
-
-
 class NetChild(CaissonError):
     """SBX-406: a child sandbox would have more network than its parent."""
 
     code = "SBX-406"
+
+
+class RouteNotOffered(CaissonError):
+    """SBX-408: the profile offers no route of this name."""
+
+    code = "SBX-408"
+
+
+class PortClient(CaissonError):
+    """SBX-409: the port is not published for this client."""
+
+    code = "SBX-409"
 
 
 class Cgroup(CaissonError):

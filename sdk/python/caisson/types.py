@@ -29,6 +29,11 @@ class Egress:
     lookups_answered: int = 0
     lookups_refused: int = 0
     lost: int = 0
+    requests: int = 0
+    """By routes, with those of the sandboxes made inside; so are the next ones."""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -340,6 +345,8 @@ class SandboxDetail:
     egress: Optional[Egress] = None
     network_failure: str = ""
     allow_ech: bool = False
+    routes: List[str] = field(default_factory=list)
+    """Names of its routes."""
     host_id_base: int = 0
     """The first of its IDs on the host."""
     host_id_size: int = 0

@@ -33,7 +33,7 @@ type SandboxFlags struct {
 	ttl, idle                          string
 	allow, deny, publish, env, labels  []string
 	caches                             []string
-	links, expose, mounts, dns         []string
+	links, expose, mounts, dns, routes []string
 	allowECH                           bool
 	Pull                               PullFlag
 }
@@ -53,6 +53,7 @@ func (f *SandboxFlags) Register(cmd *cobra.Command) {
 	f.limits.Register(flags, func(row *settings.Limit) string { return row.Usage })
 	RegisterNetwork(cmd, &f.network, &f.allow, &f.deny)
 	flags.StringArrayVar(&f.dns, "dns", nil, "ask DNS resolver `ADDRESS[:PORT]`, one that the operator allows, at most three")
+	flags.StringArrayVar(&f.routes, "route", nil, "give the sandbox route `NAME` of its profile, one that is there on request")
 	flags.BoolVar(&f.allowECH, "allow-ech", false, "allow TLS clients to hide the server name (ECH); rules then cannot check it")
 	flags.StringArrayVarP(&f.publish, "publish", "p", nil, "publish a port of the sandbox on the host, `[ADDR:]PORT:PORT` (default address 127.0.0.1; host port 0 picks one)")
 	flags.StringSliceVar(&f.expose, "expose", nil, "let links of your other sandboxes reach `PORT` (from 54)")
@@ -122,7 +123,7 @@ func (f *SandboxFlags) RegisterLife(cmd *cobra.Command) {
 func (f *SandboxFlags) Spec(p *cli.Parser) *caissonv1.SandboxSpec {
 	p.NotEmpty("image", "profile", "network", "user", "name", "hostname", "rootfs", "from", "snapshot-on-end", "session", "task")
 	s := &caissonv1.SandboxSpec{
-		Name: f.Name, Hostname: f.hostname, Rootfs: f.rootfs, From: f.from, SnapshotOnEnd: f.kept, Image: f.Image, Profile: f.profile, User: f.user, Network: f.network, Allow: f.allow, Deny: f.deny, Dns: f.dns, AllowEch: f.allowECH, Publish: f.publish,
+		Name: f.Name, Hostname: f.hostname, Rootfs: f.rootfs, From: f.from, SnapshotOnEnd: f.kept, Image: f.Image, Profile: f.profile, User: f.user, Network: f.network, Allow: f.allow, Deny: f.deny, Dns: f.dns, Routes: f.routes, AllowEch: f.allowECH, Publish: f.publish,
 		Expose: p.Ports("expose", f.expose), Links: f.links, Caches: f.caches,
 		Session: f.session, Task: f.task,
 		Limits:      f.limits.message(p),

@@ -235,11 +235,14 @@ export class PortTakenError extends CaissonError {}
 /** SBX-407: nothing listens on the port inside the sandbox. */
 export class PortClosedError extends CaissonError {}
 
-/** SBX-408: the port is not published for this client. */
-export class PortClientError extends CaissonError {}
-
 /** SBX-406: a child sandbox would have more network than its parent. */
 export class NetChildError extends CaissonError {}
+
+/** SBX-408: the profile offers no route of this name. */
+export class RouteNotOfferedError extends CaissonError {}
+
+/** SBX-409: the port is not published for this client. */
+export class PortClientError extends CaissonError {}
 
 /** SBX-501: a cgroup operation failed. */
 export class CgroupError extends CaissonError {}
@@ -447,8 +450,9 @@ export const byCode: Readonly<Record<string, typeof CaissonError>> = {
   'SBX-404': NetPolicyError,
   'SBX-405': PortTakenError,
   'SBX-407': PortClosedError,
-  'SBX-408': PortClientError,
   'SBX-406': NetChildError,
+  'SBX-408': RouteNotOfferedError,
+  'SBX-409': PortClientError,
   'SBX-501': CgroupError,
   'SBX-502': CgroupControllerError,
   'SBX-503': KernelMemoryError,

@@ -316,6 +316,8 @@ export interface components {
              * @enum {string}
              */
             rootfs?: "" | "ro" | "rw";
+            /** @description Names of routes that the profile has on request, beside those of each of its sandboxes. Of a child: routes that its parent has, and no other (else SBX-406). */
+            routes?: string[];
             session?: string;
             /** @description Name of a snapshot that is made of the disk when the sandbox ends, whatever ends it. If there is one of that name by then, it is followed by a dash and some letters. */
             snapshot_on_end?: string;
@@ -393,10 +395,20 @@ export interface components {
             /** Format: int64 */
             allowed: Int64;
             /**
+             * Format: double
+             * @description in the unit of prices
+             */
+            cost: number;
+            /**
              * Format: int64
              * @description allowed, but the destination was not to be had
              */
             failed: Int64;
+            /**
+             * Format: int64
+             * @description that models read
+             */
+            input_tokens: Int64;
             /** Format: int64 */
             lookups_answered: Int64;
             /** Format: int64 */
@@ -411,10 +423,20 @@ export interface components {
              * @description connections now
              */
             open: Int64;
+            /**
+             * Format: int64
+             * @description that models wrote
+             */
+            output_tokens: Int64;
             /** Format: int64 */
             received_bytes: Int64;
             /** Format: int64 */
             refused: Int64;
+            /**
+             * Format: int64
+             * @description What requests by routes took that are over, with those of the sandboxes made inside.
+             */
+            requests: Int64;
             /** Format: int64 */
             sent_bytes: Int64;
         };
@@ -510,7 +532,7 @@ export interface components {
             cost?: number;
             /** @example 90s */
             cpu?: Duration;
-            /** @description that was added: the name of a secret */
+            /** @description that was added, set or removed: the name of a secret */
             credential?: string;
             cwd?: string;
             /** @example 90s */
@@ -970,6 +992,8 @@ export interface components {
             network_failure: string;
             oci_spec_json: Bytes;
             posture: components["schemas"]["PostureCheck"][];
+            /** @description names of its routes */
+            routes: string[];
             sandbox?: components["schemas"]["Sandbox"];
         };
         /** @description LayerProgress is how far a layer of a pull is. */
@@ -1701,6 +1725,8 @@ export interface components {
              * @enum {string}
              */
             rootfs?: "" | "ro" | "rw";
+            /** @description Names of routes that the profile has on request, beside those of each of its sandboxes. Of a child: routes that its parent has, and no other (else SBX-406). */
+            routes?: string[];
             session?: string;
             /** @description Name of a snapshot that is made of the disk when the sandbox ends, whatever ends it. If there is one of that name by then, it is followed by a dash and some letters. */
             snapshot_on_end?: string;

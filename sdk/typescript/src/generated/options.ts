@@ -110,6 +110,9 @@ export interface SandboxOptions {
    * for one of another tool, mounted at PATH. Each is the caller's volume caisson-cache-NAME,
    * which many sandboxes read; what one writes goes to its disk. Absent are the profile's. */
   caches?: readonly string[]
+  /** Names of routes that the profile has on request, beside those of each of its sandboxes. Of
+   * a child: routes that its parent has, and no other (else SBX-406). */
+  routes?: readonly string[]
 }
 
 /** How a sandbox is made. */
@@ -319,6 +322,7 @@ export const sandboxTable = {
   from: ['from', 'text'],
   snapshotOnEnd: ['snapshot_on_end', 'text'],
   caches: ['caches', 'texts'],
+  routes: ['routes', 'texts'],
 } as const satisfies Table & Record<keyof SandboxOptions, unknown>
 
 export const createTable = {
@@ -361,6 +365,7 @@ export const createTable = {
   from: ['from', 'text'],
   snapshotOnEnd: ['snapshot_on_end', 'text'],
   caches: ['caches', 'texts'],
+  routes: ['routes', 'texts'],
   ensure: ['ensure', 'flag'],
   replace: ['replace', 'flag'],
 } as const satisfies Table & Record<keyof CreateOptions, unknown>
@@ -433,6 +438,7 @@ export const aloneTable = {
   from: ['sandbox.from', 'text'],
   snapshotOnEnd: ['sandbox.snapshot_on_end', 'text'],
   caches: ['sandbox.caches', 'texts'],
+  routes: ['sandbox.routes', 'texts'],
   workdir: ['exec.workdir', 'text'],
   timeout: ['exec.timeout', 'time'],
   outputLimit: ['exec.output_limit_bytes', 'size'],
@@ -549,7 +555,7 @@ export const flags: Readonly<Record<string, string>> = {
   'from': 'from',
 }
 
-export const lists: readonly string[] = ['allow', 'deny', 'publish', 'expose', 'links', 'mounts', 'dns', 'caches', 'states']
+export const lists: readonly string[] = ['allow', 'deny', 'publish', 'expose', 'links', 'mounts', 'dns', 'caches', 'routes', 'states']
 
 export const switches: readonly string[] = ['nested', 'allowEch', 'ensure', 'replace', 'stdin', 'learn', 'learnPrivate', 'keep', 'noCache', 'needsOnly']
 
