@@ -69,7 +69,7 @@ func (s Scope) ReadBatch(text []byte) ([]byte, error) {
 	}
 	switch {
 	case b.Operation != "download" && b.Operation != "upload":
-		return nil, fmt.Errorf("Git LFS asks for the operation %q, which the route does not know", clip(b.Operation))
+		return nil, fmt.Errorf("the operation %q of Git LFS is none that the route passes on", clip(b.Operation))
 	case b.Operation == "upload" && !s.Write:
 		return nil, errors.New("the route allows no pushes, and so no upload by Git LFS")
 	}
