@@ -229,6 +229,9 @@ func (r *recovery) reopen(ctx context.Context, s *sandbox) error {
 	if err := r.adoptStages(ctx, s, false); err != nil {
 		return err
 	}
+	if err := r.finishRewind(s); err != nil { // before PID 1 looks for the daemon: half done, it finds no socket
+		return err
+	}
 	if have.Paused || have.Halted {
 		s.update(func() { s.record.Halted = false })
 		return r.withGroup(s, func(g freezer) error { return g.Thaw(ctx) })

@@ -102,14 +102,15 @@ func (p *Sandbox) planOrigin(pl Planner) error {
 	p.From = from
 	switch {
 	case p.WritableRoot != from.WritableRoot:
-		return Invalid("snapshot %q is of a sandbox with the root file system %s: leave rootfs out", from.Name, rootfsOf(from.WritableRoot))
+		return Invalid("snapshot %q is of a sandbox with the root file system %s: leave rootfs out", from.Name, RootfsOf(from.WritableRoot))
 	case from.WritableRoot && p.Image.Digest != from.ImageDigest:
 		return sbxerr.New(sbxerr.SnapshotImage, "runtime.plan", "snapshot %q needs image %s, and %q is %s", from.Name, from.ImageDigest, p.Image.Name, p.Image.Digest)
 	}
 	return nil
 }
 
-func rootfsOf(writable bool) string {
+// RootfsOf names how a root is mounted.
+func RootfsOf(writable bool) string {
 	if writable {
 		return rootfsRW
 	}

@@ -25,6 +25,8 @@ type Fleet interface {
 	// Begin makes a sandbox and returns its ID; End removes it.
 	Begin(ctx context.Context, r plan.CreateRequest) (id string, err error)
 	End(ctx context.Context, id string) error
+	// Rewind gives a live sandbox the files of a snapshot, without a word of it.
+	Rewind(ctx context.Context, ref string, from plan.Origin) (Rewound, error)
 }
 
 // Service manages snapshots for callers.
