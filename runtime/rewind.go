@@ -9,6 +9,7 @@ import (
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/events"
+	"github.com/caisson-run/caisson/runtime/layers"
 	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/runtime/snapshots"
 )
@@ -58,12 +59,9 @@ func (f snapshotFleet) Rewind(ctx context.Context, ref string, from plan.Origin)
 // rewind gives s the disk of a snapshot, and returns how many processes ended before. s.changing is
 // held.
 func (h *host) rewind(ctx context.Context, s *sandbox, from plan.Origin) (ended int, err error) {
-	group, err := h.group(s.id)
-	if err != nil {
-		return 0, err
-	}
 	live, err := h.liveDisk(s)
-	if err != nil {
+	group, e := h.group(s.id)
+	if err = errors.Join(err, e); err != nil {
 		return 0, err
 	}
 	ids, err := h.idsFrom(from.IDBase, s)
@@ -109,10 +107,7 @@ func (h *host) finishRewind(s *sandbox) error {
 func (h *host) liveDisk(s *sandbox) (snapshots.Live, error) {
 	r := s.kept()
 	ids, err := h.blockNS(s.block)
-	root := mount.Root{Private: h.paths.private(s.id), Scratch: h.paths.layers(s.id), Target: h.paths.rootfs(s.id), IDs: ids, Disk: h.paths.disk(s.id)}
-	for _, l := range r.Layers {
-		root.Layers = append(root.Layers, l.Path)
-	}
+	root := mount.Root{Layers: layers.Paths(r.Layers), Private: h.paths.private(s.id), Scratch: h.paths.layers(s.id), Target: h.paths.rootfs(s.id), IDs: ids, Disk: h.paths.disk(s.id)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return snapshots.Live{Image: h.paths.diskImage(s.id), Root: root, Base: s.block.Base, PID: s.process.pid, Process: s.process.file, Spec: s.spec, Log: h.log.With("sandbox", s.id)}, err

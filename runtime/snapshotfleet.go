@@ -80,6 +80,13 @@ func (f snapshotFleet) Begin(ctx context.Context, r plan.CreateRequest) (string,
 	return info.ID, err
 }
 
+// Origins implements snapshots.Fleet.
+func (f snapshotFleet) Origins(each func(owner uint32, ref string)) {
+	for _, s := range f.all() {
+		each(s.kept().OwnerUID, s.kept().Settings.From)
+	}
+}
+
 // End implements snapshots.Fleet.
 func (f snapshotFleet) End(ctx context.Context, id string) error {
 	_, err := f.Remove(ctx, id, true)

@@ -179,4 +179,10 @@ func TestRewindRefused(t *testing.T) {
 	d.Run(t, "rewind", "a", "a") // nothing of the refused ones is in the way
 	d.Run(t, "resume", "paused")
 	d.Run(t, "rewind", "paused", "disk")
+	d.Run(t, "exec", "paused", "--", "sh", "-c", "echo kept >/workspace/f")
+	d.Kill(t)
+	d.Config = strings.Replace(devProfile, "disk: 64M", "disk: 64M, disk_reserve: 1000T", 1)
+	d.Launch(t)
+	d.Refused(t, "SBX-234", "rewind", "-o", "json", "paused", "disk") // the host has no room
+	d.Run(t, "exec", "paused", "--", "cat", "/workspace/f")
 }
