@@ -27,6 +27,11 @@ func (c *Client) RemoveSnapshot(ctx context.Context, req *caissonv1.RemoveSnapsh
 	return call(ctx, c.snapshots().RemoveSnapshot, req)
 }
 
+// Rewind gives a running sandbox the files of a snapshot. Its commands end first.
+func (c *Client) Rewind(ctx context.Context, req *caissonv1.RewindRequest) (*caissonv1.RewindResponse, error) {
+	return call(ctx, c.snapshots().Rewind, req)
+}
+
 // Fork makes new sandboxes with the files and settings of one. Each of them succeeds or fails
 // alone.
 func (c *Client) Fork(ctx context.Context, req *caissonv1.ForkRequest) (*caissonv1.ForkResponse, error) {

@@ -46,6 +46,7 @@ type Config struct {
 	IDs         IDs                `yaml:"ids" json:"ids"`
 	Cgroup      Cgroup             `yaml:"cgroup" json:"cgroup"`
 	Workspaces  Workspaces         `yaml:"workspaces" json:"workspaces"`
+	Snapshots   Snapshots          `yaml:"snapshots" json:"snapshots"`
 	Images      Images             `yaml:"images" json:"images"`
 	Registries  Registries         `yaml:"registries" json:"registries"`
 	Profiles    map[string]Profile `yaml:"profiles" json:"profiles" jsonschema:"description=Profiles by name\\, beside the built-in strict\\, compat\\, debug and dev"`

@@ -120,6 +120,9 @@ func TestValidate(t *testing.T) {
 		"workspaces.kept: -1":                  func(c *Config) { c.Workspaces.Kept = -1 },
 		"workspaces.kept_bytes":                func(c *Config) { c.Workspaces.KeptBytes = -1 },
 		"workspaces.kept_for: 0s":              func(c *Config) { c.Workspaces.KeptFor = 0 },
+		"snapshots.kept: -1":                   func(c *Config) { c.Snapshots.Kept = -1 },
+		"snapshots.kept_bytes: -1":             func(c *Config) { c.Snapshots.KeptBytes = -1 },
+		"snapshots.kept_for: 1s":               func(c *Config) { c.Snapshots.KeptFor = Duration(time.Second) },
 	} {
 		c := Default()
 		change(&c)
@@ -167,7 +170,7 @@ func TestSchema(t *testing.T) {
 	if err := json.Unmarshal(data, &s); err != nil {
 		t.Fatal(err)
 	}
-	if len(s.Properties) != 31 || s.AdditionalProperties {
+	if len(s.Properties) != 32 || s.AdditionalProperties {
 		t.Errorf("the schema has %d properties, additional ones allowed: %v", len(s.Properties), s.AdditionalProperties)
 	}
 }

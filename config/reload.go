@@ -8,7 +8,7 @@ import (
 )
 
 // reloadable are the top-level keys whose new values a running daemon takes.
-var reloadable = []string{"socket_group", "workspaces", "images", "registries", "secrets", "profiles", "unisolated", "peers"}
+var reloadable = []string{"socket_group", "workspaces", "snapshots", "images", "registries", "secrets", "profiles", "unisolated", "peers"}
 
 // Change is the difference between the configuration of a running daemon and a new one.
 type Change struct {

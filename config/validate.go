@@ -35,6 +35,7 @@ func (c *Config) Validate() error {
 		oneOf("log.format", c.Log.Format, "text", "json"),
 	}
 	errs = append(errs, c.Workspaces.validate()...)
+	errs = append(errs, c.Snapshots.validate()...)
 	for language, image := range c.Images.Languages {
 		if !profileName.MatchString(language) || image == "" {
 			errs = append(errs, fmt.Errorf("images.languages: %q: %q is no language and image, give one such as python: registry.example.com/python:3.12", language, image))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/runtime/failpoint"
 	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/runtime/layers"
@@ -201,15 +202,10 @@ func (h *host) freezeAgain(ctx context.Context, s *sandbox) error {
 	if !s.kept().Paused {
 		return nil
 	}
-	return h.withGroup(s, func(g freezer) error { return g.Freeze(ctx) })
+	return h.withGroup(s, func(g *cgroups.Group) error { return g.Freeze(ctx) })
 }
 
-type freezer interface {
-	Freeze(context.Context) error
-	Thaw(context.Context) error
-}
-
-func (h *host) withGroup(s *sandbox, do func(freezer) error) error {
+func (h *host) withGroup(s *sandbox, do func(*cgroups.Group) error) error {
 	group, err := h.group(s.id)
 	if err != nil {
 		return err
@@ -229,9 +225,12 @@ func (r *recovery) reopen(ctx context.Context, s *sandbox) error {
 	if err := r.adoptStages(ctx, s, false); err != nil {
 		return err
 	}
+	if err := r.finishRewind(s); err != nil { // before PID 1 looks for the daemon: half done, it finds no socket
+		return err
+	}
 	if have.Paused || have.Halted {
 		s.update(func() { s.record.Halted = false })
-		return r.withGroup(s, func(g freezer) error { return g.Thaw(ctx) })
+		return r.withGroup(s, func(g *cgroups.Group) error { return g.Thaw(ctx) })
 	}
 	return nil
 }

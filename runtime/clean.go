@@ -44,20 +44,25 @@ func (h *host) endOthers(ctx context.Context, s *sandbox) (int, error) {
 	if _, err := s.accepting(); err != nil {
 		return 0, err
 	}
+	ctx, stop := s.untilEnding(ctx)
+	defer stop()
+	n, err := h.killOthers(ctx, s)
+	return n, s.orEnded(err)
+}
+
+// killOthers is endOthers with s.changing held.
+func (h *host) killOthers(ctx context.Context, s *sandbox) (n int, err error) {
 	group, err := h.group(s.id)
 	if err != nil {
 		return 0, err
 	}
-	ctx, stop := s.untilEnding(ctx)
-	defer stop()
-	var n int
 	kill := func() (err error) { n, err = group.KillOthers(ctx, s.process.pid); return err }
 	if limits := s.kept().Limits; limits.RatesIO() { // they are lifted meanwhile
 		err = h.noteChange(s, limits, kill)
 	} else {
 		err = kill()
 	}
-	return n, s.orEnded(err)
+	return n, err
 }
 
 // emptyTmp removes what /tmp holds, as the sandbox's user.

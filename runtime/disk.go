@@ -14,6 +14,7 @@ import (
 	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/runtime/plan"
+	"github.com/caisson-run/caisson/runtime/snapshots"
 )
 
 // CheckRoom refuses a disk that this host cannot have, or has no room for. The room is that
@@ -22,11 +23,18 @@ func (h *host) CheckRoom(bytes int64) error {
 	if err := disk.Probe(); err != nil {
 		return err
 	}
+	return h.roomFor("a disk", bytes)
+}
+
+// roomFor refuses what takes more bytes than the host's disk has to give.
+func (h *host) roomFor(what string, bytes int64) error {
 	room, err := disk.Room(h.paths.root, h.opts.DiskReserve)
 	if err != nil || bytes <= room {
 		return err
 	}
-	return noRoom("a disk", bytes, room, h.paths.root)
+	return sbxerr.WithRemedy(sbxerr.Disk, "runtime.disk",
+		fmt.Errorf("%s of %s is larger than the %s that are free below %q without sandboxes.disk_reserve", what, units.FormatSize(bytes), units.FormatSize(room-room%(1<<20)), h.paths.root),
+		"ask for a smaller size, or remove images and snapshots that nothing uses")
 }
 
 // StartGuardingDisks has all disks of sandboxes and volumes be full while the host's has only its reserve,
@@ -41,12 +49,6 @@ func (h *host) StartGuardingDisks(ctx context.Context) {
 		return all, err
 	}
 	go disk.Guard{Dir: h.paths.root, Reserve: h.opts.DiskReserve, Points: points, Log: h.log}.Watch(ctx)
-}
-
-func noRoom(what string, bytes, room int64, root string) error {
-	return sbxerr.WithRemedy(sbxerr.Disk, "runtime.disk",
-		fmt.Errorf("%s of %s is larger than the %s that are free below %q without sandboxes.disk_reserve", what, units.FormatSize(bytes), units.FormatSize(room-room%(1<<20)), root),
-		"ask for a smaller size, or remove images and snapshots that nothing uses")
 }
 
 // createDisk attaches the disk of s, if it has one, with the directory that is its workspace.
@@ -86,15 +88,20 @@ func (h *host) attachDisk(ctx context.Context, s *sandbox, size disk.Size) error
 	if from == nil {
 		return h.disks.Attach(h.paths.diskImage(s.id), h.paths.disk(s.id), size)
 	}
-	ids := []mount.IDMap{
-		{Disk: 0, Host: 0, Size: 1}, // overlayfs's own
-		{Disk: from.IDBase, Host: s.block.Base, Size: idblock.Size},
-	}
-	ns, err := h.owners.Get(ids, ids)
+	ns, err := h.idsFrom(from.IDBase, s)
 	if err != nil {
 		return err
 	}
 	return errors.Join(disk.AttachCopy(ctx, from.File, h.paths.diskImage(s.id), h.paths.disk(s.id), ns), ns.Close())
+}
+
+// idsFrom shows the ids of a block that begins with base as those of s.
+func (h *host) idsFrom(base uint32, s *sandbox) (*mount.UserNS, error) {
+	ids := []mount.IDMap{
+		{Disk: 0, Host: 0, Size: 1}, // overlayfs's own
+		{Disk: base, Host: s.block.Base, Size: idblock.Size},
+	}
+	return h.owners.Get(ids, ids)
 }
 
 func (h *host) removeDisk(ctx context.Context, id string) error {
@@ -102,7 +109,7 @@ func (h *host) removeDisk(ctx context.Context, id string) error {
 	if err := h.keepDisk(ctx, id); err != nil {
 		h.log.Error("keep the disk of a sandbox that ended", "sandbox", id, "err", err)
 	}
-	if err := disk.Detach(h.paths.diskImage(id), h.paths.disk(id)); err != nil {
+	if err := errors.Join(snapshots.Drop(h.paths.diskImage(id), h.paths.disk(id), h.paths.rootfs(id)), disk.Detach(h.paths.diskImage(id), h.paths.disk(id))); err != nil {
 		return err
 	}
 	return removeFiles(h.paths.diskDir(id))

@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/caisson-run/caisson/cgroups"
+	"github.com/caisson-run/caisson/runtime/layers"
 	"github.com/caisson-run/caisson/runtime/plan"
 )
 
@@ -29,10 +30,7 @@ func (h *host) disksOf(r record) (string, error) {
 	case r.unisolated():
 		return "", plan.NotEnforced("a rate of I/O")
 	}
-	dirs := []string{h.paths.root}
-	for _, l := range r.Layers {
-		dirs = append(dirs, l.Path)
-	}
+	dirs := append([]string{h.paths.root}, layers.Paths(r.Layers)...)
 	for _, point := range plan.BindPoints(r.Workspace, r.Mounts) {
 		dirs = append(dirs, h.paths.point(r.ID, point))
 	}

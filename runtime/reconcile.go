@@ -46,6 +46,7 @@ func (m *Manager) StartCleaning(ctx context.Context) {
 			case <-tick.C:
 				cleaner{m}.again(ctx)
 				m.workspaces.Prune(ctx)
+				m.snapshots.Prune(ctx)
 			}
 		}
 	}()

@@ -94,10 +94,12 @@ type record struct {
 	Ready    bool     `json:"ready"`    // it is all that was asked for
 	Paused   bool     `json:"paused"`
 	// Attaching says that it gets a workspace while it lives.
-	Attaching bool   `json:"attaching,omitempty"`
-	Halted    bool   `json:"halted,omitempty"` // it stands still while its disk is copied
-	StopBy    moment `json:"stop_by"`          // when the stop that is under way ends it; 0 is none
-	Removing  bool   `json:"removing"`         // it does not stay when it has ended
+	Attaching bool `json:"attaching,omitempty"`
+	Halted    bool `json:"halted,omitempty"` // it stands still while its disk is copied
+	// Rewinding is the first id on the disk that it gets; nil: it gets none.
+	Rewinding *uint32 `json:"rewinding,omitempty"`
+	StopBy    moment  `json:"stop_by"`  // when the stop that is under way ends it; 0 is none
+	Removing  bool    `json:"removing"` // it does not stay when it has ended
 
 	PID      int    `json:"pid"`       // of PID 1, on the host
 	PIDBegan uint64 `json:"pid_began"` // in ticks since the boot

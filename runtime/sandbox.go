@@ -64,6 +64,7 @@ type sandbox struct {
 	posture  []PostureCheck
 	ports    []Port // of the host, that are open
 	stale    bool   // it was declared anew since posture was compared
+	rewinds  bool   // it takes no commands: its files are replaced
 	execs    map[uint32]*execution
 	unbegun  error          // why the command that the sandbox is for could not be started
 	running  int            // of these
@@ -233,6 +234,8 @@ func (s *sandbox) acceptsLocked() error {
 	switch {
 	case s.state == StatePaused:
 		return s.pausedLocked()
+	case s.rewinds:
+		return sbxerr.New(sbxerr.Busy, "runtime.exec", "sandbox %s is being put back to a snapshot", s.record.Name)
 	case s.state != StateRunning || s.ending != nil:
 		return s.endedLocked()
 	}

@@ -4,13 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
-	"github.com/caisson-run/caisson/api/settings"
 	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/runtime/events"
 	"github.com/caisson-run/caisson/runtime/failpoint"
@@ -154,61 +151,12 @@ func differs(r plan.CreateRequest, rec record, g peer.Grant) error {
 	have := rec.Settings.Granted(g)
 	r = r.Granted(g)
 	have.Ensure, have.Replace, have.Key = r.Ensure, r.Replace, r.Key // ways to ask, not settings
-	names := differences(normal(r), normal(have))
+	names := plan.Differences(r, have)
 	if len(names) == 0 {
 		return nil
 	}
 	return sbxerr.WithRemedy(sbxerr.Exists, "runtime.create", fmt.Errorf("sandbox %s was made with other settings: %s", rec.Name, strings.Join(names, ", ")),
 		fmt.Sprintf("ask for the settings that it has, choose another name, or end it (its files go): caisson rm --force %s, or give --replace instead of --ensure", rec.Name))
-}
-
-// differences names the settings that a and b do not have alike, as the API spells them.
-func differences(a, b plan.CreateRequest) (names []string) {
-	for i := range settings.Table {
-		row := &settings.Table[i]
-		if x, y := row.In(a.Limits), row.In(b.Limits); (x == nil) != (y == nil) || x != nil && *x != *y {
-			names = append(names, "limits."+row.Field)
-		}
-	}
-	a.Limits, b.Limits = nil, nil
-	x, y := reflect.ValueOf(a), reflect.ValueOf(b)
-	for i := range x.NumField() {
-		if !reflect.DeepEqual(x.Field(i).Interface(), y.Field(i).Interface()) {
-			names = append(names, strings.ToLower(wordEnd.ReplaceAllString(x.Type().Field(i).Name, "${1}_${2}")))
-		}
-	}
-	return names
-}
-
-var wordEnd = regexp.MustCompile(`([a-z])([A-Z])`)
-
-// normal is r with the several ways to say nothing made one.
-func normal(r plan.CreateRequest) plan.CreateRequest {
-	if len(r.Env) == 0 {
-		r.Env = nil
-	}
-	if len(r.Allow) == 0 {
-		r.Allow = nil
-	}
-	if len(r.Deny) == 0 {
-		r.Deny = nil
-	}
-	if len(r.Publish) == 0 {
-		r.Publish = nil
-	}
-	if len(r.Expose) == 0 {
-		r.Expose = nil
-	}
-	if len(r.Links) == 0 {
-		r.Links = nil
-	}
-	if len(r.Routes) == 0 {
-		r.Routes = nil
-	}
-	if len(r.Labels) == 0 {
-		r.Labels = nil
-	}
-	return r
 }
 
 // Pause freezes all processes of a sandbox.

@@ -8,6 +8,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/imageservice"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/plan"
+	"github.com/caisson-run/caisson/runtime/snapshots"
 	"github.com/caisson-run/caisson/runtime/workspaces"
 )
 
@@ -17,6 +18,7 @@ type Settings struct {
 	Workspaces mount.Allowed
 	Control    apply.Control // files of copy-on-write workspaces that are applied on demand
 	Changesets workspaces.Retention
+	Snapshots  snapshots.Retention
 	Images     imageservice.Settings
 	Languages  map[string]string // images of root's by language
 	Peers      peer.Policy

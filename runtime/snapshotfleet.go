@@ -37,7 +37,10 @@ func (f snapshotFleet) Save(ctx context.Context, ref, file string) (snapshot pla
 		if r.Workspace.Cow() {
 			return sbxerr.New(sbxerr.SnapshotWorkspace, "runtime.snapshot", "sandbox %q has a copy-on-write workspace, whose changes belong to %q as it is now", r.Name, r.Workspace.Dir)
 		}
-		use, err := f.roomFor(s)
+		use, err := disk.UseOf(f.paths.disk(s.id))
+		if err == nil {
+			err = f.roomFor("a snapshot", use.UsedBytes)
+		}
 		if err != nil {
 			return err
 		}
@@ -77,23 +80,17 @@ func (f snapshotFleet) Begin(ctx context.Context, r plan.CreateRequest) (string,
 	return info.ID, err
 }
 
+// Origins implements snapshots.Fleet.
+func (f snapshotFleet) Origins(each func(owner uint32, ref string)) {
+	for _, s := range f.all() {
+		each(s.kept().OwnerUID, s.kept().Settings.From)
+	}
+}
+
 // End implements snapshots.Fleet.
 func (f snapshotFleet) End(ctx context.Context, id string) error {
 	_, err := f.Remove(ctx, id, true)
 	return err
-}
-
-// roomFor refuses a copy of the disk of s that would leave the host too little.
-func (h *host) roomFor(s *sandbox) (disk.Use, error) {
-	use, err := disk.UseOf(h.paths.disk(s.id))
-	if err != nil {
-		return use, err
-	}
-	room, err := disk.Room(h.paths.root, h.opts.DiskReserve)
-	if err == nil && use.UsedBytes > room {
-		err = noRoom("a snapshot", use.UsedBytes, room, h.paths.root)
-	}
-	return use, err
 }
 
 // whileFrozen calls work while all processes of s stand still. If this daemon is killed

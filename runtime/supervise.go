@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/cgroups"
 )
 
 // supervise sees a live sandbox to its end and removes what is to be removed.
@@ -103,7 +104,7 @@ func (h *host) releaseKilled(ctx context.Context, s *sandbox) error {
 	if !r.Paused {
 		return nil
 	}
-	return h.withGroup(s, func(g freezer) error { return g.Thaw(ctx) })
+	return h.withGroup(s, func(g *cgroups.Group) error { return g.Thaw(ctx) })
 }
 
 // hangUp ends the connection of a PID 1 that is gone, once its last words are

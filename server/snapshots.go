@@ -40,6 +40,11 @@ func (s snapshotService) RemoveSnapshot(ctx context.Context, r *connect.Request[
 	return reply(&caissonv1.RemoveSnapshotResponse{}, s.store.Remove(ctx, r.Msg.Name))
 }
 
+func (s snapshotService) Rewind(ctx context.Context, r *connect.Request[caissonv1.RewindRequest]) (*connect.Response[caissonv1.RewindResponse], error) {
+	done, err := s.store.Rewind(ctx, r.Msg.Ref, r.Msg.Snapshot)
+	return reply(&caissonv1.RewindResponse{Execs: done.Execs, Processes: int32(done.Processes)}, err)
+}
+
 func (s snapshotService) Fork(ctx context.Context, r *connect.Request[caissonv1.ForkRequest]) (*connect.Response[caissonv1.ForkResponse], error) {
 	count := 1
 	if r.Msg.Count != nil {

@@ -80,6 +80,8 @@ const (
 	TemplateFailed   Code = "SBX-244" // the set-up of a profile failed
 	TemplateNotFound Code = "SBX-245" // the profile has no set-up
 
+	SnapshotMismatch Code = "SBX-246" // a snapshot does not fit a live sandbox
+
 	Seccomp        Code = "SBX-301" // the filter is invalid or cannot be enforced here
 	SeccompProfile Code = "SBX-302" // no such seccomp profile
 	SeccompMemory  Code = "SBX-303" // the host has no memory left for compiled filters

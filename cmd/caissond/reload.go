@@ -21,6 +21,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/imageservice"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/registry"
+	"github.com/caisson-run/caisson/runtime/snapshots"
 	changesets "github.com/caisson-run/caisson/runtime/workspaces"
 )
 
@@ -46,13 +47,17 @@ func settingsOf(c config.Config) (runtime.Settings, error) {
 		Credentials: c.Registries.CredentialsFile(), Timeout: time.Duration(c.Registries.Timeout), SpoolDir: filepath.Join(c.Root, "spool"),
 	})
 	return runtime.Settings{
-		Profiles: profiles, Peers: policy, Workspaces: workspaces(c), Control: c.Workspaces.ControlFiles, Changesets: retention(c.Workspaces), Languages: c.Images.Languages,
+		Profiles: profiles, Peers: policy, Workspaces: workspaces(c), Control: c.Workspaces.ControlFiles, Changesets: retention(c.Workspaces), Snapshots: snapshotRetention(c.Snapshots), Languages: c.Images.Languages,
 		Images: imageservice.Settings{Limits: limits, Prune: prunePolicy(c.Images.Prune), Registry: registries},
 	}, err
 }
 
 func retention(w config.Workspaces) changesets.Retention {
 	return changesets.Retention{Most: int(w.Kept), Bytes: int64(w.KeptBytes), For: time.Duration(w.KeptFor)}
+}
+
+func snapshotRetention(s config.Snapshots) snapshots.Retention {
+	return snapshots.Retention{Most: int(s.Kept), Bytes: int64(s.KeptBytes), For: time.Duration(s.KeptFor)}
 }
 
 // prunePolicy is p, which Validate has checked.

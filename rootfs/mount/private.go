@@ -104,9 +104,12 @@ func RemovePrivate(dir string) error {
 
 // IsPoint reports whether path is the root of a mount (statx(2),
 // STATX_ATTR_MOUNT_ROOT, Linux 5.8). An absent path is not.
-func IsPoint(path string) (bool, error) {
+func IsPoint(path string) (bool, error) { return isPoint(unix.AT_FDCWD, path) }
+
+// isPoint is IsPoint of a path below dir; an empty one is dir itself.
+func isPoint(dir int, path string) (bool, error) {
 	var st unix.Statx_t
-	err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, unix.STATX_MODE, &st)
+	err := unix.Statx(dir, path, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT|unix.AT_EMPTY_PATH, unix.STATX_MODE, &st)
 	if errors.Is(err, unix.ENOENT) {
 		return false, nil
 	}

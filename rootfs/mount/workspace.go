@@ -168,11 +168,18 @@ var behind = make(chan struct{}, 4)
 // RemovePointBehind is RemovePoint of a mount that may have many files. The kernel forgets them
 // one by one when the last user of the mount ends: a descriptor, so that nobody waits for it.
 func RemovePointBehind(path string) error {
+	return holding(path, func() error { return RemovePoint(path) })
+}
+
+// DetachBehind is Detach of such a mount.
+func DetachBehind(path string) error { return holding(path, func() error { return Detach(path) }) }
+
+func holding(path string, remove func() error) error {
 	last, err := os.OpenFile(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
-		return RemovePoint(path) // mostly absent
+		return remove() // mostly absent
 	}
-	err = RemovePoint(path)
+	err = remove()
 	go func() {
 		behind <- struct{}{}
 		_ = last.Close() // nothing was written by it

@@ -27,6 +27,7 @@ const (
 	SandboxPaused  Type = "sandbox.paused"
 	SandboxResumed Type = "sandbox.resumed"
 	SandboxCleaned Type = "sandbox.cleaned" // its processes were ended and its /tmp emptied
+	SandboxRewound Type = "sandbox.rewound" // its processes were ended and it got the files of a snapshot
 	SandboxEnded   Type = "sandbox.ended"
 	SandboxRemoved Type = "sandbox.removed"
 
@@ -77,7 +78,7 @@ const (
 func Types() []Type {
 	return []Type{
 		DaemonStarted, DaemonStopped, ConfigChanged, AuditRecovered, AuditBroken, EngineUp, EngineDown,
-		SandboxCreated, SandboxAdopted, SandboxUpdated, SandboxPaused, SandboxResumed, SandboxCleaned, SandboxEnded, SandboxRemoved,
+		SandboxCreated, SandboxAdopted, SandboxUpdated, SandboxPaused, SandboxResumed, SandboxCleaned, SandboxRewound, SandboxEnded, SandboxRemoved,
 		ExecStarted, ExecFailed, ExecSignaled, ExecEnded,
 		LimitHit, LimitCleared, AlertRaised, AlertCleared, NetworkTried, FileRead, FileWritten, FileChanged, ImageImported, ImageRemoved, VolumeCreated, VolumeRemoved, VolumeMerged, VolumeFailed, SecretSet, SecretRemoved, SnapshotCreated, SnapshotRemoved, TemplateBuilt, TemplateFailed, WorkspaceApplied, ChangesetKept, ChangesetFailed, ChangesetRemoved, PoolFailed, CallRefused,
 	}

@@ -59,3 +59,11 @@ func Check(marks []Mark) error {
 	}
 	return nil
 }
+
+// Paths are the directories of marks.
+func Paths(marks []Mark) (dirs []string) {
+	for _, m := range marks {
+		dirs = append(dirs, m.Path)
+	}
+	return dirs
+}

@@ -22,11 +22,12 @@ type Snapshot struct {
 	Image        string        `json:"image"` // as its store names it
 	ImageDigest  string        `json:"image_digest"`
 	ChainID      string        `json:"chain_id"`
-	WritableRoot bool          `json:"writable_root"` // the disk has what was written to the root
-	Size         disk.Size     `json:"size"`          // of the disk
-	UsedBytes    int64         `json:"used_bytes"`    // that files take on it
-	IDBase       uint32        `json:"id_base"`       // first id of the block whose ids are on the disk
-	Request      CreateRequest `json:"request"`       // what sandboxes from it begin with
+	WritableRoot bool          `json:"writable_root"`     // the disk has what was written to the root
+	Size         disk.Size     `json:"size"`              // of the disk
+	UsedBytes    int64         `json:"used_bytes"`        // that files take on it
+	IDBase       uint32        `json:"id_base"`           // first id of the block whose ids are on the disk
+	Request      CreateRequest `json:"request"`           // what sandboxes from it begin with
+	Unnamed      bool          `json:"unnamed,omitempty"` // nobody chose its name
 }
 
 // Origin is the snapshot that a sandbox begins with.
@@ -105,14 +106,15 @@ func (p *Sandbox) planOrigin(pl Planner) error {
 	p.From = from
 	switch {
 	case p.WritableRoot != from.WritableRoot:
-		return Invalid("snapshot %q is of a sandbox with the root file system %s: leave rootfs out", from.Name, rootfsOf(from.WritableRoot))
+		return Invalid("snapshot %q is of a sandbox with the root file system %s: leave rootfs out", from.Name, RootfsOf(from.WritableRoot))
 	case from.WritableRoot && p.Image.Digest != from.ImageDigest:
 		return sbxerr.New(sbxerr.SnapshotImage, "runtime.plan", "snapshot %q needs image %s, and %q is %s", from.Name, from.ImageDigest, p.Image.Name, p.Image.Digest)
 	}
 	return nil
 }
 
-func rootfsOf(writable bool) string {
+// RootfsOf names how a root is mounted.
+func RootfsOf(writable bool) string {
 	if writable {
 		return rootfsRW
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 
@@ -25,6 +26,10 @@ type Fleet interface {
 	// Begin makes a sandbox and returns its ID; End removes it.
 	Begin(ctx context.Context, r plan.CreateRequest) (id string, err error)
 	End(ctx context.Context, id string) error
+	// Origins calls each with the snapshot, or "", that a sandbox of a user began with.
+	Origins(each func(owner uint32, ref string))
+	// Rewind gives a live sandbox the files of a snapshot, without a word of it.
+	Rewind(ctx context.Context, ref string, from plan.Origin) (Rewound, error)
 }
 
 // Service manages snapshots for callers.
@@ -32,18 +37,22 @@ type Service struct {
 	store  *Store
 	fleet  Fleet
 	events *events.Bus
+
+	retention func() Retention
+	log       *slog.Logger
 }
 
 // NewService returns the Service of the snapshots in a store.
-func NewService(store *Store, fleet Fleet, bus *events.Bus) *Service {
-	return &Service{store, fleet, bus}
+func NewService(store *Store, fleet Fleet, bus *events.Bus, retention func() Retention, log *slog.Logger) *Service {
+	return &Service{store, fleet, bus, retention, log}
 }
 
 // Create makes a snapshot of a sandbox, of a name that is made up where none is given. The
 // processes of the sandbox stand still meanwhile.
 func (s *Service) Create(ctx context.Context, ref, name string) (Info, error) {
 	defer s.fleet.Busy()()
-	if name == "" {
+	unnamed := name == ""
+	if unnamed {
 		name = strings.ToLower(rand.Text())
 	}
 	g, err := s.grant(ctx)
@@ -57,11 +66,16 @@ func (s *Service) Create(ctx context.Context, ref, name string) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	info, err := s.store.Create(k, func(file string) (plan.Snapshot, error) { return s.fleet.Save(ctx, ref, file) })
+	info, err := s.store.Create(k, func(file string) (plan.Snapshot, error) {
+		snapshot, err := s.fleet.Save(ctx, ref, file)
+		snapshot.Unnamed = unnamed
+		return snapshot, err
+	})
 	if err != nil {
 		return Info{}, err
 	}
-	return info, s.confirm(ctx, events.SnapshotCreated, k)
+	s.Prune(ctx)
+	return info, s.tell(ctx, events.SnapshotCreated, k, "")
 }
 
 // Admit refuses the name, if there is one, of a snapshot that the holder of g may not make later.
@@ -82,7 +96,8 @@ func (s *Service) Keep(ctx context.Context, k Key, save func(file string) (plan.
 	if err != nil {
 		return err
 	}
-	return s.confirm(ctx, events.SnapshotCreated, info.Key)
+	s.Prune(ctx)
+	return s.tell(ctx, events.SnapshotCreated, info.Key, "")
 }
 
 // bound bounds how many snapshots a user has.
@@ -134,7 +149,7 @@ func (s *Service) Remove(ctx context.Context, ref string) error {
 	if err := s.store.Remove(info.Key); err != nil {
 		return err
 	}
-	return s.confirm(ctx, events.SnapshotRemoved, info.Key)
+	return s.tell(ctx, events.SnapshotRemoved, info.Key, "")
 }
 
 // Origin returns the snapshot that a request of the holder of g begins with; nil where ref is
@@ -184,7 +199,7 @@ func (s *Service) find(g peer.Grant, ref string) (Info, error) {
 	return info, err
 }
 
-// confirm tells of a snapshot, which belongs to a user.
-func (s *Service) confirm(ctx context.Context, t events.Type, k Key) error {
-	return s.events.Confirm(ctx, events.Event{Type: t, Scope: events.Scope{Owner: k.Owner}, Data: events.Data{Snapshot: k.Name}})
+// tell tells of a snapshot, which belongs to a user.
+func (s *Service) tell(ctx context.Context, t events.Type, k Key, reason string) error {
+	return s.events.Confirm(ctx, events.Event{Type: t, Scope: events.Scope{Owner: k.Owner}, Data: events.Data{Snapshot: k.Name, Reason: reason}})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"testing"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
@@ -37,7 +38,7 @@ func TestSnapshotsAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	as := func(uid uint32) context.Context { return peer.NewContext(t.Context(), peer.User(uid, uid, nil, 1)) }
-	s := NewService(NewStore(t.TempDir()), fleet{peers: peers}, events.New(events.Options{}))
+	s := NewService(NewStore(t.TempDir()), fleet{peers: peers}, events.New(events.Options{}), func() Retention { return Retention{} }, slog.New(slog.DiscardHandler))
 	create := func(uid uint32, n int) error {
 		_, err := s.Create(as(uid), "box", fmt.Sprintf("s%d", n))
 		return err

@@ -106,6 +106,10 @@ func (s *Store) Keep(k Key, save func(file string) (plan.Snapshot, error)) (Info
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, err := os.Lstat(s.path(k)); err == nil {
+		snapshot.Unnamed = true
+		if err := writeMeta(at, snapshot); err != nil {
+			return Info{}, err
+		}
 		k.Name = k.Name[:min(len(k.Name), maxName-letters-1)] + "-" + strings.ToLower(rand.Text()[:letters])
 	}
 	return Info{k, snapshot}, sbxerr.Wrap(sbxerr.StateDir, "snapshots.keep", owndir.Rename(at, k.String()))
@@ -127,14 +131,18 @@ func fill(at string, save func(file string) (plan.Snapshot, error)) (plan.Snapsh
 	if err != nil {
 		return plan.Snapshot{}, err
 	}
-	data, err := json.Marshal(document{version, snapshot})
-	if err == nil {
-		err = syncFile(filepath.Join(at, diskName)) // a snapshot outlives the boot
+	if err := syncFile(filepath.Join(at, diskName)); err != nil { // a snapshot outlives the boot
+		return snapshot, sbxerr.Wrap(sbxerr.StateDir, op, err)
 	}
+	return snapshot, writeMeta(at, snapshot)
+}
+
+func writeMeta(at string, snapshot plan.Snapshot) error {
+	data, err := json.Marshal(document{version, snapshot})
 	if err == nil {
 		err = os.WriteFile(filepath.Join(at, metaName), data, 0o600)
 	}
-	return snapshot, sbxerr.Wrap(sbxerr.StateDir, op, err)
+	return sbxerr.Wrap(sbxerr.StateDir, "snapshots.create", err)
 }
 
 func taken(k Key) error {

@@ -28,7 +28,7 @@ func TestStore(t *testing.T) {
 	if _, err := s.Create(Key{Owner: 7, Name: "b"}, func(string) (plan.Snapshot, error) { return plan.Snapshot{}, failed }); !errors.Is(err, failed) {
 		t.Errorf("one that cannot be saved: %v", err)
 	}
-	if kept, err := s.Keep(k, saveNothing); err != nil || !strings.HasPrefix(kept.Name, "a-") {
+	if kept, err := s.Keep(k, saveNothing); err != nil || !strings.HasPrefix(kept.Name, "a-") || !kept.Unnamed {
 		t.Errorf("kept as %q: %v", kept.Name, err)
 	}
 	if list, err := s.List(); err != nil || len(list) != 2 || list[0].SandboxName != "box" {

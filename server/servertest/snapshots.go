@@ -33,6 +33,14 @@ func (f snapshotFake) Remove(ctx context.Context, ref string) error {
 	return err
 }
 
+func (f snapshotFake) Rewind(ctx context.Context, ref, name string) (snapshots.Rewound, error) {
+	if _, err := f.Inspect(ctx, name); err != nil {
+		return snapshots.Rewound{}, err
+	}
+	_, err := f.Fake.Inspect(ctx, ref)
+	return snapshots.Rewound{Execs: []string{"1"}, Processes: 2}, err
+}
+
 func (f snapshotFake) Fork(ctx context.Context, ref string, count int) ([]snapshots.Fork, error) {
 	forks := make([]snapshots.Fork, count)
 	for i := range forks {

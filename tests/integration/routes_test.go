@@ -133,6 +133,7 @@ func scenario(layout, tree []byte, image, dir, key string) []exchange {
 
 		{method: "POST", path: "/v1/sandboxes", body: `{"name":"setup","rootfs":"rw","limits":{"disk_bytes":"67108864"}}`},
 		{call: "SnapshotCreateSnapshot", method: "POST", path: "/v1/snapshots", body: `{"ref":"setup","name":"tools"}`},
+		{call: "SnapshotRewind", method: "POST", path: "/v1/sandboxes/setup/rewind", body: `{"snapshot":"tools"}`},
 		{call: "SnapshotListSnapshots", path: "/v1/snapshots"},
 		{call: "SnapshotInspectSnapshot", path: "/v1/snapshots/tools"},
 		{call: "SnapshotRemoveSnapshot", method: "DELETE", path: "/v1/snapshots/tools"},

@@ -186,3 +186,28 @@ func TestSnapshotOnEnd(t *testing.T) {
 	}
 	wantNoDisks(t, d)
 }
+
+// TestSnapshotRetention: snapshots that nobody named go when there are more than the configuration
+// says, with an event for each. Named ones stay, and one that a sandbox began with.
+func TestSnapshotRetention(t *testing.T) {
+	need.Tools(t, "mkfs.ext4")
+	t.Parallel()
+	d := harness.StartWith(t, devProfile+"snapshots: {kept: 2}\n")
+	d.Run(t, "create", "--name", "a", "--disk", "32M")
+	make := func(more ...string) string {
+		return strings.TrimSpace(d.Run(t, append([]string{"snapshot", "create", "a"}, more...)...).Stdout)
+	}
+	make("--name", "named")
+	used := make()
+	d.Run(t, "create", "--name", "b", "--from", used)
+	gone, second, third := make(), make(), make()
+	if list := d.Run(t, "snapshot", "ls").Stdout; strings.Contains(list, gone) || !strings.Contains(list, "named") || !strings.Contains(list, used) || !strings.Contains(list, second) || !strings.Contains(list, third) {
+		t.Errorf("%s is to be gone:\n%s", gone, list)
+	}
+	if out := d.Run(t, "events", "--json", "--filter", "type=snapshot.removed").Stdout; strings.Count(out, "expired") != 1 || !strings.Contains(out, gone) {
+		t.Errorf("events: %s", out)
+	}
+	d.Run(t, "restart", "b") // its snapshot is there
+	d.Run(t, "rm", "--force", "a", "b")
+	d.Run(t, "snapshot", "rm", "named", used, second, third)
+}

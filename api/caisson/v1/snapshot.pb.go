@@ -418,6 +418,110 @@ func (*RemoveSnapshotResponse) Descriptor() ([]byte, []int) {
 	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{6}
 }
 
+type RewindRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	Snapshot      string                 `protobuf:"bytes,2,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RewindRequest) Reset() {
+	*x = RewindRequest{}
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RewindRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RewindRequest) ProtoMessage() {}
+
+func (x *RewindRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RewindRequest.ProtoReflect.Descriptor instead.
+func (*RewindRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *RewindRequest) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+func (x *RewindRequest) GetSnapshot() string {
+	if x != nil {
+		return x.Snapshot
+	}
+	return ""
+}
+
+type RewindResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Execs         []string               `protobuf:"bytes,1,rep,name=execs,proto3" json:"execs,omitempty"`          // IDs of the commands that were ended
+	Processes     int32                  `protobuf:"varint,2,opt,name=processes,proto3" json:"processes,omitempty"` // all that were ended
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RewindResponse) Reset() {
+	*x = RewindResponse{}
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RewindResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RewindResponse) ProtoMessage() {}
+
+func (x *RewindResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RewindResponse.ProtoReflect.Descriptor instead.
+func (*RewindResponse) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *RewindResponse) GetExecs() []string {
+	if x != nil {
+		return x.Execs
+	}
+	return nil
+}
+
+func (x *RewindResponse) GetProcesses() int32 {
+	if x != nil {
+		return x.Processes
+	}
+	return 0
+}
+
 type ForkRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
@@ -428,7 +532,7 @@ type ForkRequest struct {
 
 func (x *ForkRequest) Reset() {
 	*x = ForkRequest{}
-	mi := &file_caisson_v1_snapshot_proto_msgTypes[7]
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -440,7 +544,7 @@ func (x *ForkRequest) String() string {
 func (*ForkRequest) ProtoMessage() {}
 
 func (x *ForkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_snapshot_proto_msgTypes[7]
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -453,7 +557,7 @@ func (x *ForkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkRequest.ProtoReflect.Descriptor instead.
 func (*ForkRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{7}
+	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ForkRequest) GetRef() string {
@@ -479,7 +583,7 @@ type ForkResponse struct {
 
 func (x *ForkResponse) Reset() {
 	*x = ForkResponse{}
-	mi := &file_caisson_v1_snapshot_proto_msgTypes[8]
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -491,7 +595,7 @@ func (x *ForkResponse) String() string {
 func (*ForkResponse) ProtoMessage() {}
 
 func (x *ForkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_snapshot_proto_msgTypes[8]
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -504,7 +608,7 @@ func (x *ForkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkResponse.ProtoReflect.Descriptor instead.
 func (*ForkResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{8}
+	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ForkResponse) GetForks() []*Forked {
@@ -525,7 +629,7 @@ type Forked struct {
 
 func (x *Forked) Reset() {
 	*x = Forked{}
-	mi := &file_caisson_v1_snapshot_proto_msgTypes[9]
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -537,7 +641,7 @@ func (x *Forked) String() string {
 func (*Forked) ProtoMessage() {}
 
 func (x *Forked) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_snapshot_proto_msgTypes[9]
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -550,7 +654,7 @@ func (x *Forked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forked.ProtoReflect.Descriptor instead.
 func (*Forked) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{9}
+	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Forked) GetSandbox() *Sandbox {
@@ -602,7 +706,13 @@ const file_caisson_v1_snapshot_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"+\n" +
 	"\x15RemoveSnapshotRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\x18\n" +
-	"\x16RemoveSnapshotResponse\"D\n" +
+	"\x16RemoveSnapshotResponse\"=\n" +
+	"\rRewindRequest\x12\x10\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x1a\n" +
+	"\bsnapshot\x18\x02 \x01(\tR\bsnapshot\"D\n" +
+	"\x0eRewindResponse\x12\x14\n" +
+	"\x05execs\x18\x01 \x03(\tR\x05execs\x12\x1c\n" +
+	"\tprocesses\x18\x02 \x01(\x05R\tprocesses\"D\n" +
 	"\vForkRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x19\n" +
 	"\x05count\x18\x02 \x01(\rH\x00R\x05count\x88\x01\x01B\b\n" +
@@ -611,7 +721,7 @@ const file_caisson_v1_snapshot_proto_rawDesc = "" +
 	"\x05forks\x18\x01 \x03(\v2\x12.caisson.v1.ForkedR\x05forks\"f\n" +
 	"\x06Forked\x12-\n" +
 	"\asandbox\x18\x01 \x01(\v2\x13.caisson.v1.SandboxR\asandbox\x12-\n" +
-	"\x05error\x18\x02 \x01(\v2\x17.caisson.v1.ErrorDetailR\x05error2\xb6\x04\n" +
+	"\x05error\x18\x02 \x01(\v2\x17.caisson.v1.ErrorDetailR\x05error2\x9f\x05\n" +
 	"\x0fSnapshotService\x12g\n" +
 	"\x0eCreateSnapshot\x12!.caisson.v1.CreateSnapshotRequest\x1a\x14.caisson.v1.Snapshot\"\x1c\x82\xb5\x18\x18\n" +
 	"\x04POST\x12\r/v1/snapshots\x18\xc9\x01\x12n\n" +
@@ -620,7 +730,9 @@ const file_caisson_v1_snapshot_proto_rawDesc = "" +
 	"\x0fInspectSnapshot\x12\".caisson.v1.InspectSnapshotRequest\x1a\x14.caisson.v1.Snapshot\"\x1f\x82\xb5\x18\x1b\n" +
 	"\x03GET\x12\x14/v1/snapshots/{name}\x12{\n" +
 	"\x0eRemoveSnapshot\x12!.caisson.v1.RemoveSnapshotRequest\x1a\".caisson.v1.RemoveSnapshotResponse\"\"\x82\xb5\x18\x1e\n" +
-	"\x06DELETE\x12\x14/v1/snapshots/{name}\x12_\n" +
+	"\x06DELETE\x12\x14/v1/snapshots/{name}\x12g\n" +
+	"\x06Rewind\x12\x19.caisson.v1.RewindRequest\x1a\x1a.caisson.v1.RewindResponse\"&\x82\xb5\x18\"\n" +
+	"\x04POST\x12\x1a/v1/sandboxes/{ref}/rewind\x12_\n" +
 	"\x04Fork\x12\x17.caisson.v1.ForkRequest\x1a\x18.caisson.v1.ForkResponse\"$\x82\xb5\x18 \n" +
 	"\x04POST\x12\x18/v1/sandboxes/{ref}/forkB9Z7github.com/caisson-run/caisson/api/caisson/v1;caissonv1b\x06proto3"
 
@@ -636,7 +748,7 @@ func file_caisson_v1_snapshot_proto_rawDescGZIP() []byte {
 	return file_caisson_v1_snapshot_proto_rawDescData
 }
 
-var file_caisson_v1_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_caisson_v1_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_caisson_v1_snapshot_proto_goTypes = []any{
 	(*Snapshot)(nil),               // 0: caisson.v1.Snapshot
 	(*CreateSnapshotRequest)(nil),  // 1: caisson.v1.CreateSnapshotRequest
@@ -645,31 +757,35 @@ var file_caisson_v1_snapshot_proto_goTypes = []any{
 	(*InspectSnapshotRequest)(nil), // 4: caisson.v1.InspectSnapshotRequest
 	(*RemoveSnapshotRequest)(nil),  // 5: caisson.v1.RemoveSnapshotRequest
 	(*RemoveSnapshotResponse)(nil), // 6: caisson.v1.RemoveSnapshotResponse
-	(*ForkRequest)(nil),            // 7: caisson.v1.ForkRequest
-	(*ForkResponse)(nil),           // 8: caisson.v1.ForkResponse
-	(*Forked)(nil),                 // 9: caisson.v1.Forked
-	(*timestamppb.Timestamp)(nil),  // 10: google.protobuf.Timestamp
-	(*Sandbox)(nil),                // 11: caisson.v1.Sandbox
-	(*ErrorDetail)(nil),            // 12: caisson.v1.ErrorDetail
+	(*RewindRequest)(nil),          // 7: caisson.v1.RewindRequest
+	(*RewindResponse)(nil),         // 8: caisson.v1.RewindResponse
+	(*ForkRequest)(nil),            // 9: caisson.v1.ForkRequest
+	(*ForkResponse)(nil),           // 10: caisson.v1.ForkResponse
+	(*Forked)(nil),                 // 11: caisson.v1.Forked
+	(*timestamppb.Timestamp)(nil),  // 12: google.protobuf.Timestamp
+	(*Sandbox)(nil),                // 13: caisson.v1.Sandbox
+	(*ErrorDetail)(nil),            // 14: caisson.v1.ErrorDetail
 }
 var file_caisson_v1_snapshot_proto_depIdxs = []int32{
-	10, // 0: caisson.v1.Snapshot.created_at:type_name -> google.protobuf.Timestamp
+	12, // 0: caisson.v1.Snapshot.created_at:type_name -> google.protobuf.Timestamp
 	0,  // 1: caisson.v1.ListSnapshotsResponse.snapshots:type_name -> caisson.v1.Snapshot
-	9,  // 2: caisson.v1.ForkResponse.forks:type_name -> caisson.v1.Forked
-	11, // 3: caisson.v1.Forked.sandbox:type_name -> caisson.v1.Sandbox
-	12, // 4: caisson.v1.Forked.error:type_name -> caisson.v1.ErrorDetail
+	11, // 2: caisson.v1.ForkResponse.forks:type_name -> caisson.v1.Forked
+	13, // 3: caisson.v1.Forked.sandbox:type_name -> caisson.v1.Sandbox
+	14, // 4: caisson.v1.Forked.error:type_name -> caisson.v1.ErrorDetail
 	1,  // 5: caisson.v1.SnapshotService.CreateSnapshot:input_type -> caisson.v1.CreateSnapshotRequest
 	2,  // 6: caisson.v1.SnapshotService.ListSnapshots:input_type -> caisson.v1.ListSnapshotsRequest
 	4,  // 7: caisson.v1.SnapshotService.InspectSnapshot:input_type -> caisson.v1.InspectSnapshotRequest
 	5,  // 8: caisson.v1.SnapshotService.RemoveSnapshot:input_type -> caisson.v1.RemoveSnapshotRequest
-	7,  // 9: caisson.v1.SnapshotService.Fork:input_type -> caisson.v1.ForkRequest
-	0,  // 10: caisson.v1.SnapshotService.CreateSnapshot:output_type -> caisson.v1.Snapshot
-	3,  // 11: caisson.v1.SnapshotService.ListSnapshots:output_type -> caisson.v1.ListSnapshotsResponse
-	0,  // 12: caisson.v1.SnapshotService.InspectSnapshot:output_type -> caisson.v1.Snapshot
-	6,  // 13: caisson.v1.SnapshotService.RemoveSnapshot:output_type -> caisson.v1.RemoveSnapshotResponse
-	8,  // 14: caisson.v1.SnapshotService.Fork:output_type -> caisson.v1.ForkResponse
-	10, // [10:15] is the sub-list for method output_type
-	5,  // [5:10] is the sub-list for method input_type
+	7,  // 9: caisson.v1.SnapshotService.Rewind:input_type -> caisson.v1.RewindRequest
+	9,  // 10: caisson.v1.SnapshotService.Fork:input_type -> caisson.v1.ForkRequest
+	0,  // 11: caisson.v1.SnapshotService.CreateSnapshot:output_type -> caisson.v1.Snapshot
+	3,  // 12: caisson.v1.SnapshotService.ListSnapshots:output_type -> caisson.v1.ListSnapshotsResponse
+	0,  // 13: caisson.v1.SnapshotService.InspectSnapshot:output_type -> caisson.v1.Snapshot
+	6,  // 14: caisson.v1.SnapshotService.RemoveSnapshot:output_type -> caisson.v1.RemoveSnapshotResponse
+	8,  // 15: caisson.v1.SnapshotService.Rewind:output_type -> caisson.v1.RewindResponse
+	10, // 16: caisson.v1.SnapshotService.Fork:output_type -> caisson.v1.ForkResponse
+	11, // [11:17] is the sub-list for method output_type
+	5,  // [5:11] is the sub-list for method input_type
 	5,  // [5:5] is the sub-list for extension type_name
 	5,  // [5:5] is the sub-list for extension extendee
 	0,  // [0:5] is the sub-list for field type_name
@@ -683,14 +799,14 @@ func file_caisson_v1_snapshot_proto_init() {
 	file_caisson_v1_caisson_proto_init()
 	file_caisson_v1_route_proto_init()
 	file_caisson_v1_sandbox_proto_init()
-	file_caisson_v1_snapshot_proto_msgTypes[7].OneofWrappers = []any{}
+	file_caisson_v1_snapshot_proto_msgTypes[9].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_caisson_v1_snapshot_proto_rawDesc), len(file_caisson_v1_snapshot_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

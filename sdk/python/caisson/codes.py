@@ -407,6 +407,12 @@ class TemplateNotFound(CaissonError):
     code = "SBX-245"
 
 
+class SnapshotMismatch(CaissonError):
+    """SBX-246: the snapshot does not fit the sandbox."""
+
+    code = "SBX-246"
+
+
 class Disk(CaissonError):
     """SBX-234: a disk for a sandbox could not be made."""
 

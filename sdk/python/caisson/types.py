@@ -363,6 +363,14 @@ class Cleaned:
 
 
 @dataclass(frozen=True)
+class Rewound:
+    """What rewind ended: the IDs of commands, and how many processes in all."""
+
+    execs: List[str] = field(default_factory=list)
+    processes: int = 0
+
+
+@dataclass(frozen=True)
 class SeccompRule:
     """One line of a seccomp profile. Without a condition it always holds."""
 

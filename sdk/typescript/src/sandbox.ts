@@ -12,7 +12,7 @@ import { Transport, type Request } from './http.js'
 import { Policy } from './policy.js'
 import { Process, processes } from './process.js'
 import * as spec from './spec.js'
-import type { Applied, ApplyOptions, Cleaned, Diff, DiffOptions, Event, History, Port, ProcessInfo, Result, SandboxDetail, SandboxInfo, SandboxStats, Snapshot } from './types.js'
+import type { Applied, ApplyOptions, Cleaned, Diff, DiffOptions, Event, History, Port, ProcessInfo, Result, Rewound, SandboxDetail, SandboxInfo, SandboxStats, Snapshot } from './types.js'
 import { broken, decode, errorOf, sandboxPath } from './wire.js'
 
 /** Milliseconds for which calls and streams are continued, by default. */
@@ -178,6 +178,15 @@ export class Sandbox {
   async snapshot(name?: string): Promise<Snapshot> {
     const json = present({ ref: this.id, name })
     return decode('Snapshot', await this.transport.call({ method: 'POST', path: '/v1/snapshots', json }))
+  }
+
+  /**
+   * Gives the sandbox the files of a snapshot of its own image. Its commands end first. Its ID,
+   * name, ports, network policy and mounts of the host stay.
+   */
+  async rewind(snapshot: string): Promise<Rewound> {
+    const answer = await this.transport.call({ method: 'POST', path: sandboxPath(this.id, 'rewind'), json: { snapshot } })
+    return decode('RewindResponse', answer)
   }
 
   /** Connects to a port on localhost inside, published or not. */

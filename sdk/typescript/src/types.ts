@@ -184,6 +184,9 @@ export interface Spec extends Decoded<Schemas['SpecResponse']> {}
 /** What `clean` ended and removed. */
 export interface Cleaned extends Decoded<Schemas['CleanResponse']> {}
 
+/** What `rewind` ended. */
+export interface Rewound extends Decoded<Schemas['RewindResponse']> {}
+
 /** Images that were removed, and the bytes that no other image has of them. */
 export interface Pruned extends Decoded<Schemas['PruneImagesResponse']> {}
 

@@ -40,7 +40,7 @@ function calls(client, dir) {
     () => client.templates.list(), () => client.templates.get('t'), () => client.templates.build('t'), () => client.templates.remove('t'),
     () => client.changesets.list(), () => client.changesets.diff('c'), () => client.changesets.apply('c'), () => client.changesets.discard('c'),
     () => box.run('x'), () => box.start('x'), () => box.processes(), () => next(box.logs()), () => box.update({}), () => box.attachWorkspace('.'),
-    () => box.pause(), () => box.resume(), () => box.stop(), () => box.clean(), () => box.restart(), () => box.wait(),
+    () => box.pause(), () => box.resume(), () => box.stop(), () => box.clean(), () => box.rewind('one'), () => box.restart(), () => box.wait(),
     () => box.inspect(), () => box.stats(), () => box.history(), () => box.remove(),
     () => next(job.events()), () => job.wait(), () => job.send('x'), () => job.signal('INT'), () => job.resize(1, 2),
     () => files.read('/f'), () => files.write('/f', ''), () => files.list('/d'), () => files.stat('/f'), () => files.mkdir('/d'),

@@ -45,6 +45,8 @@ const (
 	// SnapshotServiceRemoveSnapshotProcedure is the fully-qualified name of the SnapshotService's
 	// RemoveSnapshot RPC.
 	SnapshotServiceRemoveSnapshotProcedure = "/caisson.v1.SnapshotService/RemoveSnapshot"
+	// SnapshotServiceRewindProcedure is the fully-qualified name of the SnapshotService's Rewind RPC.
+	SnapshotServiceRewindProcedure = "/caisson.v1.SnapshotService/Rewind"
 	// SnapshotServiceForkProcedure is the fully-qualified name of the SnapshotService's Fork RPC.
 	SnapshotServiceForkProcedure = "/caisson.v1.SnapshotService/Fork"
 )
@@ -60,6 +62,9 @@ type SnapshotServiceClient interface {
 	InspectSnapshot(context.Context, *connect.Request[v1.InspectSnapshotRequest]) (*connect.Response[v1.Snapshot], error)
 	// RemoveSnapshot removes a snapshot. Sandboxes that began with it keep what they have.
 	RemoveSnapshot(context.Context, *connect.Request[v1.RemoveSnapshotRequest]) (*connect.Response[v1.RemoveSnapshotResponse], error)
+	// Rewind gives a running sandbox the files of a snapshot of its own image. Its commands end
+	// first. Its ID, name, ports, links, network policy and mounts of the host stay.
+	Rewind(context.Context, *connect.Request[v1.RewindRequest]) (*connect.Response[v1.RewindResponse], error)
 	// Fork makes new sandboxes with the files and settings of one, as create does from a snapshot
 	// of it. Each of them succeeds or fails alone.
 	Fork(context.Context, *connect.Request[v1.ForkRequest]) (*connect.Response[v1.ForkResponse], error)
@@ -100,6 +105,12 @@ func NewSnapshotServiceClient(httpClient connect.HTTPClient, baseURL string, opt
 			connect.WithSchema(snapshotServiceMethods.ByName("RemoveSnapshot")),
 			connect.WithClientOptions(opts...),
 		),
+		rewind: connect.NewClient[v1.RewindRequest, v1.RewindResponse](
+			httpClient,
+			baseURL+SnapshotServiceRewindProcedure,
+			connect.WithSchema(snapshotServiceMethods.ByName("Rewind")),
+			connect.WithClientOptions(opts...),
+		),
 		fork: connect.NewClient[v1.ForkRequest, v1.ForkResponse](
 			httpClient,
 			baseURL+SnapshotServiceForkProcedure,
@@ -115,6 +126,7 @@ type snapshotServiceClient struct {
 	listSnapshots   *connect.Client[v1.ListSnapshotsRequest, v1.ListSnapshotsResponse]
 	inspectSnapshot *connect.Client[v1.InspectSnapshotRequest, v1.Snapshot]
 	removeSnapshot  *connect.Client[v1.RemoveSnapshotRequest, v1.RemoveSnapshotResponse]
+	rewind          *connect.Client[v1.RewindRequest, v1.RewindResponse]
 	fork            *connect.Client[v1.ForkRequest, v1.ForkResponse]
 }
 
@@ -138,6 +150,11 @@ func (c *snapshotServiceClient) RemoveSnapshot(ctx context.Context, req *connect
 	return c.removeSnapshot.CallUnary(ctx, req)
 }
 
+// Rewind calls caisson.v1.SnapshotService.Rewind.
+func (c *snapshotServiceClient) Rewind(ctx context.Context, req *connect.Request[v1.RewindRequest]) (*connect.Response[v1.RewindResponse], error) {
+	return c.rewind.CallUnary(ctx, req)
+}
+
 // Fork calls caisson.v1.SnapshotService.Fork.
 func (c *snapshotServiceClient) Fork(ctx context.Context, req *connect.Request[v1.ForkRequest]) (*connect.Response[v1.ForkResponse], error) {
 	return c.fork.CallUnary(ctx, req)
@@ -154,6 +171,9 @@ type SnapshotServiceHandler interface {
 	InspectSnapshot(context.Context, *connect.Request[v1.InspectSnapshotRequest]) (*connect.Response[v1.Snapshot], error)
 	// RemoveSnapshot removes a snapshot. Sandboxes that began with it keep what they have.
 	RemoveSnapshot(context.Context, *connect.Request[v1.RemoveSnapshotRequest]) (*connect.Response[v1.RemoveSnapshotResponse], error)
+	// Rewind gives a running sandbox the files of a snapshot of its own image. Its commands end
+	// first. Its ID, name, ports, links, network policy and mounts of the host stay.
+	Rewind(context.Context, *connect.Request[v1.RewindRequest]) (*connect.Response[v1.RewindResponse], error)
 	// Fork makes new sandboxes with the files and settings of one, as create does from a snapshot
 	// of it. Each of them succeeds or fails alone.
 	Fork(context.Context, *connect.Request[v1.ForkRequest]) (*connect.Response[v1.ForkResponse], error)
@@ -190,6 +210,12 @@ func NewSnapshotServiceHandler(svc SnapshotServiceHandler, opts ...connect.Handl
 		connect.WithSchema(snapshotServiceMethods.ByName("RemoveSnapshot")),
 		connect.WithHandlerOptions(opts...),
 	)
+	snapshotServiceRewindHandler := connect.NewUnaryHandler(
+		SnapshotServiceRewindProcedure,
+		svc.Rewind,
+		connect.WithSchema(snapshotServiceMethods.ByName("Rewind")),
+		connect.WithHandlerOptions(opts...),
+	)
 	snapshotServiceForkHandler := connect.NewUnaryHandler(
 		SnapshotServiceForkProcedure,
 		svc.Fork,
@@ -206,6 +232,8 @@ func NewSnapshotServiceHandler(svc SnapshotServiceHandler, opts ...connect.Handl
 			snapshotServiceInspectSnapshotHandler.ServeHTTP(w, r)
 		case SnapshotServiceRemoveSnapshotProcedure:
 			snapshotServiceRemoveSnapshotHandler.ServeHTTP(w, r)
+		case SnapshotServiceRewindProcedure:
+			snapshotServiceRewindHandler.ServeHTTP(w, r)
 		case SnapshotServiceForkProcedure:
 			snapshotServiceForkHandler.ServeHTTP(w, r)
 		default:
@@ -231,6 +259,10 @@ func (UnimplementedSnapshotServiceHandler) InspectSnapshot(context.Context, *con
 
 func (UnimplementedSnapshotServiceHandler) RemoveSnapshot(context.Context, *connect.Request[v1.RemoveSnapshotRequest]) (*connect.Response[v1.RemoveSnapshotResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SnapshotService.RemoveSnapshot is not implemented"))
+}
+
+func (UnimplementedSnapshotServiceHandler) Rewind(context.Context, *connect.Request[v1.RewindRequest]) (*connect.Response[v1.RewindResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SnapshotService.Rewind is not implemented"))
 }
 
 func (UnimplementedSnapshotServiceHandler) Fork(context.Context, *connect.Request[v1.ForkRequest]) (*connect.Response[v1.ForkResponse], error) {

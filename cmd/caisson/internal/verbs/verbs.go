@@ -42,6 +42,7 @@ func Groups(agents ...cli.Verb) []cli.Group {
 			{Name: "restart", Command: sandboxes.RestartCommand},
 			{Name: "clean", Command: sandboxes.CleanCommand},
 			{Name: "snapshot", Command: sandboxes.SnapshotCommand},
+			{Name: "rewind", Command: sandboxes.RewindCommand},
 			{Name: "fork", Command: sandboxes.ForkCommand},
 			{Name: "diff", Command: sandboxes.DiffCommand},
 			{Name: "apply", Command: sandboxes.ApplyCommand},

@@ -18,7 +18,7 @@ from .._wire import Data, Request, decode, error_of, present, removed, sandbox_p
 from ..codes import ExecNotFound, NotFound
 from ..errors import CaissonError
 from ..host import History, SandboxStats, Stats
-from ..types import Applied, Changes, Cleaned, Event, Port, ProcessInfo, Result, SandboxDetail, SandboxInfo, Snapshot
+from ..types import Applied, Changes, Cleaned, Event, Port, ProcessInfo, Result, Rewound, SandboxDetail, SandboxInfo, Snapshot
 from ..values import ConflictSide
 from .changesets import changes_of
 from .files import Files
@@ -254,6 +254,14 @@ class Sandbox:
         """
         body = present(ref=self.id, name=name)
         return decode(Snapshot, self._transport.call(Request("POST", "/v1/snapshots", body=body)))
+
+    def rewind(self, snapshot: str) -> Rewound:
+        """Gives the sandbox the files of a snapshot of its own image. Its commands end first.
+
+        Its ID, name, ports, network policy and mounts of the host stay.
+        """
+        body = {"snapshot": snapshot}
+        return decode(Rewound, self._transport.call(Request("POST", sandbox_path(self.id, "rewind"), body=body)))
 
     def forward(self, port: int) -> Forwarded:
         """Connects to a port on localhost inside, published or not."""

@@ -18,6 +18,11 @@ class SnapshotsTest(unittest.TestCase):
                 with self.assertRaises(Exists) as caught:
                     box.snapshot("py-one")
                 self.assertIn("Client.snapshots.remove()", caught.exception.remedy)
+                sleeper = box.start("sleep 1000")
+                before = box.id
+                ended = box.rewind("py-one")
+                self.assertEqual((ended.execs, ended.processes > 0, box.id), ([sleeper.id], True, before))
+                self.assertEqual(box.run("cat ~/file").stdout, "kept\n")
             self.assertEqual(client.snapshots.get("py-one"), made)
             self.assertIn(made, client.snapshots.list())
             with Sandbox.create(from_="py-one", client=client) as box:

@@ -202,6 +202,9 @@ export class TemplateFailedError extends CaissonError {}
 /** SBX-245: the profile has no set-up. */
 export class TemplateNotFoundError extends CaissonError {}
 
+/** SBX-246: the snapshot does not fit the sandbox. */
+export class SnapshotMismatchError extends CaissonError {}
+
 /** SBX-234: a disk for a sandbox could not be made. */
 export class DiskError extends CaissonError {}
 
@@ -439,6 +442,7 @@ export const byCode: Readonly<Record<string, typeof CaissonError>> = {
   'SBX-243': VolumeSizeError,
   'SBX-244': TemplateFailedError,
   'SBX-245': TemplateNotFoundError,
+  'SBX-246': SnapshotMismatchError,
   'SBX-234': DiskError,
   'SBX-301': SeccompError,
   'SBX-302': SeccompProfileError,

@@ -727,6 +727,13 @@ export const fields = {
     max_rss_bytes: 'Int64',
     peak_memory_bytes: 'OptionalInt64',
   },
+  RewindRequest: {
+    snapshot: 'string',
+  },
+  RewindResponse: {
+    execs: 'string[]',
+    processes: 'number',
+  },
   Rlimit: {
     hard: 'Int64',
     name: 'string',

@@ -1504,6 +1504,18 @@ export interface components {
              */
             peak_memory_bytes?: OptionalInt64;
         };
+        RewindRequest: {
+            snapshot?: string;
+        };
+        RewindResponse: {
+            /** @description IDs of the commands that were ended */
+            execs: string[];
+            /**
+             * Format: int32
+             * @description all that were ended
+             */
+            processes: number;
+        };
         /** @description Rlimit is one resource limit of setrlimit(2), in its units. 2^64-1 is unlimited. */
         Rlimit: {
             /** Format: uint64 */

@@ -76,6 +76,9 @@ async function snapshots() {
     assert.deepEqual(await client.snapshots.get('ts-one'), made)
     await first.run('echo base > ~/file', { check: true })
     forks = await first.fork(2)
+    const sleeper = await first.start('sleep 1000')
+    assert.deepEqual((await first.rewind('ts-one')).execs, [sleeper.id])
+    assert.equal((await first.run('cat ~/file')).stdout, 'kept\n')
   } finally {
     await first.remove()
   }
