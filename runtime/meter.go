@@ -97,9 +97,11 @@ func (m *Manager) StartSampling(ctx context.Context) {
 }
 
 func (m *Manager) sampleAll(ctx context.Context) {
-	for _, s := range m.all() {
-		if s.isMeasured() {
+	all := m.all()
+	for _, s := range all {
+		if _, inbound := m.connections(s.id); s.isMeasured() && !s.keeper.Sleeps(inbound) {
 			m.measure(s)
+			m.sampleIdle(ctx, s, all)
 			m.alert(ctx, s)
 			m.sampleThrottle(ctx, s)
 			m.sampleLimits(ctx, s)
