@@ -7,10 +7,15 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/runtime/clock"
 	"github.com/caisson-run/caisson/runtime/failpoint"
 	"github.com/caisson-run/caisson/runtime/layers"
 	"github.com/caisson-run/caisson/runtime/memwatch"
 )
+
+type moment = clock.Moment
+
+var now, in = clock.Now, clock.In
 
 // The causes with which a sandbox is ended.
 var (

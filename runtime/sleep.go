@@ -5,13 +5,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/caisson-run/caisson/runtime/clock"
 	"github.com/caisson-run/caisson/runtime/idle"
 )
-
-type moment = clock.Moment
-
-var now, in = clock.Now, clock.In
 
 // sleeper shows a sandbox to its keeper.
 type sleeper struct {

@@ -54,6 +54,9 @@ func (p Profile) Validate() error {
 	if p.NestedDepth < 1 || p.NestedDepth > maxNestedDepth {
 		err = errors.Join(err, fmt.Errorf("nested depth %d: give 1 to %d", p.NestedDepth, maxNestedDepth))
 	}
+	if p.IdleTimeout < 0 || p.IdleTimeout > MaxTimeout {
+		err = errors.Join(err, fmt.Errorf("idle_timeout %s: give %s, or 0 for never", p.IdleTimeout, AtMostTimeout))
+	}
 	if p.OnIdle != "" {
 		err = errors.Join(err, CheckIdle(p.OnIdle, p.IdleTimeout))
 	}

@@ -149,6 +149,28 @@ func TestIdlePauseIsNoPersons(t *testing.T) {
 	awaitAsleep(t, d, "late")
 }
 
+// TestIdlePauseByProfile: a profile says it for sandboxes that do not, out of the pool too.
+func TestIdlePauseByProfile(t *testing.T) {
+	t.Parallel()
+	d := harness.StartWith(t, "profiles:\n  dozy: {idle_timeout: 1s, on_idle: pause}\npools:\n  - {profile: dozy, size: 1}\n")
+	awaitReady(t, d, 1)
+	box(t, d, "pooled", "--profile", "dozy")
+	box(t, d, "never", "--profile", "dozy", "--idle-timeout", "never")
+	box(t, d, "later", "--profile", "dozy", "--idle-timeout", "1h")
+	awaitAsleep(t, d, "pooled")
+	if out := d.Run(t, "exec", "pooled", "--", "echo", "up").Stdout; out != "up\n" {
+		t.Errorf("it says %q", out)
+	}
+	for name, onIdle := range map[string]string{"never": "", "later": "pause"} {
+		if s := sleeperOf(t, d, name); s.State != "running" || s.OnIdle != onIdle || (s.IdleAt == nil) != (onIdle == "") {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+	if r := d.RunJSON(t, "--profile", "dozy", "--", "sleep", "3"); r.ExitCode != 0 || r.Duration.Duration > 10*time.Second {
+		t.Errorf("a run ended with %d after %s", r.ExitCode, r.Duration)
+	}
+}
+
 // TestIdlePauseRefused: what there is not is refused with what there is.
 func TestIdlePauseRefused(t *testing.T) {
 	box(t, daemon, "plain")
