@@ -99,7 +99,7 @@ func (m *Manager) StartSampling(ctx context.Context) {
 func (m *Manager) sampleAll(ctx context.Context) {
 	all := m.all()
 	for _, s := range all {
-		if _, inbound := m.connections(s.id); s.isMeasured() && !s.keeper.Sleeps(inbound) {
+		if s.isMeasured() && !s.keeper.Sleeps(m.connections(s.id)) {
 			m.measure(s)
 			m.sampleIdle(ctx, s, all)
 			m.alert(ctx, s)

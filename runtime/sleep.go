@@ -50,8 +50,7 @@ func (h *host) sampleIdle(ctx context.Context, s *sandbox, all []*sandbox) {
 	if !r.Pauses() || r.Paused {
 		return
 	}
-	out, in := h.connections(s.id)
-	read := idle.Reading{Connections: out + in}
+	read := idle.Reading{Connections: h.connections(s.id)}
 	for _, e := range s.executions() {
 		stdout, _ := e.stdout.Total()
 		stderr, _ := e.stderr.Total()
@@ -64,10 +63,10 @@ func (h *host) sampleIdle(ctx context.Context, s *sandbox, all []*sandbox) {
 }
 
 // connections are those that a sandbox has open through the gateway.
-func (h *host) connections(id string) (out, in int) {
+func (h *host) connections(id string) int {
 	if h.opts.Egress == nil {
-		return 0, 0
+		return 0
 	}
 	v, _ := h.opts.Egress.View(id)
-	return v.Counters.Open, v.Counters.Inbound
+	return v.Counters.Open + v.Counters.Inbound
 }

@@ -71,11 +71,11 @@ func (k *Keeper) wake(ctx context.Context) {
 // Knock wakes the sandbox for a connection that came.
 func (k *Keeper) Knock() { k.Awake(context.Background())() }
 
-// Sleeps reports whether the sandbox is paused because it was idle. It wakes one that has
-// connections from outside: the daemon before this one may have been told of them.
-func (k *Keeper) Sleeps(inbound int) (asleep bool) {
+// Sleeps reports whether the sandbox is paused because it was idle. It wakes one that has open
+// connections: they may have been told of too late, or to the daemon before this one.
+func (k *Keeper) Sleeps(connections int) (asleep bool) {
 	k.sandbox.Locked(func(c *Clock, _ bool) { asleep = c.Asleep })
-	if asleep && inbound > 0 {
+	if asleep && connections > 0 {
 		go k.Knock()
 	}
 	return asleep
