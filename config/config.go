@@ -161,6 +161,8 @@ type Profile struct {
 	Alerts      Alerts           `yaml:"alerts" json:"alerts"`
 	Nested      Nested           `yaml:"nested" json:"nested"`
 	Timeout     Duration         `yaml:"timeout" json:"timeout" jsonschema:"description=Most time of one command\\, and that of one that asks for none; 0 is none"`
+	IdleTimeout Duration         `yaml:"idle_timeout" json:"idle_timeout" jsonschema:"description=After so long without work a sandbox that names no time is idle; 0 is never"`
+	OnIdle      string           `yaml:"on_idle" json:"on_idle" jsonschema:"description=What happens to an idle sandbox: remove (the default) or pause\\, until somebody uses it,enum=remove,enum=pause"`
 	Setup       Setup            `yaml:"setup" json:"setup"`
 	Isolation   string           `yaml:"isolation" json:"isolation" jsonschema:"description=none runs commands as a user of the host\\, with its files and network; the profile must be named in unisolated\\, too. Absent is sandbox,enum=sandbox,enum=none"`
 }

@@ -75,7 +75,7 @@ func TestUnisolatedRefuses(t *testing.T) {
 // TestUnisolatedKeysAreDecided: of each key that profiles will have it must be said whether it
 // holds without isolation. One that does not is refused.
 func TestUnisolatedKeysAreDecided(t *testing.T) {
-	const holds, refused = "Seccomp Env Memory CPUs CPUShares PIDs Files Alerts Timeout Isolation", "Image User Tmpfs ShmSize IORead IOWrite Disk Inodes Caches MergeCaches Rootfs RootUser Network Routes Mounts Nested Setup"
+	const holds, refused = "Seccomp Env Memory CPUs CPUShares PIDs Files Alerts Timeout IdleTimeout OnIdle Isolation", "Image User Tmpfs ShmSize IORead IOWrite Disk Inodes Caches MergeCaches Rootfs RootUser Network Routes Mounts Nested Setup"
 	of := reflect.TypeFor[Profile]()
 	for i := range of.NumField() {
 		if name := of.Field(i).Name; !slices.Contains(strings.Fields(holds+" "+refused), name) {

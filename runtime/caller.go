@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime/peer"
@@ -60,7 +59,7 @@ func (m *Manager) parents(id string) (parent peer.Parent, ancestors []peer.Paren
 func (h *host) asParent(r record) peer.Parent {
 	p := peer.Parent{
 		ID: r.ID, Owner: r.owner(), Profile: r.Profile, Limits: r.Limits.Peer(), Budget: *r.Nested, Enter: r.NestedEnter, Depth: r.NestedDepth,
-		Remaining: r.Expires.remaining(),
+		Remaining: r.Expires.Remaining(),
 	}
 	if held := r.Held; held != nil {
 		p.Workspace = &peer.Workspace{
@@ -230,13 +229,4 @@ func checkDirs(g peer.Grant, r plan.CreateRequest) error {
 		}
 	}
 	return nil
-}
-
-// remaining is the time until m, nil for never.
-func (m moment) remaining() *time.Duration {
-	if m == 0 {
-		return nil
-	}
-	left := m.left()
-	return &left
 }

@@ -29,6 +29,7 @@ func (m *Manager) Clean(ctx context.Context, ref string) (Cleaned, error) {
 	if s.kept().unisolated() {
 		return Cleaned{}, sbxerr.WithRemedy(sbxerr.Unisolated, "runtime.clean", errors.New("the sandbox has isolation none: /tmp is the host's"), "remove the sandbox, and make another one")
 	}
+	defer s.keeper.Awake(ctx)()
 	var done Cleaned
 	if done.Processes, err = m.endOthers(ctx, s); err != nil {
 		return done, err

@@ -138,7 +138,7 @@ func after(at moment) (<-chan time.Time, func()) {
 	if at == 0 {
 		return nil, func() {}
 	}
-	t := time.NewTimer(at.left())
+	t := time.NewTimer(at.Left())
 	return t.C, func() { t.Stop() }
 }
 
@@ -301,6 +301,7 @@ func (h *host) concluded(s *sandbox, e *execution) {
 		s.passedLocked(e)
 	}
 	s.idleLocked()
+	s.record.Touch()
 	idle := s.record
 	surplus := s.surplusLocked(h.opts.KeptExecs, h.opts.KeptOutput)
 	s.mu.Unlock()

@@ -63,6 +63,7 @@ func (m *Manager) exec(ctx context.Context, ref string, r plan.ExecRequest, deta
 	if err != nil {
 		return nil, nil, err
 	}
+	defer s.keeper.Awake(ctx)()
 	rec, err := s.accepting()
 	if err != nil {
 		return nil, nil, err
@@ -220,6 +221,7 @@ func (m *Manager) SignalExec(ctx context.Context, ref, exec string, r SignalRequ
 	if e.isDone() && !r.All {
 		return sbxerr.Final(sbxerr.New(sbxerr.State, "runtime.signal", "command %s of sandbox %s has ended", exec, ref))
 	}
+	defer s.keeper.Awake(ctx)()
 	if err := s.checkThawed(); err != nil {
 		return err
 	}

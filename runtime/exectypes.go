@@ -56,6 +56,7 @@ type UpdateRequest struct {
 	Limits      *caissonv1.Limits // those that a live sandbox can change
 	TTL         *time.Duration    // from now; 0 is never
 	IdleTimeout *time.Duration    // 0 is never
+	OnIdle      *string
 	Labels      map[string]string // merged; an empty value removes the label
 	// Network, Allow and Deny replace those of the request that made the sandbox.
 	// What is open and no longer allowed is cut.

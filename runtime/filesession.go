@@ -20,6 +20,7 @@ func (m *Manager) Files(ctx context.Context, ref string) (*FileAccess, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer s.keeper.Awake(ctx)()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.acceptsLocked(); err != nil {
@@ -51,6 +52,7 @@ func (s *sandbox) ownCommand(args []string) pid1.Command {
 // fileProcesses starts processes that work on the files of s.
 func (h *host) fileProcesses(s *sandbox) files.Start {
 	return func(ctx context.Context, args []string, socket *os.File) (files.Started, error) {
+		defer s.keeper.Awake(ctx)()
 		s.mu.Lock()
 		err, program := s.acceptsLocked(), s.spec.Process.Args[:1]
 		s.mu.Unlock()

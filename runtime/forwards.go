@@ -18,6 +18,7 @@ func (f Forwards) Inside(ctx context.Context, ref string) (forward.Inside, error
 	if err != nil {
 		return forward.Inside{}, err
 	}
+	defer s.keeper.Awake(ctx)()
 	r, err := s.accepting()
 	if err == nil && isHosts(r.Network) {
 		err = sbxerr.New(sbxerr.Unisolated, "runtime.forward", "a sandbox with isolation none has the host's network: connect to the port there")

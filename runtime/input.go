@@ -34,6 +34,7 @@ func (m *Manager) SendInput(ctx context.Context, ref, exec string, r InputReques
 	if !e.record.Stdin {
 		return InputState{}, sbxerr.Final(sbxerr.New(sbxerr.State, "runtime.input", "command %s of sandbox %s was started without an input", exec, ref))
 	}
+	defer s.keeper.Awake(ctx)()
 	ctx, stop := m.untilHandOver(ctx, s)
 	defer stop()
 	if _, err := e.begun(ctx); err != nil && !e.isDone() {
@@ -109,13 +110,14 @@ func (e *execution) isInputClosed() bool {
 
 // ResizeExec changes the size of a command's terminal, once it runs.
 func (m *Manager) ResizeExec(ctx context.Context, ref, exec string, size plan.WinSize) error {
-	_, e, err := m.findExec(ctx, ref, exec)
+	s, e, err := m.findExec(ctx, ref, exec)
 	if err != nil {
 		return err
 	}
 	if !e.record.TTY {
 		return sbxerr.Final(sbxerr.New(sbxerr.State, "runtime.resize", "command %s of sandbox %s has no terminal", exec, ref))
 	}
+	defer s.keeper.Awake(ctx)()
 	proc, err := e.begun(ctx)
 	if err != nil {
 		return err

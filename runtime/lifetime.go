@@ -7,10 +7,15 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/runtime/clock"
 	"github.com/caisson-run/caisson/runtime/failpoint"
 	"github.com/caisson-run/caisson/runtime/layers"
 	"github.com/caisson-run/caisson/runtime/memwatch"
 )
+
+type moment = clock.Moment
+
+var now, in = clock.Now, clock.In
 
 // The causes with which a sandbox is ended.
 var (
@@ -74,9 +79,10 @@ func (s *sandbox) endReason() Reason {
 // busyLocked notes that a command is about to run.
 func (s *sandbox) busyLocked() { s.record.IdleSince = 0 }
 
-// idleLocked notes the time from which no command runs and nobody works on files.
+// idleLocked notes the time from which no command runs and nobody works on files. Where s is
+// paused then, commands count by what they do.
 func (s *sandbox) idleLocked() {
-	if s.record.IdleSince == 0 && s.running+s.filework == 0 {
+	if s.record.IdleSince == 0 && s.filework == 0 && (s.running == 0 || s.record.Pauses()) {
 		s.record.IdleSince = now()
 	}
 }
@@ -90,7 +96,7 @@ func (s *sandbox) idleAgainLocked() {
 	for _, e := range s.past {
 		s.record.IdleSince = max(s.record.IdleSince, e.record.over())
 	}
-	if s.running > 0 {
+	if s.running > 0 || s.record.Pauses() && !s.record.Paused {
 		s.busyLocked()
 	}
 	s.idleLocked()
@@ -99,19 +105,13 @@ func (s *sandbox) idleAgainLocked() {
 // workOnFiles notes that somebody works on the files of s, until done is called. A
 // daemon that comes next has no other word of it.
 func (h *host) workOnFiles(s *sandbox) (done func()) {
-	s.update(func() {
-		s.filework++
-		s.filed = true
-		s.record.FileWork = true
-		s.busyLocked()
-	})
+	awake, over := s.keeper.Awake(context.Background()), sleeper{h, s}.Use()
+	s.update(func() { s.filed, s.record.FileWork = true, true })
 	h.keepUse(s)
 	return func() {
-		s.update(func() {
-			s.filework--
-			s.record.FileWork = s.filework > 0
-			s.idleLocked()
-		})
+		over()
+		awake()
+		s.update(func() { s.record.FileWork = s.filework > 0 })
 		h.keepUse(s)
 		s.rearm()
 	}
@@ -138,10 +138,8 @@ func (r record) age() time.Duration {
 // due is when the time of s will be over if nothing happens, and why; 0 is never.
 func (r record) due() (moment, error) {
 	at, why := r.Expires, ErrExpired
-	if r.IdleTimeout > 0 && r.IdleSince != 0 {
-		if idle := r.IdleSince + moment(r.IdleTimeout); at == 0 || idle < at {
-			at, why = idle, ErrIdle
-		}
+	if idle := r.Over(); idle != 0 && !r.Pauses() && (at == 0 || idle < at) {
+		at, why = idle, ErrIdle
 	}
 	return at, why
 }
@@ -163,7 +161,7 @@ func (s *sandbox) rearmLocked() {
 	if at == 0 || s.ending != nil {
 		return
 	}
-	s.alarm = time.AfterFunc(at.left(), s.checkTime)
+	s.alarm = time.AfterFunc(at.Left(), s.checkTime)
 }
 
 // checkTime ends s if its time is over. A command that is admitted comes before or
@@ -171,7 +169,7 @@ func (s *sandbox) rearmLocked() {
 func (s *sandbox) checkTime() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if at, why := s.record.due(); at != 0 && at.left() == 0 {
+	if at, why := s.record.due(); at != 0 && at.Left() == 0 {
 		s.endLocked(why)
 		return
 	}

@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/caisson-run/caisson/runtime/idle"
 )
 
 func TestDue(t *testing.T) {
@@ -18,10 +20,10 @@ func TestDue(t *testing.T) {
 	}{
 		{"never", record{}, 0, ErrExpired},
 		{"ttl", record{Expires: soon}, soon, ErrExpired},
-		{"busy", record{IdleTimeout: time.Minute}, 0, ErrExpired},
-		{"idle", record{IdleTimeout: time.Minute, IdleSince: soon}, soon + moment(time.Minute), ErrIdle},
-		{"ttl before idle", record{Expires: soon, IdleTimeout: time.Minute, IdleSince: late}, soon, ErrExpired},
-		{"idle before ttl", record{Expires: late, IdleTimeout: time.Minute, IdleSince: soon}, soon + moment(time.Minute), ErrIdle},
+		{"busy", record{Clock: idle.Clock{IdleTimeout: time.Minute}}, 0, ErrExpired},
+		{"idle", record{Clock: idle.Clock{IdleTimeout: time.Minute, IdleSince: soon}}, soon + moment(time.Minute), ErrIdle},
+		{"ttl before idle", record{Expires: soon, Clock: idle.Clock{IdleTimeout: time.Minute, IdleSince: late}}, soon, ErrExpired},
+		{"idle before ttl", record{Expires: late, Clock: idle.Clock{IdleTimeout: time.Minute, IdleSince: soon}}, soon + moment(time.Minute), ErrIdle},
 	} {
 		if at, why := tt.r.due(); at != tt.at || why != tt.why {
 			t.Errorf("%s: %d, %v; want %d, %v", tt.name, at, why, tt.at, tt.why)
@@ -53,22 +55,22 @@ func TestKeeps(t *testing.T) {
 }
 
 func TestMoments(t *testing.T) {
-	if !moment(0).wall().IsZero() {
+	if !moment(0).Wall().IsZero() {
 		t.Error("never has a time")
 	}
 	d := time.Hour
 	at := in(&d)
-	if left := at.left(); left <= 59*time.Minute || left > d {
+	if left := at.Left(); left <= 59*time.Minute || left > d {
 		t.Errorf("%s left of an hour", left)
 	}
-	if off := time.Until(at.wall()) - d; off < -time.Minute || off > time.Minute {
+	if off := time.Until(at.Wall()) - d; off < -time.Minute || off > time.Minute {
 		t.Errorf("the wall shows it %s off", off)
 	}
 	zero := time.Duration(0)
 	if in(nil) != 0 || in(&zero) != 0 {
 		t.Error("no time is a time")
 	}
-	if past := now() - moment(time.Hour); past.left() != 0 {
+	if past := now() - moment(time.Hour); past.Left() != 0 {
 		t.Error("the past has time left")
 	}
 }
@@ -92,7 +94,7 @@ func TestIdleAgain(t *testing.T) {
 		{"lost", 100, []*execution{ended(110, 0)}, 0, 110},
 		{"busy", 100, []*execution{ended(110, 50)}, 1, 0},
 	} {
-		s := &sandbox{record: record{IdleSince: tt.kept}, past: tt.past, running: tt.running}
+		s := &sandbox{record: record{Clock: idle.Clock{IdleSince: tt.kept}}, past: tt.past, running: tt.running}
 		s.idleAgainLocked()
 		if s.record.IdleSince != tt.want {
 			t.Errorf("%s: idle since %d, want %d", tt.name, s.record.IdleSince, tt.want)
@@ -113,7 +115,7 @@ func TestIdleAgain(t *testing.T) {
 func TestCommandAtTheLastMoment(t *testing.T) {
 	m := newTestManager()
 	for i := range 10000 {
-		s := m.newSandbox(nil, record{IdleTimeout: 1, IdleSince: 1})
+		s := m.newSandbox(nil, record{Clock: idle.Clock{IdleTimeout: 1, IdleSince: 1}})
 		s.state = StateRunning
 		var begun atomic.Int32
 		looked := make(chan struct{})

@@ -18,6 +18,7 @@ import (
 	"github.com/caisson-run/caisson/owndir"
 	"github.com/caisson-run/caisson/rootfs/imageproc"
 	"github.com/caisson-run/caisson/rootfs/mount"
+	"github.com/caisson-run/caisson/runtime/clock"
 	"github.com/caisson-run/caisson/runtime/events"
 	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/runtime/images"
@@ -163,7 +164,7 @@ func New(engine Engine, store images.Store, log *slog.Logger, o Options) (*Manag
 	if err != nil {
 		return nil, err
 	}
-	boot, err := bootID()
+	boot, err := clock.BootID()
 	if err != nil {
 		return nil, err
 	}

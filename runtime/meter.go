@@ -97,9 +97,11 @@ func (m *Manager) StartSampling(ctx context.Context) {
 }
 
 func (m *Manager) sampleAll(ctx context.Context) {
-	for _, s := range m.all() {
-		if s.isMeasured() {
+	all := m.all()
+	for _, s := range all {
+		if s.isMeasured() && !s.keeper.Sleeps(m.connections(s.id)) {
 			m.measure(s)
+			m.sampleIdle(ctx, s, all)
 			m.alert(ctx, s)
 			m.sampleThrottle(ctx, s)
 			m.sampleLimits(ctx, s)

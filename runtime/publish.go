@@ -102,6 +102,7 @@ func (h *host) servePorts(ctx context.Context, s *sandbox, exposed []uint16) err
 	return h.opts.Egress.Publish(ctx, egress.Published{
 		ID: s.id, Exposed: exposed, Ports: inside, Clients: clients, Listeners: h.published.Files(s.id), Before: before,
 		Sockets: func(n int) ([]*os.File, error) { return netns.OpenSockets(path, n) },
+		Came:    func() { go s.keeper.Knock() },
 	})
 }
 

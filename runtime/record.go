@@ -16,6 +16,7 @@ import (
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/owndir"
 	"github.com/caisson-run/caisson/rootfs/mount"
+	"github.com/caisson-run/caisson/runtime/idle"
 	"github.com/caisson-run/caisson/runtime/layers"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/plan"
@@ -80,11 +81,10 @@ type record struct {
 	Settings     plan.CreateRequest     `json:"settings"`            // as it was asked for
 	Began        *plan.CreateRequest    `json:"began,omitempty"`     // what it took from a snapshot
 
-	Born        moment        `json:"born,omitempty"` // when its TTL began; 0 where an older daemon made it
-	Expires     moment        `json:"expires"`        // by its TTL
-	IdleTimeout time.Duration `json:"idle_timeout"`
-	IdleSince   moment        `json:"idle_since"`          // 0 while a command runs or somebody works on files
-	FileWork    bool          `json:"file_work,omitempty"` // somebody does the latter
+	Born    moment `json:"born,omitempty"` // when its TTL began; 0 where an older daemon made it
+	Expires moment `json:"expires"`        // by its TTL
+	idle.Clock
+	FileWork bool `json:"file_work,omitempty"` // somebody works on files
 
 	// Main is the command that the sandbox is for: it ends with it. 0 is none.
 	Main     uint32   `json:"main"`
@@ -215,7 +215,7 @@ func newRecord(p *plan.Sandbox, boot string, created time.Time) record {
 	if p.From != nil {
 		rec.DiskIDBase, rec.Began = p.From.IDBase, &p.From.Request
 	}
-	plan.Override(&rec.IdleTimeout, r.IdleTimeout)
+	rec.IdleTimeout, rec.OnIdle = p.IdleTimeout, p.OnIdle // a run takes the latter back
 	if r.Nested != nil {
 		most := usageOf(*r.Nested, p.Limits)
 		rec.Nested, rec.NestedEnter, rec.NestedDepth = &most, p.Profile.NestedEnter, p.Grant.Depth(p.Profile.NestedDepth)

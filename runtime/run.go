@@ -63,7 +63,7 @@ func (m *Manager) startMain(ctx context.Context, r plan.Request, detached bool, 
 	planned := p.ID
 	s, err := m.obtain(ctx, p, nil, func(rec *record) {
 		if !r.Keep {
-			rec.Main, rec.MainArgs, rec.Detached = mainToCome, command.Args, detached
+			rec.Main, rec.MainArgs, rec.Detached, rec.OnIdle = mainToCome, command.Args, detached, ""
 		}
 	})
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/files"
 	"github.com/caisson-run/caisson/runtime/idblock"
+	"github.com/caisson-run/caisson/runtime/idle"
 	"github.com/caisson-run/caisson/runtime/journal"
 	"github.com/caisson-run/caisson/runtime/output"
 	"github.com/caisson-run/caisson/runtime/pid1"
@@ -47,6 +48,8 @@ type sandbox struct {
 	tally tally // of the limits that it hit
 
 	turn atomic.Pointer[queue.Place] // among the sandboxes that run; nil where those have no bound
+
+	keeper *idle.Keeper // pauses it when it is idle, and wakes it
 
 	changing  sync.Mutex // held while limits, the policy or the freezer change
 	following bool       // its policy follows its parent's; guarded by changing
@@ -105,10 +108,12 @@ func (h *host) newSandbox(p *plan.Sandbox, r record) *sandbox {
 	if p == nil {
 		state = StateAdopting
 	}
-	return &sandbox{
+	s := &sandbox{
 		id: r.ID, plan: p, record: r, state: state, execs: map[uint32]*execution{}, log: journal.New[execRecord](h.paths.execs(r.ID)), room: h.opts.outputRoom(), discard: rate.NewLimiter(discardRate(r.Limits.MilliCPU), output.MaxChunk),
 		made: make(chan struct{}), asked: make(chan struct{}), ended: make(chan struct{}), gone: make(chan struct{}),
 	}
+	s.keeper = idle.NewKeeper(sleeper{h, s}, h.log.With("sandbox", s.id))
+	return s
 }
 
 // closeHandles releases what only this process holds. The output stores stay
@@ -296,7 +301,7 @@ func (s *sandbox) info() Info {
 	info := Info{
 		ID: r.ID, Name: r.Name, State: s.state, Image: r.Image, Profile: r.Profile, Isolation: r.isolation(), Args: r.MainArgs, CreatedAt: r.CreatedAt,
 		ExitedAt: r.ExitedAt, Labels: r.Labels, Session: r.Session, Task: r.Task, Workspace: r.Workspace, Mounts: r.Mounts,
-		ExpiresAt: r.Expires.wall(), IdleTimeout: r.IdleTimeout, IdleSince: r.IdleSince.wall(),
+		ExpiresAt: r.Expires.Wall(), IdleTimeout: r.IdleTimeout, IdleSince: r.IdleSince.Wall(), IdleAt: r.At(s.state != StateRunning).Wall(), OnIdle: r.Action(), PausedBy: r.PausedBy(s.state == StatePaused),
 		Network: string(r.Network), OwnerUID: r.OwnerUID, Parent: r.Parent, Execs: s.running, Warnings: r.Warnings,
 	}
 	if main := s.execs[r.Main]; main != nil && s.state != StateAdopting && s.state != StateRunning && s.state != StatePaused {

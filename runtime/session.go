@@ -179,13 +179,24 @@ func (m *Manager) freeze(ctx context.Context, ref string, from, to State) (Info,
 	defer s.changing.Unlock()
 	switch state := s.info().State; {
 	case state == to:
+		if s.kept().Asleep {
+			s.update(func() { s.record.Asleep = false }) // from here on it is paused for its caller
+			m.keepRecord(s)
+		}
 		return s.info(), nil
 	case state != from:
 		return Info{}, notNow("runtime.pause", s.kept().Name, state)
 	}
-	group, err := m.group(s.id)
+	err = m.setFrozen(ctx, s, to, "")
+	return s.info(), s.orEnded(err)
+}
+
+// setFrozen makes s paused or running, for a reason; empty: somebody asked for it. The caller
+// holds changing.
+func (h *host) setFrozen(ctx context.Context, s *sandbox, to State, reason string) error {
+	group, err := h.group(s.id)
 	if err != nil {
-		return Info{}, err
+		return err
 	}
 	if to == StateRunning { // it cannot be taken back: who leaves does not cut it short
 		ctx = context.WithoutCancel(ctx)
@@ -193,20 +204,19 @@ func (m *Manager) freeze(ctx context.Context, ref string, from, to State) (Info,
 	ctx, stop := s.untilEnding(ctx)
 	defer stop()
 	if to == StatePaused { // first, so that no command is asked for from a frozen PID 1, nor by a daemon that comes after this one
-		m.setPaused(s, true)
-		m.keepRecord(s)
+		h.setPaused(s, true, reason != "")
+		h.keepRecord(s)
 		err = errors.Join(group.Freeze(ctx), failpoint.At("pause/frozen"))
 	} else {
 		err = errors.Join(thaw(ctx, group), failpoint.At("resume/thawed"))
 	}
+	paused := (to == StatePaused) == (err == nil)
+	h.setPaused(s, paused, paused && s.kept().Asleep)
 	if err == nil {
-		m.setPaused(s, to == StatePaused)
-		m.emit(ctx, s.kept(), map[State]events.Type{StatePaused: events.SandboxPaused, StateRunning: events.SandboxResumed}[to], events.Data{})
-	} else {
-		m.setPaused(s, from == StatePaused)
+		h.emit(ctx, s.kept(), map[State]events.Type{StatePaused: events.SandboxPaused, StateRunning: events.SandboxResumed}[to], events.Data{Reason: reason})
 	}
-	m.keepRecord(s)
-	return s.info(), s.orEnded(err)
+	h.keepRecord(s)
+	return err
 }
 
 // thaw lets a group go on. Whether it does is what counts, not whether that took long.
@@ -222,10 +232,13 @@ func thaw(ctx context.Context, g *cgroups.Group) error {
 }
 
 // setPaused leaves the state of a sandbox that ends as it is.
-func (h *host) setPaused(s *sandbox, paused bool) {
+func (h *host) setPaused(s *sandbox, paused, idle bool) {
 	s.init.SetFrozen(paused)
 	s.update(func() {
-		s.record.Paused = paused
+		s.record.Paused, s.record.Asleep = paused, idle
+		if !paused {
+			s.record.Touch()
+		}
 		switch {
 		case paused && s.state == StateRunning:
 			h.moveLocked(s, StatePaused)

@@ -44,6 +44,7 @@ func (m *Manager) Stop(ctx context.Context, ref string, grace *time.Duration) (I
 // is left to another stop where that ends s no later. A daemon that comes after this
 // one goes on with it.
 func (h *host) stop(ctx context.Context, s *sandbox, grace time.Duration) {
+	defer s.keeper.Awake(ctx)()
 	by := now() + moment(grace)
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
@@ -78,7 +79,7 @@ func (s *sandbox) leadStop(by moment, yield func()) bool {
 // stopAgain goes on with the stop of an earlier daemon, if one was under way.
 func (h *host) stopAgain(ctx context.Context, s *sandbox) {
 	if by := s.kept().StopBy; by != 0 {
-		go h.beside(s.end, func() { h.stop(context.WithoutCancel(ctx), s, by.left()) })
+		go h.beside(s.end, func() { h.stop(context.WithoutCancel(ctx), s, by.Left()) })
 	}
 }
 

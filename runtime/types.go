@@ -114,6 +114,9 @@ type Info struct {
 	ExpiresAt   time.Time     // by its TTL; zero is never
 	IdleTimeout time.Duration // 0 is never
 	IdleSince   time.Time     // zero while a command runs
+	IdleAt      time.Time     // when IdleTimeout is over if nothing happens; zero is never
+	OnIdle      string        // idle.Pause or idle.Remove; empty without IdleTimeout
+	PausedBy    string        // idle.ByCaller or idle.ByIdle; empty while it is not paused
 	Network     string
 	Ports       []PortInfo // of the host, that lead inside; without one that could not be opened again
 	Exposed     []uint32   // ports inside to which links may lead

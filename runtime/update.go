@@ -68,6 +68,11 @@ func (m *Manager) change(ctx context.Context, s *sandbox, r UpdateRequest) error
 		}
 		s.record.Limits, s.record.Network, s.record.Asked, s.record.Policy = next.Limits, next.Network, next.Asked, next.Policy
 		s.record.Labels, s.record.Expires, s.record.IdleTimeout = next.Labels, next.Expires, next.IdleTimeout
+		if s.record.OnIdle != next.OnIdle { // which commands count changes with it
+			s.record.OnIdle = next.OnIdle
+			s.busyLocked()
+			s.idleLocked()
+		}
 		s.digest, s.stale = "", true
 	})
 	m.keepRecord(s)
@@ -141,6 +146,10 @@ func (r UpdateRequest) apply(rec record) (record, error) {
 		rec.Expires = in(r.TTL)
 	}
 	plan.Override(&rec.IdleTimeout, r.IdleTimeout)
+	plan.Override(&rec.OnIdle, r.OnIdle)
+	if r.OnIdle != nil || rec.IdleTimeout > 0 {
+		errs = append(errs, plan.CheckIdle(rec.OnIdle, rec.IdleTimeout))
+	}
 	errs = append(errs, plan.AtMost(len(r.Labels), 2*plan.MaxLabels, "labels")) // those that there are can be taken away at once
 	rec.Labels = maps.Clone(rec.Labels)
 	for k, v := range r.Labels {

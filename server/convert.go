@@ -82,6 +82,7 @@ func sandboxPB(i runtime.Info) *caissonv1.Sandbox {
 		CreatedAt: timestamp(i.CreatedAt), ExitedAt: timestamp(i.ExitedAt), Result: resultOf(i.Result),
 		Labels: i.Labels, Session: i.Session, Task: i.Task, Pid: int64(i.PID), Workspace: workspacePB(i.Workspace), Mounts: each(i.Mounts, mountPB),
 		ExpiresAt: timestamp(i.ExpiresAt), IdleTimeout: duration(i.IdleTimeout), IdleSince: timestamp(i.IdleSince),
+		IdleAt: timestamp(i.IdleAt), OnIdle: i.OnIdle, PausedBy: i.PausedBy,
 		OwnerUid: i.OwnerUID, Parent: i.Parent, Execs: int32(i.Execs), Network: i.Network, Ports: each(i.Ports, portPB), Exposed: i.Exposed, Warnings: i.Warnings,
 		Replaced: i.Replaced, Isolation: i.Isolation,
 	}

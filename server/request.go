@@ -53,16 +53,13 @@ func createOf(s *caissonv1.SandboxSpec) (plan.CreateRequest, error) {
 	errs = append(errs, err)
 	idle, err := notNegative("idle_timeout", s.IdleTimeout)
 	errs = append(errs, err)
-	if idle != nil && *idle == 0 {
-		idle = nil
-	}
 	env, err := envOf(s.Env)
 	errs = append(errs, err)
 	return plan.CreateRequest{
 		Name: s.Name, Hostname: s.Hostname, Rootfs: s.Rootfs, From: s.From, SnapshotOnEnd: s.SnapshotOnEnd, Image: s.Image, Language: s.Language, LanguageReason: s.LanguageReason, Profile: s.Profile, User: s.User, Env: env, Network: s.Network, Allow: s.Allow, Deny: s.Deny, DNS: s.Dns, Routes: s.Routes, AllowECH: s.AllowEch, Publish: s.Publish,
 		Expose: s.Expose, Links: s.Links,
 		Workspace: workspaceOf(s.Workspace), Mounts: mountsOf(s.Mounts), Caches: s.Caches, Limits: s.Limits,
-		Labels: s.Labels, Session: s.Session, Task: s.Task, TTL: ttl, IdleTimeout: idle,
+		Labels: s.Labels, Session: s.Session, Task: s.Task, TTL: ttl, IdleTimeout: idle, OnIdle: s.OnIdle,
 		Nested: nestedOf(s.Nested),
 	}, errors.Join(errs...)
 }
@@ -158,12 +155,12 @@ func updateOf(m *caissonv1.UpdateRequest) (runtime.UpdateRequest, error) {
 	ttl, errTTL := notNegative("ttl", m.Ttl)
 	idle, errIdle := notNegative("idle_timeout", m.IdleTimeout)
 	req := runtime.UpdateRequest{
-		Limits: settings.Changes(m), TTL: ttl, IdleTimeout: idle, Labels: m.Labels,
+		Limits: settings.Changes(m), TTL: ttl, IdleTimeout: idle, OnIdle: m.OnIdle, Labels: m.Labels,
 		Network: m.Network, Allow: rulesOf(m.Allow), Deny: rulesOf(m.Deny),
 	}
 	err := errors.Join(errTTL, errIdle)
 	network := m.Network != nil || m.Allow != nil || m.Deny != nil
-	if err == nil && !network && req.Limits == nil && ttl == nil && idle == nil && len(m.Labels) == 0 {
+	if err == nil && !network && req.Limits == nil && ttl == nil && idle == nil && m.OnIdle == nil && len(m.Labels) == 0 {
 		err = refuse("there is nothing to update: set a limit, a time, a label or rules")
 	}
 	return req, err

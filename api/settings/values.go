@@ -36,6 +36,8 @@ var Sets = [...]Set{
 		Fields:  []string{"Snapshot.rootfs"},
 		OrEmpty: []string{"SandboxSpec.rootfs"},
 	},
+	{Name: "OnIdle", Values: []string{"remove", "pause"}, Fields: []string{"UpdateRequest.on_idle"}, OrEmpty: []string{"SandboxSpec.on_idle", "Sandbox.on_idle"}},
+	{Name: "PausedBy", Values: []string{"caller", "idle"}, OrEmpty: []string{"Sandbox.paused_by"}},
 	{Name: "WorkspaceMode", Values: []string{"rw", "ro", "cow"}, OrEmpty: []string{"Workspace.mode"}},
 	{Name: "MountType", Values: []string{"bind", "volume", "tmpfs"}, Fields: []string{"Mount.type"}},
 	{

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/attempt"
@@ -23,6 +24,7 @@ type published struct {
 	in      *proxy.Inbound
 	stock   *proxy.Stock
 	out     *outbox
+	told    atomic.Int64 // connections, as far as the daemon knows
 	stop    context.CancelFunc
 	served  sync.WaitGroup
 }
@@ -38,7 +40,7 @@ func (s *server) publish(q control.Request, files []*os.File) error {
 	}
 	p := &published{id: q.Sandbox, exposed: q.Exposed, out: s.out}
 	p.stock = proxy.NewStock(func() { p.out.push(control.Report{Need: &control.Need{Sandbox: p.id}}) })
-	p.in, err = proxy.NewInbound(proxy.InboundConfig{Sandbox: p.id, Stock: p.stock, Record: p.record, Limits: proxy.DefaultLimits})
+	p.in, err = proxy.NewInbound(proxy.InboundConfig{Sandbox: p.id, Stock: p.stock, Record: p.record, Came: p.came, Limits: proxy.DefaultLimits})
 	if err != nil {
 		return errors.Join(err, closeDoors(doors))
 	}
@@ -123,6 +125,24 @@ func (s *server) supply(id string, files []*os.File) error {
 
 // record passes on what became of a connection.
 func (p *published) record(a attempt.Arrival) { p.out.event(p.id, control.Report{Arrival: &a}) }
+
+// came tells the daemon of the first connection at once: what waits inside may be paused.
+func (p *published) came() {
+	if p.told.CompareAndSwap(0, 1) {
+		p.out.push(control.Report{Inbound: &control.Inbound{Sandbox: p.id, Connections: 1}})
+	}
+}
+
+// tellOpen reports the number of connections if it changed.
+func (p *published) tellOpen() {
+	n := p.in.Connections()
+	if p.told.Swap(int64(n)) != int64(n) {
+		p.out.push(control.Report{Inbound: &control.Inbound{Sandbox: p.id, Connections: n}})
+	}
+	if n == 0 && p.in.Connections() > 0 { // it came when others still were
+		p.came()
+	}
+}
 
 // report says that nobody gets in any more, unless that was asked for.
 func (p *published) report(err error) {

@@ -271,6 +271,11 @@ func (s *server) tellOpen() {
 			s.out.push(control.Report{Open: &control.Open{Sandbox: id, Connections: n}})
 		}
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.published {
+		p.tellOpen()
+	}
 }
 
 // tellSpent reports what requests by routes cost, as far as it changed.

@@ -72,6 +72,7 @@ func profile(p config.Profile, prices map[string]config.Price) (plan.Profile, er
 	out.Caches, out.MergeCaches = p.Caches, p.MergeCaches
 	mounts, mountsErr := mountsOf(p.Mounts)
 	out.Mounts, out.Timeout = mounts, time.Duration(p.Timeout)
+	out.IdleTimeout, out.OnIdle = time.Duration(p.IdleTimeout), p.OnIdle
 	return out, errors.Join(err, envErr, alertsErr, mountsErr, routesErr, out.Validate())
 }
 

@@ -71,6 +71,8 @@ func TestProfilesRefused(t *testing.T) {
 		{"alerts in the past", config.Profile{Alerts: config.Alerts{CPU: config.Threshold{Above: "5%", For: -1}}}, sbxerr.DaemonConf, []string{"alerts.cpu.for"}},
 		{"depth", config.Profile{Nested: config.Nested{Depth: 5}}, sbxerr.DaemonConf, []string{"profiles.p: nested depth 5: give 1 to 4"}},
 		{"setup under strict", config.Profile{RootUser: "setup"}, sbxerr.DaemonConf, []string{"profiles.p: root_user: setup needs seccomp: compat, since strict refuses"}},
+		{"an idle time before now", config.Profile{IdleTimeout: -1}, sbxerr.DaemonConf, []string{"idle_timeout -1ns: give at most"}},
+		{"a pause without a time", config.Profile{OnIdle: "pause"}, sbxerr.DaemonConf, []string{"on idle pause after 0s"}},
 		{"another root", config.Profile{RootUser: "all"}, sbxerr.DaemonConf, []string{`root_user: "all" is none of plain, setup`}},
 		{"another root file system", config.Profile{Rootfs: "rx"}, sbxerr.DaemonConf, []string{`rootfs "rx" is none of ro, rw`}},
 		{"depth below", config.Profile{Nested: config.Nested{Depth: -1}}, sbxerr.DaemonConf, []string{"nested depth -1"}},

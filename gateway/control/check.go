@@ -105,6 +105,7 @@ func (r Report) check() error {
 		{r.Use != nil, func() error { return checkUse(r.Use) }},
 		{r.Need != nil, func() error { return checkID(r.Need.Sandbox) }},
 		{r.Open != nil, func() error { return r.Open.check() }},
+		{r.Inbound != nil, func() error { return (*Open)(r.Inbound).check() }},
 		{r.Broken != nil, func() error { return checkID(r.Broken.Sandbox) }},
 		{r.Spent != nil, func() error { return checkSpent(r.Spent) }},
 	}

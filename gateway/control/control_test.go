@@ -52,6 +52,7 @@ var reports = []Report{
 	{Need: &Need{"abc"}},
 	{Named: &Named{"abc", "a.test", netip.MustParseAddr("198.18.0.9")}},
 	{Open: &Open{"abc", 3}},
+	{Inbound: &Inbound{"abc", 2}},
 	{Broken: &Broken{"abc", "no more"}},
 }
 

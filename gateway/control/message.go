@@ -105,6 +105,7 @@ type Report struct {
 	Use      *usage.Use       `json:",omitempty"`
 	Need     *Need            `json:",omitempty"`
 	Open     *Open            `json:",omitempty"`
+	Inbound  *Inbound         `json:",omitempty"`
 	Broken   *Broken          `json:",omitempty"`
 	Spent    []budget.Entry   `json:",omitempty"` // accounts that changed
 
@@ -134,6 +135,13 @@ type Need struct{ Sandbox string }
 // Open says how many connections a sandbox has. It is told before the answer to
 // Ping and Settle if it changed.
 type Open struct {
+	Sandbox     string
+	Connections int
+}
+
+// Inbound says how many connections from outside, and by links, a published sandbox has. The
+// first one is told when it comes, the rest as with Open.
+type Inbound struct {
 	Sandbox     string
 	Connections int
 }

@@ -36,6 +36,7 @@ type InboundConfig struct {
 	Sandbox string
 	Stock   *Stock
 	Record  func(attempt.Arrival) // must not block
+	Came    func()                // a connection was let in; must not block; nil: nobody is told
 	Limits  Limits                // Peek and Resolve do not matter here
 }
 
@@ -165,7 +166,21 @@ func (in *Inbound) begin(c *net.TCPConn, port uint16) (*arrival, bool) {
 	}
 	a := &arrival{client: c, seat: seat, port: port, record: in.recordOf(c, port)}
 	in.arrived[a] = struct{}{}
+	in.cameLocked()
 	return a, true
+}
+
+func (in *Inbound) cameLocked() {
+	if in.config.Came != nil {
+		in.config.Came()
+	}
+}
+
+// Connections returns how many there are.
+func (in *Inbound) Connections() int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return len(in.arrived) + len(in.guests)
 }
 
 // recordOf is what is known of c at first.
@@ -219,6 +234,7 @@ func (in *Inbound) receive(g *guest) bool {
 		return false
 	}
 	in.guests[g] = struct{}{}
+	in.cameLocked()
 	return true
 }
 

@@ -3,7 +3,7 @@
 import { html, useState } from './vendor/preact-htm.js';
 import { state } from './store.js';
 import { age, bytes, clock, percent, title } from './format.js';
-import { Bar, Pill, Spark } from './parts.js';
+import { Bar, Idle, Pill, Spark } from './parts.js';
 import { Activity, Alerts, Refusals } from './feed.js';
 import { Volumes } from './volumes.js';
 import { Secrets, Usage } from './usage.js';
@@ -48,7 +48,7 @@ function Row({ s }) {
   return html`<tr>
     <td class="name"><a class="row" href="#/sandboxes/${encodeURIComponent(s.id)}">${title(s.name, s.id)}</a>
       <span class="muted sub">${[s.session && `session ${s.session}`, s.task && `task ${s.task}`, s.image].filter(Boolean).join(' · ')}</span></td>
-    <td><${Pill} state=${s.state} />${flags > 0 && html` <span class="mark" title="Alerts">${flags} alert${flags > 1 ? 's' : ''}</span>`}${refused && html` <span class="mark quiet" title="Some destinations were refused">refused</span>`}</td>
+    <td><${Pill} state=${s.state} /><${Idle} s=${s} />${flags > 0 && html` <span class="mark" title="Alerts">${flags} alert${flags > 1 ? 's' : ''}</span>`}${refused && html` <span class="mark quiet" title="Some destinations were refused">refused</span>`}</td>
     <td class="n">${s.execs || html`<span class="muted">0</span>`}</td>
     <td class="n use">${use && html`<span>${percent(use.cpu_percent)}</span><${Spark} values=${series?.cpu} top=${100} label="CPU of the last minute" />`}</td>
     <td class="n use">${use && html`<span>${bytes(Number(use.memory_bytes))}</span><${Bar} value=${Number(use.memory_bytes)} of=${Number(use.memory_limit_bytes)} label="of ${bytes(Number(use.memory_limit_bytes))}" />`}</td>

@@ -24,6 +24,9 @@ export function Bar({ value, of, label }) {
 
 export const Pill = ({ state }) => html`<span class="pill ${state}">${state}</span>`;
 
+/** Idle marks a sandbox that is paused because nothing worked in it. */
+export const Idle = ({ s }) => s.paused_by === 'idle' && html` <span class="mark quiet" title="Paused because it was idle: whoever uses it wakes it">idle</span>`;
+
 /** useResize calls f with the width of an element, now and after each change. */
 export function useResize(ref, f) {
   useEffect(() => {

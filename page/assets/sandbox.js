@@ -4,7 +4,7 @@ import { html, useEffect, useRef, useState } from './vendor/preact-htm.js';
 import { call, sandboxPath, terminal } from './api.js';
 import { refreshSoon, state } from './store.js';
 import { age, bytes, count, cpus, moment, percent, plural, rate, visible } from './format.js';
-import { Ask, Chart, Pill, tell } from './parts.js';
+import { Ask, Chart, Idle, Pill, tell } from './parts.js';
 import { Activity, Alerts, Refusals } from './feed.js';
 import { Commands } from './commands.js';
 import { Usage } from './usage.js';
@@ -115,7 +115,7 @@ function Actions({ s, onTerminal }) {
   };
   const button = (verb, title, onClick, danger) => html`<button class=${danger ? 'danger' : ''} disabled=${busy !== ''} aria-busy=${busy === verb} onClick=${onClick}>${title}</button>`;
   return html`<div class="actions">
-    ${terminal && s.state === 'running' && button('terminal', 'Terminal', onTerminal)}
+    ${terminal && (s.state === 'running' || s.paused_by === 'idle') && button('terminal', 'Terminal', onTerminal)}
     ${s.state === 'running' && button('pause', 'Pause', to('pause', 'is paused'))}
     ${s.state === 'paused' && button('resume', 'Resume', to('resume', 'runs again'))}
     ${running && button('stop', 'Stop', () => setAsk({ question: `Stop ${name}?`, verb: 'Stop', detail: 'Its commands get TERM, then KILL. Their output stays until the sandbox is removed.', yes: to('stop', 'was stopped') }))}
@@ -134,7 +134,7 @@ export function Sandbox({ id }) {
   }
   return html`<main>
     <p class="crumbs"><a href="#/">← Sandboxes</a></p>
-    <div class="title"><h1>${s.name || s.id}</h1><${Pill} state=${s.state} /><${Actions} s=${s} onTerminal=${() => setShell(true)} /></div>
+    <div class="title"><h1>${s.name || s.id}</h1><${Pill} state=${s.state} /><${Idle} s=${s} /><${Actions} s=${s} onTerminal=${() => setShell(true)} /></div>
     <${Facts} s=${s} />
     ${shell && html`<${Shell} id=${id} onClose=${() => setShell(false)} />`}
     <${Charts} id=${id} />

@@ -15,8 +15,10 @@ import (
 // process goes on with them.
 type Counters struct {
 	traffic.Counts
-	Open int    // connections now
-	Lost uint64 // connections and questions of which nothing is known: they ended with a process, or were too many
+	Open int // connections now
+	// Inbound are the connections now through published ports, and by links of others.
+	Inbound int
+	Lost    uint64 // connections and questions of which nothing is known: they ended with a process, or were too many
 }
 
 // View is how the serving of a sandbox stands.
@@ -112,6 +114,8 @@ func (g *Gateway) event(r control.Report) {
 		g.needed(r.Need.Sandbox)
 	case r.Open != nil:
 		g.count(r.Open.Sandbox, 0, func(c *Counters) { c.Open = r.Open.Connections })
+	case r.Inbound != nil:
+		g.cameIn(*r.Inbound)
 	case r.Spent != nil && g.options.Accounts != nil:
 		g.options.Accounts.Spent(r.Spent)
 	case r.Broken != nil:
@@ -165,6 +169,6 @@ func (g *Gateway) named(n control.Named) {
 func (g *Gateway) loseOpen() {
 	for _, e := range g.sandboxes {
 		e.counters.lose(uint64(e.counters.Open))
-		e.counters.Open = 0
+		e.counters.Open, e.counters.Inbound = 0, 0
 	}
 }

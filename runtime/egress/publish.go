@@ -32,6 +32,7 @@ type Published struct {
 	// Sockets opens TCP sockets in the sandbox's namespace that are not connected
 	// and do not block. It is called at any time until Remove returns.
 	Sockets func(n int) ([]*os.File, error)
+	Came    func() // somebody connected; must not block; nil: nobody is told
 }
 
 // published is what is kept of it.
@@ -127,6 +128,20 @@ func (g *Gateway) needed(id string) {
 		default:
 		}
 	}
+}
+
+// cameIn notes how many connections from outside a sandbox has.
+func (g *Gateway) cameIn(n control.Inbound) {
+	g.mu.Lock()
+	e, came := g.sandboxes[n.Sandbox], func() {}
+	if e != nil && e.published != nil {
+		e.counters.Inbound = n.Connections
+		if n.Connections > 0 && e.published.Came != nil {
+			came = e.published.Came
+		}
+	}
+	g.mu.Unlock()
+	came()
 }
 
 // keepSupplied brings the gateway the sockets that it asks for, until ctx ends.

@@ -156,6 +156,37 @@ func (w *world) arrivals() []attempt.Arrival {
 	return append([]attempt.Arrival(nil), w.seen.arrivals...)
 }
 
+// TestPublishTellsOfConnections: the first one is told at once, and that there is none any more.
+func TestPublishTellsOfConnections(t *testing.T) {
+	w := newWorld(t, usual)
+	e := newEntrance(t, "one")
+	came := make(chan struct{}, 9)
+	e.Published.Came = func() { came <- struct{}{} }
+	w.publish(t, e)
+	for range 2 {
+		c, err := e.visit(t)
+		if err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-came:
+		case <-time.After(time.Second): // it is told in a moment, the number every two seconds
+			t.Fatal("nothing is told of a connection")
+		}
+		if v, _ := w.View("one"); v.Counters.Inbound != 1 {
+			t.Errorf("%d connections", v.Counters.Inbound)
+		}
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "no connection", func() bool {
+			err := w.Refresh(t.Context(), "one")
+			v, _ := w.View("one")
+			return err == nil && v.Counters.Inbound == 0
+		})
+	}
+}
+
 // A sandbox can be both: what it sends out and what comes in go with the same
 // Remove.
 func TestPublishAdded(t *testing.T) {

@@ -34,6 +34,9 @@ func normal(r CreateRequest) CreateRequest {
 	if len(r.Env) == 0 {
 		r.Env = nil
 	}
+	if r.IdleTimeout != nil && *r.IdleTimeout == 0 {
+		r.IdleTimeout = nil
+	}
 	if len(r.Allow) == 0 {
 		r.Allow = nil
 	}

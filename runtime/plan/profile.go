@@ -31,7 +31,10 @@ type Profile struct {
 	NestedDepth int `json:",omitempty"`
 	// Timeout is the most time of one command, and that of one that asks for none; 0 is none.
 	Timeout time.Duration `json:",omitempty"`
-	Caches  []string      `json:",omitempty"` // of sandboxes that name none
+	// IdleTimeout and OnIdle are those of requests that name none.
+	IdleTimeout time.Duration `json:",omitempty"`
+	OnIdle      string        `json:",omitempty"`
+	Caches      []string      `json:",omitempty"` // of sandboxes that name none
 	// MergeCaches has what the command of a run wrote to caches go into them if it succeeded.
 	MergeCaches bool   `json:",omitempty"`
 	Rootfs      string `json:",omitempty"` // "ro" or "rw"; empty is ro
@@ -50,6 +53,12 @@ func (p Profile) Validate() error {
 	}
 	if p.NestedDepth < 1 || p.NestedDepth > maxNestedDepth {
 		err = errors.Join(err, fmt.Errorf("nested depth %d: give 1 to %d", p.NestedDepth, maxNestedDepth))
+	}
+	if p.IdleTimeout < 0 || p.IdleTimeout > MaxTimeout {
+		err = errors.Join(err, fmt.Errorf("idle_timeout %s: give %s, or 0 for never", p.IdleTimeout, AtMostTimeout))
+	}
+	if p.OnIdle != "" {
+		err = errors.Join(err, CheckIdle(p.OnIdle, p.IdleTimeout))
 	}
 	switch {
 	case !slices.Contains([]string{RootNone, RootPlain, RootSetup}, p.RootUser):

@@ -62,10 +62,11 @@ type CreateRequest struct {
 	Task           string // the caller's task ID
 	// TTL ends the sandbox so long after its creation, IdleTimeout so long after
 	// its last command ended, and removes it with what its commands wrote, also
-	// while it is paused. Zero is never; nil too, but for a TTL where the caller's has
-	// a ceiling, which it is then.
+	// while it is paused. Zero is never; nil is the profile's IdleTimeout, and the ceiling of
+	// the caller's TTL, if there are such.
 	TTL         *time.Duration
 	IdleTimeout *time.Duration
+	OnIdle      string `json:",omitempty"` // idle.Remove or idle.Pause; empty is the profile's
 	// Nested gives the sandbox a socket by which it can make sandboxes of its
 	// own. Nil is none.
 	Nested *NestedRequest

@@ -17,6 +17,7 @@ import (
 	"github.com/caisson-run/caisson/gateway/route/budget"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/rootfs/mount"
+	"github.com/caisson-run/caisson/runtime/idle"
 	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/ports"
@@ -63,6 +64,9 @@ type Sandbox struct {
 	Env  []string // of every command
 	Cwd  string   // of commands that name none
 	User User
+
+	OnIdle      string        // idle.Pause or idle.Remove
+	IdleTimeout time.Duration // 0 is never
 
 	Limits Limits
 	Homes  []Home     // of the image
@@ -262,7 +266,33 @@ func (p *Sandbox) planLifetime(r CreateRequest) error {
 	if r.Replace && r.Ensure {
 		errs = append(errs, Invalid("ensure and replace exclude each other: keep a live sandbox of the name, or end it"))
 	}
-	return errors.Join(append(errs, checkKey(r.Key))...)
+	return errors.Join(append(errs, p.planIdle(r), checkKey(r.Key))...)
+}
+
+// minIdlePause is the least time after which an idle sandbox is paused: what it does is
+// measured each second.
+const minIdlePause = time.Second
+
+// planIdle takes from the profile what the request does not say.
+func (p *Sandbox) planIdle(r CreateRequest) error {
+	p.OnIdle = cmp.Or(r.OnIdle, p.Profile.OnIdle, idle.Remove)
+	p.IdleTimeout = p.Profile.IdleTimeout
+	Override(&p.IdleTimeout, r.IdleTimeout)
+	if r.OnIdle == "" && p.IdleTimeout == 0 { // never
+		return nil
+	}
+	return CheckIdle(p.OnIdle, p.IdleTimeout)
+}
+
+// CheckIdle refuses an action that there is not, and a pause without a time.
+func CheckIdle(action string, after time.Duration) error {
+	switch {
+	case action != idle.Remove && action != idle.Pause:
+		return Invalid("on idle %q: it is none of %s, %s", sbxerr.Clip(action), idle.Remove, idle.Pause)
+	case action == idle.Pause && after < minIdlePause:
+		return sbxerr.WithRemedy(sbxerr.Config, "runtime.plan", fmt.Errorf("on idle %s after %s: give an idle timeout of at least %s", action, after, minIdlePause), "give --idle-timeout, such as 5m")
+	}
+	return nil
 }
 
 // maxKey bounds an idempotency key, in bytes.

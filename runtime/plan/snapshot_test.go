@@ -15,7 +15,7 @@ import (
 // snapshot keeps it.
 func TestSnapshotFieldsAreDecided(t *testing.T) {
 	const keeps = "Rootfs Caches Image Language LanguageReason Profile User Env Network Allow Deny DNS Routes AllowECH Limits Labels"
-	const leaves = "Name Hostname From SnapshotOnEnd Publish Expose Links Workspace Mounts Session Task TTL IdleTimeout Nested Ensure Replace Build Site Pooled Key"
+	const leaves = "Name Hostname From SnapshotOnEnd Publish Expose Links Workspace Mounts Session Task TTL IdleTimeout OnIdle Nested Ensure Replace Build Site Pooled Key"
 	of := reflect.TypeFor[CreateRequest]()
 	var r CreateRequest
 	all := reflect.ValueOf(&r).Elem()

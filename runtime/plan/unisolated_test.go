@@ -120,7 +120,7 @@ func TestPlanUnisolatedRefuses(t *testing.T) {
 // it holds without isolation. One that does not is refused.
 func TestUnisolatedFieldsAreDecided(t *testing.T) {
 	for of, decided := range map[reflect.Type]string{
-		reflect.TypeFor[CreateRequest](): `Name Language LanguageReason Profile Env Workspace Limits Labels Session Task TTL IdleTimeout Ensure Replace Key |
+		reflect.TypeFor[CreateRequest](): `Name Language LanguageReason Profile Env Workspace Limits Labels Session Task TTL IdleTimeout OnIdle Ensure Replace Key |
 			Image User Hostname Rootfs From SnapshotOnEnd Network DNS Routes Allow Deny AllowECH Site Publish Expose Links Mounts Caches Nested Build Pooled`,
 		reflect.TypeFor[WorkspaceRequest](): "Dir | Mode Path",
 		reflect.TypeFor[ExecRequest]():      "Args Shell Env Cwd Stdin TTY Timeout OutputLimit Rlimits Limits Inputs | User",

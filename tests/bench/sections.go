@@ -28,6 +28,7 @@ var sections = []section{
 	{"run-default", "caisson run on a fresh installation, the whole process", (*suite).runByDefault},
 	{"run-pool", "caisson run from the pool, the whole process", (*suite).runFromPool},
 	{"life", "stop, directories of the host, and the clean-up of orphans", (*suite).life},
+	{"idle", "exec in a sandbox that is paused because it was idle", (*suite).idle},
 	{"disk", "writable roots: creation, tar, removal", (*suite).disk},
 	{"files", "copy-on-write workspaces, snapshots, forks, templates", (*suite).files},
 	{"burst", "100 sandboxes asked for at once, with a pool of 20", (*suite).burst},

@@ -29,7 +29,7 @@ var shellPages = map[string]int{
 	"docs/how-to/operate-a-host.md":          5,
 	"docs/how-to/run-an-agent.md":            4,
 	"docs/reference/api.md":                  5,
-	"docs/reference/cli.md":                  11,
+	"docs/reference/cli.md":                  12,
 	"docs/reference/images.md":               1,
 	"docs/reference/network.md":              3,
 }

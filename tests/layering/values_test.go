@@ -38,6 +38,8 @@ var constants = map[string]struct {
 	"ConflictSide":   {`^\t\w+ +Side = `, []string{"runtime/apply/plan.go"}},
 	"UsageScope":     {`^\t\w+ +Scope = `, []string{"gateway/route/budget/limit.go"}},
 	"RootFS":         {`^const rootfsRW = |mode != "ro" && mode != rootfsRW`, []string{"runtime/plan/disk.go"}},
+	"OnIdle":         {`^\t(Remove|Pause) += `, []string{"runtime/idle/clock.go"}},
+	"PausedBy":       {`^\tBy\w+ += `, []string{"runtime/idle/clock.go"}},
 	"WorkspaceMode":  {`^\tcase "", "rw", "ro", modeCow:|^const modeCow = `, []string{"runtime/plan/mounts.go", "runtime/plan/cow.go"}},
 	"MountType":      {`^\tcase "\w+":$|^const VolumeType = `, []string{"runtime/plan/mounts.go"}},
 	"SharedLimit":    {`^var limitNames = `, []string{"runtime/limittally.go"}},

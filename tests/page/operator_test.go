@@ -115,6 +115,23 @@ func TestAudited(t *testing.T) {
 	}
 }
 
+// TestIdleMark: the page says why a sandbox is paused that somebody's use wakes, and does not
+// wake it.
+func TestIdleMark(t *testing.T) {
+	b := openBrowser(t)
+	whole, _, _ := pageURL(t, daemon)
+	id := create(t, daemon, "--name", "dozing", "--idle-timeout", "1s", "--on-idle", "pause")
+	b.open(t, whole)
+	b.await(t, "the mark in the list", section("Sandboxes")+".match(/dozing[^]*paused[^]*idle/)")
+	b.click(t, row("dozing"))
+	b.await(t, "the mark of the sandbox", state+" === 'paused' && document.querySelector('.title .mark')?.innerText === 'idle'")
+	if s := stateOf(t, daemon, id); s != "paused" {
+		t.Errorf("the sandbox is %q", s)
+	}
+	daemon.Run(t, "exec", id, "--", "true")
+	b.await(t, "no mark", state+" === 'running' && !document.querySelector('.title .mark')")
+}
+
 // TestKeyboard works without a mouse.
 func TestKeyboard(t *testing.T) {
 	b := openBrowser(t)

@@ -332,10 +332,12 @@ type SandboxSpec struct {
 	// When its time is over a sandbox is ended and removed, paused or not, with the
 	// output and the results of its commands. Calls for it then have SBX-107, which
 	// says so for as long as the daemon remembers it: 1024 of them, the oldest of whoever had most forgotten first.
-	Ttl         *durationpb.Duration `protobuf:"bytes,13,opt,name=ttl,proto3" json:"ttl,omitempty"`                                    // from when it is ready; zero is never, absent the longest that the caller may have
-	IdleTimeout *durationpb.Duration `protobuf:"bytes,14,opt,name=idle_timeout,json=idleTimeout,proto3" json:"idle_timeout,omitempty"` // since no command ran and nobody worked on its files; absent or zero is never
-	Nested      *Nested              `protobuf:"bytes,15,opt,name=nested,proto3" json:"nested,omitempty"`                              // a socket to make sandboxes of its own; absent is none
-	Deny        []string             `protobuf:"bytes,16,rep,name=deny,proto3" json:"deny,omitempty"`                                  // as allow, beside the profile's; deny beats allow
+	Ttl *durationpb.Duration `protobuf:"bytes,13,opt,name=ttl,proto3" json:"ttl,omitempty"` // from when it is ready; zero is never, absent the longest that the caller may have
+	// Since no command ran and nobody worked on its files; with on_idle "pause" since nothing
+	// worked inside. Zero is never, absent the profile's.
+	IdleTimeout *durationpb.Duration `protobuf:"bytes,14,opt,name=idle_timeout,json=idleTimeout,proto3" json:"idle_timeout,omitempty"`
+	Nested      *Nested              `protobuf:"bytes,15,opt,name=nested,proto3" json:"nested,omitempty"` // a socket to make sandboxes of its own; absent is none
+	Deny        []string             `protobuf:"bytes,16,rep,name=deny,proto3" json:"deny,omitempty"`     // as allow, beside the profile's; deny beats allow
 	// [ADDRESS:]PORT:PORT: TCP port of the host and port inside. The address is
 	// 127.0.0.1 where none is given; port 0 of the host has a free one picked.
 	Publish []string `protobuf:"bytes,17,rep,name=publish,proto3" json:"publish,omitempty"`
@@ -371,6 +373,9 @@ type SandboxSpec struct {
 	// one of another tool, mounted at PATH. Each is the caller's volume caisson-cache-NAME, which
 	// many sandboxes read; what one writes goes to its disk. Absent are the profile's.
 	Caches []string `protobuf:"bytes,29,rep,name=caches,proto3" json:"caches,omitempty"`
+	// What happens when the sandbox was idle for idle_timeout, which is at least a second for
+	// "pause": "remove", or "pause" until somebody uses it. Empty is the profile's, else "remove".
+	OnIdle string `protobuf:"bytes,30,opt,name=on_idle,json=onIdle,proto3" json:"on_idle,omitempty"`
 	// Names of routes that the profile has on request, beside those of each of its sandboxes. Of a
 	// child: routes that its parent has, and no other (else SBX-406).
 	Routes        []string `protobuf:"bytes,40,rep,name=routes,proto3" json:"routes,omitempty"`
@@ -609,6 +614,13 @@ func (x *SandboxSpec) GetCaches() []string {
 		return x.Caches
 	}
 	return nil
+}
+
+func (x *SandboxSpec) GetOnIdle() string {
+	if x != nil {
+		return x.OnIdle
+	}
+	return ""
 }
 
 func (x *SandboxSpec) GetRoutes() []string {
@@ -919,8 +931,9 @@ type UpdateRequest struct {
 	Deny      *Rules  `protobuf:"bytes,10,opt,name=deny,proto3" json:"deny,omitempty"`
 	CpuShares *int64  `protobuf:"varint,11,opt,name=cpu_shares,json=cpuShares,proto3,oneof" json:"cpu_shares,omitempty"` // as in Limits
 	// As in Limits; 0 takes a rate away.
-	IoReadBps     *int64 `protobuf:"varint,12,opt,name=io_read_bps,json=ioReadBps,proto3,oneof" json:"io_read_bps,omitempty"`
-	IoWriteBps    *int64 `protobuf:"varint,13,opt,name=io_write_bps,json=ioWriteBps,proto3,oneof" json:"io_write_bps,omitempty"`
+	IoReadBps     *int64  `protobuf:"varint,12,opt,name=io_read_bps,json=ioReadBps,proto3,oneof" json:"io_read_bps,omitempty"`
+	IoWriteBps    *int64  `protobuf:"varint,13,opt,name=io_write_bps,json=ioWriteBps,proto3,oneof" json:"io_write_bps,omitempty"`
+	OnIdle        *string `protobuf:"bytes,14,opt,name=on_idle,json=onIdle,proto3,oneof" json:"on_idle,omitempty"` // as in SandboxSpec
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1044,6 +1057,13 @@ func (x *UpdateRequest) GetIoWriteBps() int64 {
 		return *x.IoWriteBps
 	}
 	return 0
+}
+
+func (x *UpdateRequest) GetOnIdle() string {
+	if x != nil && x.OnIdle != nil {
+		return *x.OnIdle
+	}
+	return ""
 }
 
 type AttachWorkspaceRequest struct {
@@ -1486,17 +1506,20 @@ type Sandbox struct {
 	Workspace     *Workspace             `protobuf:"bytes,14,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`       // by its TTL; absent is never
 	IdleTimeout   *durationpb.Duration   `protobuf:"bytes,16,opt,name=idle_timeout,json=idleTimeout,proto3" json:"idle_timeout,omitempty"` // absent is never
-	IdleSince     *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=idle_since,json=idleSince,proto3" json:"idle_since,omitempty"`       // while no command runs
+	IdleSince     *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=idle_since,json=idleSince,proto3" json:"idle_since,omitempty"`       // while no command runs; with on_idle "pause" while nothing works inside
 	OwnerUid      uint32                 `protobuf:"varint,18,opt,name=owner_uid,json=ownerUid,proto3" json:"owner_uid,omitempty"`         // of the peer that made it
 	Parent        string                 `protobuf:"bytes,19,opt,name=parent,proto3" json:"parent,omitempty"`                              // ID of the sandbox that made it
 	Execs         int32                  `protobuf:"varint,20,opt,name=execs,proto3" json:"execs,omitempty"`                               // commands that run
 	Network       string                 `protobuf:"bytes,21,opt,name=network,proto3" json:"network,omitempty"`
-	Ports         []*Port                `protobuf:"bytes,22,rep,name=ports,proto3" json:"ports,omitempty"`             // of the host, that lead inside
-	Exposed       []uint32               `protobuf:"varint,23,rep,packed,name=exposed,proto3" json:"exposed,omitempty"` // ports inside to which links may lead
-	Warnings      []string               `protobuf:"bytes,24,rep,name=warnings,proto3" json:"warnings,omitempty"`       // limits that were lowered, and choices made for the caller
-	Replaced      string                 `protobuf:"bytes,25,opt,name=replaced,proto3" json:"replaced,omitempty"`       // of Create alone: ID of the sandbox of that name that this one replaces
-	Mounts        []*Mount               `protobuf:"bytes,26,rep,name=mounts,proto3" json:"mounts,omitempty"`           // beside the workspace
-	Isolation     string                 `protobuf:"bytes,27,opt,name=isolation,proto3" json:"isolation,omitempty"`     // "sandbox", or "none": its commands run as a user of the host, with its files and network
+	Ports         []*Port                `protobuf:"bytes,22,rep,name=ports,proto3" json:"ports,omitempty"`                       // of the host, that lead inside
+	Exposed       []uint32               `protobuf:"varint,23,rep,packed,name=exposed,proto3" json:"exposed,omitempty"`           // ports inside to which links may lead
+	Warnings      []string               `protobuf:"bytes,24,rep,name=warnings,proto3" json:"warnings,omitempty"`                 // limits that were lowered, and choices made for the caller
+	Replaced      string                 `protobuf:"bytes,25,opt,name=replaced,proto3" json:"replaced,omitempty"`                 // of Create alone: ID of the sandbox of that name that this one replaces
+	Mounts        []*Mount               `protobuf:"bytes,26,rep,name=mounts,proto3" json:"mounts,omitempty"`                     // beside the workspace
+	Isolation     string                 `protobuf:"bytes,27,opt,name=isolation,proto3" json:"isolation,omitempty"`               // "sandbox", or "none": its commands run as a user of the host, with its files and network
+	OnIdle        string                 `protobuf:"bytes,28,opt,name=on_idle,json=onIdle,proto3" json:"on_idle,omitempty"`       // "remove" or "pause"; empty without an idle timeout
+	IdleAt        *timestamppb.Timestamp `protobuf:"bytes,29,opt,name=idle_at,json=idleAt,proto3" json:"idle_at,omitempty"`       // when the idle timeout is over if nothing happens
+	PausedBy      string                 `protobuf:"bytes,30,opt,name=paused_by,json=pausedBy,proto3" json:"paused_by,omitempty"` // "caller", or "idle": whoever uses the sandbox wakes it; empty while it is not paused
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1716,6 +1739,27 @@ func (x *Sandbox) GetMounts() []*Mount {
 func (x *Sandbox) GetIsolation() string {
 	if x != nil {
 		return x.Isolation
+	}
+	return ""
+}
+
+func (x *Sandbox) GetOnIdle() string {
+	if x != nil {
+		return x.OnIdle
+	}
+	return ""
+}
+
+func (x *Sandbox) GetIdleAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.IdleAt
+	}
+	return nil
+}
+
+func (x *Sandbox) GetPausedBy() string {
+	if x != nil {
+		return x.PausedBy
 	}
 	return ""
 }
@@ -3441,7 +3485,7 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\n" +
 	"size_bytes\x18\x05 \x01(\x03H\x00R\tsizeBytes\x88\x01\x01\x12\x10\n" +
 	"\x03cow\x18\x06 \x01(\bR\x03cowB\r\n" +
-	"\v_size_bytes\"\xba\b\n" +
+	"\v_size_bytes\"\xd3\b\n" +
 	"\vSandboxSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05image\x18\x02 \x01(\tR\x05image\x12\x18\n" +
@@ -3472,7 +3516,8 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\x06rootfs\x18\x1a \x01(\tR\x06rootfs\x12\x12\n" +
 	"\x04from\x18\x1b \x01(\tR\x04from\x12&\n" +
 	"\x0fsnapshot_on_end\x18\x1c \x01(\tR\rsnapshotOnEnd\x12\x16\n" +
-	"\x06caches\x18\x1d \x03(\tR\x06caches\x12\x16\n" +
+	"\x06caches\x18\x1d \x03(\tR\x06caches\x12\x17\n" +
+	"\aon_idle\x18\x1e \x01(\tR\x06onIdle\x12\x16\n" +
 	"\x06routes\x18( \x03(\tR\x06routes\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
@@ -3505,7 +3550,7 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\x04spec\x18\x01 \x01(\v2\x17.caisson.v1.SandboxSpecR\x04spec\x12\x16\n" +
 	"\x06ensure\x18\x02 \x01(\bR\x06ensure\x12'\n" +
 	"\x0fidempotency_key\x18\x03 \x01(\tR\x0eidempotencyKey\x12\x18\n" +
-	"\areplace\x18\x04 \x01(\bR\areplace\"\xac\x05\n" +
+	"\areplace\x18\x04 \x01(\bR\areplace\"\xd6\x05\n" +
 	"\rUpdateRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12&\n" +
 	"\fmemory_bytes\x18\x02 \x01(\x03H\x00R\vmemoryBytes\x88\x01\x01\x12 \n" +
@@ -3522,7 +3567,8 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"cpu_shares\x18\v \x01(\x03H\x04R\tcpuShares\x88\x01\x01\x12#\n" +
 	"\vio_read_bps\x18\f \x01(\x03H\x05R\tioReadBps\x88\x01\x01\x12%\n" +
 	"\fio_write_bps\x18\r \x01(\x03H\x06R\n" +
-	"ioWriteBps\x88\x01\x01\x1a9\n" +
+	"ioWriteBps\x88\x01\x01\x12\x1c\n" +
+	"\aon_idle\x18\x0e \x01(\tH\aR\x06onIdle\x88\x01\x01\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x0f\n" +
@@ -3534,7 +3580,9 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\b_networkB\r\n" +
 	"\v_cpu_sharesB\x0e\n" +
 	"\f_io_read_bpsB\x0f\n" +
-	"\r_io_write_bps\"_\n" +
+	"\r_io_write_bpsB\n" +
+	"\n" +
+	"\b_on_idle\"_\n" +
 	"\x16AttachWorkspaceRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x123\n" +
 	"\tworkspace\x18\x02 \x01(\v2\x15.caisson.v1.WorkspaceR\tworkspace\"\x1d\n" +
@@ -3555,7 +3603,7 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12/\n" +
 	"\x05grace\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"\x1f\n" +
 	"\vWaitRequest\x12\x10\n" +
-	"\x03ref\x18\x01 \x01(\tR\x03ref\"\xec\a\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\"\xd7\b\n" +
 	"\aSandbox\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -3587,7 +3635,10 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\bwarnings\x18\x18 \x03(\tR\bwarnings\x12\x1a\n" +
 	"\breplaced\x18\x19 \x01(\tR\breplaced\x12)\n" +
 	"\x06mounts\x18\x1a \x03(\v2\x11.caisson.v1.MountR\x06mounts\x12\x1c\n" +
-	"\tisolation\x18\x1b \x01(\tR\tisolation\x1a9\n" +
+	"\tisolation\x18\x1b \x01(\tR\tisolation\x12\x17\n" +
+	"\aon_idle\x18\x1c \x01(\tR\x06onIdle\x123\n" +
+	"\aidle_at\x18\x1d \x01(\v2\x1a.google.protobuf.TimestampR\x06idleAt\x12\x1b\n" +
+	"\tpaused_by\x18\x1e \x01(\tR\bpausedBy\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"k\n" +
@@ -3901,70 +3952,71 @@ var file_caisson_v1_sandbox_proto_depIdxs = []int32{
 	49, // 26: caisson.v1.Sandbox.idle_since:type_name -> google.protobuf.Timestamp
 	19, // 27: caisson.v1.Sandbox.ports:type_name -> caisson.v1.Port
 	2,  // 28: caisson.v1.Sandbox.mounts:type_name -> caisson.v1.Mount
-	44, // 29: caisson.v1.ListRequest.labels:type_name -> caisson.v1.ListRequest.LabelsEntry
-	47, // 30: caisson.v1.ListRequest.older_than:type_name -> google.protobuf.Duration
-	18, // 31: caisson.v1.ListResponse.sandboxes:type_name -> caisson.v1.Sandbox
-	18, // 32: caisson.v1.InspectResponse.sandbox:type_name -> caisson.v1.Sandbox
-	0,  // 33: caisson.v1.InspectResponse.limits:type_name -> caisson.v1.Limits
-	24, // 34: caisson.v1.InspectResponse.posture:type_name -> caisson.v1.PostureCheck
-	51, // 35: caisson.v1.InspectResponse.egress:type_name -> caisson.v1.Egress
-	29, // 36: caisson.v1.CleanupResponse.leftovers:type_name -> caisson.v1.Leftover
-	45, // 37: caisson.v1.StatsRequest.labels:type_name -> caisson.v1.StatsRequest.LabelsEntry
-	47, // 38: caisson.v1.StatsRequest.older_than:type_name -> google.protobuf.Duration
-	49, // 39: caisson.v1.StatsResponse.time:type_name -> google.protobuf.Timestamp
-	32, // 40: caisson.v1.StatsResponse.sandboxes:type_name -> caisson.v1.SandboxStats
-	47, // 41: caisson.v1.SandboxStats.cpu:type_name -> google.protobuf.Duration
-	35, // 42: caisson.v1.HistoryResponse.samples:type_name -> caisson.v1.UsageSample
-	49, // 43: caisson.v1.HistoryResponse.created_at:type_name -> google.protobuf.Timestamp
-	49, // 44: caisson.v1.HistoryResponse.ended_at:type_name -> google.protobuf.Timestamp
-	52, // 45: caisson.v1.HistoryResponse.execs:type_name -> caisson.v1.Exec
-	49, // 46: caisson.v1.UsageSample.time:type_name -> google.protobuf.Timestamp
-	49, // 47: caisson.v1.LogsRequest.since:type_name -> google.protobuf.Timestamp
-	49, // 48: caisson.v1.LogsRequest.until:type_name -> google.protobuf.Timestamp
-	5,  // 49: caisson.v1.SpecRequest.spec:type_name -> caisson.v1.RunSpec
-	46, // 50: caisson.v1.SpecResponse.cgroup_values:type_name -> caisson.v1.SpecResponse.CgroupValuesEntry
-	39, // 51: caisson.v1.SpecResponse.seccomp_rules:type_name -> caisson.v1.SeccompRule
-	6,  // 52: caisson.v1.SandboxService.Run:input_type -> caisson.v1.RunRequest
-	7,  // 53: caisson.v1.SandboxService.Create:input_type -> caisson.v1.CreateRequest
-	20, // 54: caisson.v1.SandboxService.List:input_type -> caisson.v1.ListRequest
-	22, // 55: caisson.v1.SandboxService.Inspect:input_type -> caisson.v1.InspectRequest
-	8,  // 56: caisson.v1.SandboxService.Update:input_type -> caisson.v1.UpdateRequest
-	9,  // 57: caisson.v1.SandboxService.AttachWorkspace:input_type -> caisson.v1.AttachWorkspaceRequest
-	11, // 58: caisson.v1.SandboxService.Pause:input_type -> caisson.v1.PauseRequest
-	12, // 59: caisson.v1.SandboxService.Resume:input_type -> caisson.v1.ResumeRequest
-	16, // 60: caisson.v1.SandboxService.Stop:input_type -> caisson.v1.StopRequest
-	13, // 61: caisson.v1.SandboxService.Clean:input_type -> caisson.v1.CleanRequest
-	15, // 62: caisson.v1.SandboxService.Restart:input_type -> caisson.v1.RestartRequest
-	17, // 63: caisson.v1.SandboxService.Wait:input_type -> caisson.v1.WaitRequest
-	25, // 64: caisson.v1.SandboxService.Remove:input_type -> caisson.v1.RemoveRequest
-	27, // 65: caisson.v1.SandboxService.Cleanup:input_type -> caisson.v1.CleanupRequest
-	36, // 66: caisson.v1.SandboxService.Logs:input_type -> caisson.v1.LogsRequest
-	30, // 67: caisson.v1.SandboxService.Stats:input_type -> caisson.v1.StatsRequest
-	33, // 68: caisson.v1.SandboxService.History:input_type -> caisson.v1.HistoryRequest
-	37, // 69: caisson.v1.SandboxService.Spec:input_type -> caisson.v1.SpecRequest
-	53, // 70: caisson.v1.SandboxService.Run:output_type -> caisson.v1.ExecEvent
-	18, // 71: caisson.v1.SandboxService.Create:output_type -> caisson.v1.Sandbox
-	21, // 72: caisson.v1.SandboxService.List:output_type -> caisson.v1.ListResponse
-	23, // 73: caisson.v1.SandboxService.Inspect:output_type -> caisson.v1.InspectResponse
-	18, // 74: caisson.v1.SandboxService.Update:output_type -> caisson.v1.Sandbox
-	18, // 75: caisson.v1.SandboxService.AttachWorkspace:output_type -> caisson.v1.Sandbox
-	18, // 76: caisson.v1.SandboxService.Pause:output_type -> caisson.v1.Sandbox
-	18, // 77: caisson.v1.SandboxService.Resume:output_type -> caisson.v1.Sandbox
-	18, // 78: caisson.v1.SandboxService.Stop:output_type -> caisson.v1.Sandbox
-	14, // 79: caisson.v1.SandboxService.Clean:output_type -> caisson.v1.CleanResponse
-	18, // 80: caisson.v1.SandboxService.Restart:output_type -> caisson.v1.Sandbox
-	18, // 81: caisson.v1.SandboxService.Wait:output_type -> caisson.v1.Sandbox
-	26, // 82: caisson.v1.SandboxService.Remove:output_type -> caisson.v1.RemoveResponse
-	28, // 83: caisson.v1.SandboxService.Cleanup:output_type -> caisson.v1.CleanupResponse
-	53, // 84: caisson.v1.SandboxService.Logs:output_type -> caisson.v1.ExecEvent
-	31, // 85: caisson.v1.SandboxService.Stats:output_type -> caisson.v1.StatsResponse
-	34, // 86: caisson.v1.SandboxService.History:output_type -> caisson.v1.HistoryResponse
-	38, // 87: caisson.v1.SandboxService.Spec:output_type -> caisson.v1.SpecResponse
-	70, // [70:88] is the sub-list for method output_type
-	52, // [52:70] is the sub-list for method input_type
-	52, // [52:52] is the sub-list for extension type_name
-	52, // [52:52] is the sub-list for extension extendee
-	0,  // [0:52] is the sub-list for field type_name
+	49, // 29: caisson.v1.Sandbox.idle_at:type_name -> google.protobuf.Timestamp
+	44, // 30: caisson.v1.ListRequest.labels:type_name -> caisson.v1.ListRequest.LabelsEntry
+	47, // 31: caisson.v1.ListRequest.older_than:type_name -> google.protobuf.Duration
+	18, // 32: caisson.v1.ListResponse.sandboxes:type_name -> caisson.v1.Sandbox
+	18, // 33: caisson.v1.InspectResponse.sandbox:type_name -> caisson.v1.Sandbox
+	0,  // 34: caisson.v1.InspectResponse.limits:type_name -> caisson.v1.Limits
+	24, // 35: caisson.v1.InspectResponse.posture:type_name -> caisson.v1.PostureCheck
+	51, // 36: caisson.v1.InspectResponse.egress:type_name -> caisson.v1.Egress
+	29, // 37: caisson.v1.CleanupResponse.leftovers:type_name -> caisson.v1.Leftover
+	45, // 38: caisson.v1.StatsRequest.labels:type_name -> caisson.v1.StatsRequest.LabelsEntry
+	47, // 39: caisson.v1.StatsRequest.older_than:type_name -> google.protobuf.Duration
+	49, // 40: caisson.v1.StatsResponse.time:type_name -> google.protobuf.Timestamp
+	32, // 41: caisson.v1.StatsResponse.sandboxes:type_name -> caisson.v1.SandboxStats
+	47, // 42: caisson.v1.SandboxStats.cpu:type_name -> google.protobuf.Duration
+	35, // 43: caisson.v1.HistoryResponse.samples:type_name -> caisson.v1.UsageSample
+	49, // 44: caisson.v1.HistoryResponse.created_at:type_name -> google.protobuf.Timestamp
+	49, // 45: caisson.v1.HistoryResponse.ended_at:type_name -> google.protobuf.Timestamp
+	52, // 46: caisson.v1.HistoryResponse.execs:type_name -> caisson.v1.Exec
+	49, // 47: caisson.v1.UsageSample.time:type_name -> google.protobuf.Timestamp
+	49, // 48: caisson.v1.LogsRequest.since:type_name -> google.protobuf.Timestamp
+	49, // 49: caisson.v1.LogsRequest.until:type_name -> google.protobuf.Timestamp
+	5,  // 50: caisson.v1.SpecRequest.spec:type_name -> caisson.v1.RunSpec
+	46, // 51: caisson.v1.SpecResponse.cgroup_values:type_name -> caisson.v1.SpecResponse.CgroupValuesEntry
+	39, // 52: caisson.v1.SpecResponse.seccomp_rules:type_name -> caisson.v1.SeccompRule
+	6,  // 53: caisson.v1.SandboxService.Run:input_type -> caisson.v1.RunRequest
+	7,  // 54: caisson.v1.SandboxService.Create:input_type -> caisson.v1.CreateRequest
+	20, // 55: caisson.v1.SandboxService.List:input_type -> caisson.v1.ListRequest
+	22, // 56: caisson.v1.SandboxService.Inspect:input_type -> caisson.v1.InspectRequest
+	8,  // 57: caisson.v1.SandboxService.Update:input_type -> caisson.v1.UpdateRequest
+	9,  // 58: caisson.v1.SandboxService.AttachWorkspace:input_type -> caisson.v1.AttachWorkspaceRequest
+	11, // 59: caisson.v1.SandboxService.Pause:input_type -> caisson.v1.PauseRequest
+	12, // 60: caisson.v1.SandboxService.Resume:input_type -> caisson.v1.ResumeRequest
+	16, // 61: caisson.v1.SandboxService.Stop:input_type -> caisson.v1.StopRequest
+	13, // 62: caisson.v1.SandboxService.Clean:input_type -> caisson.v1.CleanRequest
+	15, // 63: caisson.v1.SandboxService.Restart:input_type -> caisson.v1.RestartRequest
+	17, // 64: caisson.v1.SandboxService.Wait:input_type -> caisson.v1.WaitRequest
+	25, // 65: caisson.v1.SandboxService.Remove:input_type -> caisson.v1.RemoveRequest
+	27, // 66: caisson.v1.SandboxService.Cleanup:input_type -> caisson.v1.CleanupRequest
+	36, // 67: caisson.v1.SandboxService.Logs:input_type -> caisson.v1.LogsRequest
+	30, // 68: caisson.v1.SandboxService.Stats:input_type -> caisson.v1.StatsRequest
+	33, // 69: caisson.v1.SandboxService.History:input_type -> caisson.v1.HistoryRequest
+	37, // 70: caisson.v1.SandboxService.Spec:input_type -> caisson.v1.SpecRequest
+	53, // 71: caisson.v1.SandboxService.Run:output_type -> caisson.v1.ExecEvent
+	18, // 72: caisson.v1.SandboxService.Create:output_type -> caisson.v1.Sandbox
+	21, // 73: caisson.v1.SandboxService.List:output_type -> caisson.v1.ListResponse
+	23, // 74: caisson.v1.SandboxService.Inspect:output_type -> caisson.v1.InspectResponse
+	18, // 75: caisson.v1.SandboxService.Update:output_type -> caisson.v1.Sandbox
+	18, // 76: caisson.v1.SandboxService.AttachWorkspace:output_type -> caisson.v1.Sandbox
+	18, // 77: caisson.v1.SandboxService.Pause:output_type -> caisson.v1.Sandbox
+	18, // 78: caisson.v1.SandboxService.Resume:output_type -> caisson.v1.Sandbox
+	18, // 79: caisson.v1.SandboxService.Stop:output_type -> caisson.v1.Sandbox
+	14, // 80: caisson.v1.SandboxService.Clean:output_type -> caisson.v1.CleanResponse
+	18, // 81: caisson.v1.SandboxService.Restart:output_type -> caisson.v1.Sandbox
+	18, // 82: caisson.v1.SandboxService.Wait:output_type -> caisson.v1.Sandbox
+	26, // 83: caisson.v1.SandboxService.Remove:output_type -> caisson.v1.RemoveResponse
+	28, // 84: caisson.v1.SandboxService.Cleanup:output_type -> caisson.v1.CleanupResponse
+	53, // 85: caisson.v1.SandboxService.Logs:output_type -> caisson.v1.ExecEvent
+	31, // 86: caisson.v1.SandboxService.Stats:output_type -> caisson.v1.StatsResponse
+	34, // 87: caisson.v1.SandboxService.History:output_type -> caisson.v1.HistoryResponse
+	38, // 88: caisson.v1.SandboxService.Spec:output_type -> caisson.v1.SpecResponse
+	71, // [71:89] is the sub-list for method output_type
+	53, // [53:71] is the sub-list for method input_type
+	53, // [53:53] is the sub-list for extension type_name
+	53, // [53:53] is the sub-list for extension extendee
+	0,  // [0:53] is the sub-list for field type_name
 }
 
 func init() { file_caisson_v1_sandbox_proto_init() }

@@ -7,7 +7,7 @@ from typing import Dict, Mapping, Optional, Sequence, Tuple, TypedDict, Union
 
 from ._forms import Inputs, Rlimit, Size, Time
 from .types import Mount
-from .values import LiveNetwork, Network, RootFS, SandboxState
+from .values import LiveNetwork, Network, OnIdle, RootFS, SandboxState
 
 Table = Dict[str, Tuple[str, str]]
 """The field of the request and the form, by option."""
@@ -80,7 +80,8 @@ class SandboxOptions(TypedDict, total=False):
     as the daemon remembers it: 1024 of them, the oldest of whoever had most forgotten
     first."""
     idle_timeout: Optional[Time]
-    """Since no command ran and nobody worked on its files; absent or zero is never."""
+    """Since no command ran and nobody worked on its files; with on_idle "pause" since nothing
+    worked inside. Zero is never, absent the profile's."""
     nested: Optional[Union[bool, NestedOptions]]
     """A socket to make sandboxes of its own; absent is none."""
     deny: Optional[Sequence[str]]
@@ -124,6 +125,10 @@ class SandboxOptions(TypedDict, total=False):
     NAME=PATH for one of another tool, mounted at PATH. Each is the caller's volume
     caisson-cache-NAME, which many sandboxes read; what one writes goes to its disk. Absent
     are the profile's."""
+    on_idle: Optional[OnIdle]
+    """What happens when the sandbox was idle for idle_timeout, which is at least a second for
+    "pause": "remove", or "pause" until somebody uses it. Empty is the profile's, else
+    "remove"."""
     routes: Optional[Sequence[str]]
     """Names of routes that the profile has on request, beside those of each of its sandboxes.
     Of a child: routes that its parent has, and no other (else SBX-406)."""
@@ -224,6 +229,8 @@ class UpdateOptions(TypedDict, total=False):
     io_read_bps: Optional[Size]
     """As in Limits; 0 takes a rate away."""
     io_write_bps: Optional[Size]
+    on_idle: Optional[OnIdle]
+    """As in SandboxSpec. One of "remove", "pause"."""
 
 
 class ListOptions(TypedDict, total=False):
@@ -344,6 +351,7 @@ SANDBOX: Table = {
     "from_": ("from", "text"),
     "snapshot_on_end": ("snapshot_on_end", "text"),
     "caches": ("caches", "texts"),
+    "on_idle": ("on_idle", "text"),
     "routes": ("routes", "texts"),
 }
 
@@ -387,6 +395,7 @@ CREATE: Table = {
     "from_": ("from", "text"),
     "snapshot_on_end": ("snapshot_on_end", "text"),
     "caches": ("caches", "texts"),
+    "on_idle": ("on_idle", "text"),
     "routes": ("routes", "texts"),
     "ensure": ("ensure", "flag"),
     "replace": ("replace", "flag"),
@@ -460,6 +469,7 @@ ALONE: Table = {
     "from_": ("sandbox.from", "text"),
     "snapshot_on_end": ("sandbox.snapshot_on_end", "text"),
     "caches": ("sandbox.caches", "texts"),
+    "on_idle": ("sandbox.on_idle", "text"),
     "routes": ("sandbox.routes", "texts"),
     "workdir": ("exec.workdir", "text"),
     "timeout": ("exec.timeout", "time"),
@@ -484,6 +494,7 @@ UPDATE: Table = {
     "cpu_shares": ("cpu_shares", "count"),
     "io_read_bps": ("io_read_bps", "size"),
     "io_write_bps": ("io_write_bps", "size"),
+    "on_idle": ("on_idle", "text"),
 }
 
 LIST: Table = {
@@ -582,4 +593,4 @@ LISTS = {"allow", "deny", "publish", "expose", "links", "mounts", "dns", "caches
 
 SWITCHES = {"nested", "allow_ech", "ensure", "replace", "stdin", "learn", "learn_private", "keep", "no_cache", "needs_only"}
 
-OTHERS = {"sandboxes", "memory", "cpus", "name", "image", "profile", "user", "env", "network", "workspace", "pids", "open_files", "tmpfs", "cpu_shares", "shm_size", "io_read_bps", "io_write_bps", "disk", "disk_inodes", "labels", "session", "task", "ttl", "idle_timeout", "language", "language_reason", "hostname", "rootfs", "from_", "snapshot_on_end", "workdir", "timeout", "output_limit", "rlimits", "inputs", "tty", "older_than", "args", "target", "secrets"}
+OTHERS = {"sandboxes", "memory", "cpus", "name", "image", "profile", "user", "env", "network", "workspace", "pids", "open_files", "tmpfs", "cpu_shares", "shm_size", "io_read_bps", "io_write_bps", "disk", "disk_inodes", "labels", "session", "task", "ttl", "idle_timeout", "language", "language_reason", "hostname", "rootfs", "from_", "snapshot_on_end", "on_idle", "workdir", "timeout", "output_limit", "rlimits", "inputs", "tty", "older_than", "args", "target", "secrets"}

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Optional, Sequence, Union
 
 from .values import (
     AttemptKind, AttemptVerdict, Cause, ChangeKind, CheckStatus, FileChange, FileType, ImageSource,
-    Isolation, LayerState, LeftoverKind, Limit, MountType, Network, ProcessState, Reason, RootFS,
+    Isolation, LayerState, LeftoverKind, Limit, MountType, Network, OnIdle, PausedBy, ProcessState, Reason, RootFS,
     SandboxState, SharedLimit, Source, Stream, Support, TemplateState, UsageScope, WorkspaceMode,
 )
 
@@ -293,6 +293,12 @@ class SandboxInfo:
     expires_at: Optional[datetime] = None
     idle_timeout: Optional[float] = None
     idle_since: Optional[datetime] = None
+    idle_at: Optional[datetime] = None
+    """When the idle timeout is over if nothing happens."""
+    on_idle: OnIdle = ABSENT
+    """What happens then: "remove" or "pause"."""
+    paused_by: PausedBy = ABSENT
+    """"caller", or "idle": whoever uses the sandbox wakes it."""
     owner_uid: int = 0
     parent: str = ""
     execs: int = 0

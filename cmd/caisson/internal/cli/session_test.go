@@ -251,7 +251,7 @@ func TestNever(t *testing.T) {
 		OnCreate: func(r plan.CreateRequest) (runtime.Info, error) { made = r; return runtime.Info{}, nil },
 		OnUpdate: func(_ string, r runtime.UpdateRequest) (runtime.Info, error) { changed = r; return runtime.Info{}, nil },
 	}
-	if code, _, stderr := invoke(t, f, "", "create", "--ttl", "never", "--idle-timeout", "never"); code != 0 || *made.TTL != 0 || made.IdleTimeout != nil {
+	if code, _, stderr := invoke(t, f, "", "create", "--ttl", "never", "--idle-timeout", "never"); code != 0 || *made.TTL != 0 || *made.IdleTimeout != 0 {
 		t.Errorf("create: %d %q, %v, %v", code, stderr, made.TTL, made.IdleTimeout)
 	}
 	if code, _, stderr := invoke(t, f, "", "update", "--ttl", "never", "--idle-timeout", "never", "box"); code != 0 || *changed.TTL != 0 || *changed.IdleTimeout != 0 {

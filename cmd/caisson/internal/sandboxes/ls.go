@@ -71,13 +71,21 @@ func sandboxRow(a *cli.App, s *caissonv1.Sandbox) []string {
 	command := strings.Join(s.Args, " ")
 	if a.Wide {
 		return []string{
-			s.Id, cli.OrDash(name), s.State, exit, cli.OrDash(s.Image), cli.TimeCell(s.CreatedAt), cli.Shorten(command, cli.CommandCell),
+			s.Id, cli.OrDash(name), stateCell(s), exit, cli.OrDash(s.Image), cli.TimeCell(s.CreatedAt), cli.Shorten(command, cli.CommandCell),
 			ttlCell(a, s), idleCell(a, s), cli.Decimal(int64(s.OwnerUid)), cli.OrDash(s.Session), cli.OrDash(s.Task), cli.OrDash(s.Isolation),
 		}
 	}
 	return []string{
-		s.Id[:min(len(s.Id), cli.IdCell)], cli.Shorten(cli.OrDash(name), cli.NameCell), s.State, exit, cli.Shorten(cli.OrDash(s.Image), cli.NameCell), a.AgeCell(s.CreatedAt), cli.Shorten(command, cli.NarrowCell),
+		s.Id[:min(len(s.Id), cli.IdCell)], cli.Shorten(cli.OrDash(name), cli.NameCell), stateCell(s), exit, cli.Shorten(cli.OrDash(s.Image), cli.NameCell), a.AgeCell(s.CreatedAt), cli.Shorten(command, cli.NarrowCell),
 	}
+}
+
+// stateCell says of one that is paused because it was idle that anybody who uses it wakes it.
+func stateCell(s *caissonv1.Sandbox) string {
+	if s.PausedBy == "idle" {
+		return s.State + " (idle)"
+	}
+	return s.State
 }
 
 // ttlCell is what is left of a sandbox's time.

@@ -14,6 +14,7 @@ import (
 type updateFlags struct {
 	limits              specflags.LimitFlags
 	ttl, idle, network  string
+	onIdle              string
 	labels, allow, deny []string
 }
 
@@ -48,14 +49,15 @@ func (f *updateFlags) register(cmd *cobra.Command) {
 	flags.SortFlags = false
 	f.limits.Register(flags, func(row *settings.Limit) string { return row.Update })
 	flags.StringVar(&f.ttl, "ttl", "", "remove the sandbox `DURATION` from now, or never")
-	flags.StringVar(&f.idle, "idle-timeout", "", "remove the sandbox when it is idle for `DURATION`, or never")
+	flags.StringVar(&f.idle, "idle-timeout", "", "the sandbox is idle after `DURATION` without work, or never")
+	flags.StringVar(&f.onIdle, "on-idle", "", "`ACTION` on an idle sandbox: remove, or pause until somebody uses it")
 	flags.StringArrayVarP(&f.labels, "label", "l", nil, "set label `K=V`; K= removes it")
 	specflags.RegisterNetwork(cmd, &f.network, &f.allow, &f.deny)
 	flags.Lookup("network").Usage = "network `MODE`: allow or open"
 }
 
 func (f *updateFlags) request(p *cli.Parser) *caissonv1.UpdateRequest {
-	p.NotEmpty("network")
+	p.NotEmpty("network", "on-idle")
 	req := &caissonv1.UpdateRequest{
 		Ttl:         specflags.OrNever(p, "ttl", f.ttl),
 		IdleTimeout: specflags.OrNever(p, "idle-timeout", f.idle),
@@ -66,6 +68,9 @@ func (f *updateFlags) request(p *cli.Parser) *caissonv1.UpdateRequest {
 	f.limits.Change(p, req)
 	if p.Flags.Changed("network") {
 		req.Network = &f.network
+	}
+	if p.Flags.Changed("on-idle") {
+		req.OnIdle = &f.onIdle
 	}
 	return req
 }

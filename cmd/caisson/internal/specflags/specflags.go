@@ -30,7 +30,7 @@ type SandboxFlags struct {
 	hostname, rootfs, from, kept       string
 	limits                             LimitFlags
 	Name, session, task, user, envFile string
-	ttl, idle                          string
+	ttl, idle, onIdle                  string
 	allow, deny, publish, env, labels  []string
 	caches                             []string
 	links, expose, mounts, dns, routes []string
@@ -115,13 +115,14 @@ func (f *SandboxFlags) registerTTL(cmd *cobra.Command) {
 // RegisterLife adds the flags of a sandbox that outlives its first command.
 func (f *SandboxFlags) RegisterLife(cmd *cobra.Command) {
 	f.registerTTL(cmd)
-	cmd.Flags().StringVar(&f.idle, "idle-timeout", "", "remove the sandbox when it is idle for `DURATION`, such as 10m, or never (the default)")
+	cmd.Flags().StringVar(&f.idle, "idle-timeout", "", "the sandbox is idle after `DURATION` without work, such as 10m, or never (default: the profile's, else never)")
+	cmd.Flags().StringVar(&f.onIdle, "on-idle", "", "`ACTION` on an idle sandbox: remove, or pause until somebody uses it (default: the profile's, else remove)")
 }
 
 // Spec is what the flags say. The environment is the sandbox's, or that of the
 // one command which it is for: the caller puts it where it belongs.
 func (f *SandboxFlags) Spec(p *cli.Parser) *caissonv1.SandboxSpec {
-	p.NotEmpty("image", "profile", "network", "user", "name", "hostname", "rootfs", "from", "snapshot-on-end", "session", "task")
+	p.NotEmpty("image", "profile", "network", "user", "name", "hostname", "rootfs", "from", "snapshot-on-end", "on-idle", "session", "task")
 	s := &caissonv1.SandboxSpec{
 		Name: f.Name, Hostname: f.hostname, Rootfs: f.rootfs, From: f.from, SnapshotOnEnd: f.kept, Image: f.Image, Profile: f.profile, User: f.user, Network: f.network, Allow: f.allow, Deny: f.deny, Dns: f.dns, Routes: f.routes, AllowEch: f.allowECH, Publish: f.publish,
 		Expose: p.Ports("expose", f.expose), Links: f.links, Caches: f.caches,
@@ -132,6 +133,7 @@ func (f *SandboxFlags) Spec(p *cli.Parser) *caissonv1.SandboxSpec {
 		Mounts:      mounts(p, f.mounts),
 		Ttl:         OrNever(p, "ttl", f.ttl),
 		IdleTimeout: OrNever(p, "idle-timeout", f.idle),
+		OnIdle:      f.onIdle,
 	}
 	cli.SetLanguage(s)
 	return s

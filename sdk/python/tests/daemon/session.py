@@ -250,6 +250,18 @@ class SandboxTest(unittest.TestCase):
         with self.assertRaises(NotFound):
             self.client.get(box.id)
 
+    def test_idle_pause(self):
+        with Sandbox.create(idle_timeout=1, on_idle="pause", client=self.client) as box:
+            self.assertEqual((box.info.on_idle, box.info.paused_by), ("pause", ""))
+            self.assertIsNotNone(box.info.idle_at)
+            for _ in range(200):
+                if box.inspect().sandbox.paused_by == "idle":
+                    break
+                time.sleep(0.1)
+            self.assertEqual(box.inspect().sandbox.state, "paused")
+            self.assertEqual(box.run("echo awake").stdout, "awake\n")
+            self.assertEqual(box.update(on_idle="remove").on_idle, "remove")
+
     def test_refusals(self):
         with self.assertRaises(Limits) as caught:
             Sandbox.create(pids=-1, client=self.client)

@@ -278,7 +278,7 @@ export interface components {
             /** @description A repeated request with the same key returns the sandbox of the first. Up to 128 printable ASCII characters. */
             idempotency_key?: string;
             /**
-             * @description since no command ran and nobody worked on its files; absent or zero is never
+             * @description Since no command ran and nobody worked on its files; with on_idle "pause" since nothing worked inside. Zero is never, absent the profile's.
              * @example 90s
              */
             idle_timeout?: Duration;
@@ -305,6 +305,11 @@ export interface components {
              * @enum {string}
              */
             network?: "" | "none" | "allow" | "open" | "bridge";
+            /**
+             * @description What happens when the sandbox was idle for idle_timeout, which is at least a second for "pause": "remove", or "pause" until somebody uses it. Empty is the profile's, else "remove".
+             * @enum {string}
+             */
+            on_idle?: "" | "remove" | "pause";
             /** @description empty is "strict" */
             profile?: string;
             /** @description [ADDRESS:]PORT:PORT: TCP port of the host and port inside. The address is 127.0.0.1 where none is given; port 0 of the host has a free one picked. */
@@ -1629,7 +1634,12 @@ export interface components {
             id: string;
             /**
              * Format: date-time
-             * @description while no command runs
+             * @description when the idle timeout is over if nothing happens
+             */
+            idle_at?: Timestamp;
+            /**
+             * Format: date-time
+             * @description while no command runs; with on_idle "pause" while nothing works inside
              */
             idle_since?: Timestamp;
             /**
@@ -1652,12 +1662,22 @@ export interface components {
             /** @enum {string} */
             network: "" | "none" | "allow" | "open" | "bridge";
             /**
+             * @description "remove" or "pause"; empty without an idle timeout
+             * @enum {string}
+             */
+            on_idle: "" | "remove" | "pause";
+            /**
              * Format: int64
              * @description of the peer that made it
              */
             owner_uid: number;
             /** @description ID of the sandbox that made it */
             parent: string;
+            /**
+             * @description "caller", or "idle": whoever uses the sandbox wakes it; empty while it is not paused
+             * @enum {string}
+             */
+            paused_by: "" | "caller" | "idle";
             /**
              * Format: int64
              * @description of PID 1 on the host
@@ -1701,7 +1721,7 @@ export interface components {
             /** @description A label of RFC 1123: 1 to 63 letters, digits and - inside. Empty is the sandbox ID. Such a sandbox comes from no pool. */
             hostname?: string;
             /**
-             * @description since no command ran and nobody worked on its files; absent or zero is never
+             * @description Since no command ran and nobody worked on its files; with on_idle "pause" since nothing worked inside. Zero is never, absent the profile's.
              * @example 90s
              */
             idle_timeout?: Duration;
@@ -1728,6 +1748,11 @@ export interface components {
              * @enum {string}
              */
             network?: "" | "none" | "allow" | "open" | "bridge";
+            /**
+             * @description What happens when the sandbox was idle for idle_timeout, which is at least a second for "pause": "remove", or "pause" until somebody uses it. Empty is the profile's, else "remove".
+             * @enum {string}
+             */
+            on_idle?: "" | "remove" | "pause";
             /** @description empty is "strict" */
             profile?: string;
             /** @description [ADDRESS:]PORT:PORT: TCP port of the host and port inside. The address is 127.0.0.1 where none is given; port 0 of the host has a free one picked. */
@@ -2123,6 +2148,11 @@ export interface components {
              * @enum {string}
              */
             network?: "allow" | "open";
+            /**
+             * @description as in SandboxSpec
+             * @enum {string}
+             */
+            on_idle?: "remove" | "pause";
             /** Format: int64 */
             pids?: Int64;
             /**

@@ -1,6 +1,6 @@
 // The options of the calls. Made by api/openapi/gen; do not edit.
 import type { Inputs, MountOptions, Rlimit, Size, Time } from '../forms.js'
-import type { LiveNetwork, Network, RootFS, SandboxState } from './values.js'
+import type { LiveNetwork, Network, OnIdle, RootFS, SandboxState } from './values.js'
 
 /** The field of the request and the form, by option. */
 export type Table = Readonly<Record<string, readonly [path: string, form: string]>>
@@ -67,7 +67,8 @@ export interface SandboxOptions {
    * the results of its commands. Calls for it then have SBX-107, which says so for as long as
    * the daemon remembers it: 1024 of them, the oldest of whoever had most forgotten first. */
   ttl?: Time
-  /** Since no command ran and nobody worked on its files; absent or zero is never. */
+  /** Since no command ran and nobody worked on its files; with on_idle "pause" since nothing
+   * worked inside. Zero is never, absent the profile's. */
   idleTimeout?: Time
   /** A socket to make sandboxes of its own; absent is none. */
   nested?: boolean | NestedOptions
@@ -110,6 +111,10 @@ export interface SandboxOptions {
    * for one of another tool, mounted at PATH. Each is the caller's volume caisson-cache-NAME,
    * which many sandboxes read; what one writes goes to its disk. Absent are the profile's. */
   caches?: readonly string[]
+  /** What happens when the sandbox was idle for idle_timeout, which is at least a second for
+   * "pause": "remove", or "pause" until somebody uses it. Empty is the profile's, else
+   * "remove". */
+  onIdle?: OnIdle
   /** Names of routes that the profile has on request, beside those of each of its sandboxes. Of
    * a child: routes that its parent has, and no other (else SBX-406). */
   routes?: readonly string[]
@@ -205,6 +210,8 @@ export interface UpdateOptions {
   /** As in Limits; 0 takes a rate away. */
   ioReadBps?: Size
   ioWriteBps?: Size
+  /** As in SandboxSpec. One of "remove", "pause". */
+  onIdle?: OnIdle
 }
 
 /** Selects sandboxes: those that have all that is given. */
@@ -322,6 +329,7 @@ export const sandboxTable = {
   from: ['from', 'text'],
   snapshotOnEnd: ['snapshot_on_end', 'text'],
   caches: ['caches', 'texts'],
+  onIdle: ['on_idle', 'text'],
   routes: ['routes', 'texts'],
 } as const satisfies Table & Record<keyof SandboxOptions, unknown>
 
@@ -365,6 +373,7 @@ export const createTable = {
   from: ['from', 'text'],
   snapshotOnEnd: ['snapshot_on_end', 'text'],
   caches: ['caches', 'texts'],
+  onIdle: ['on_idle', 'text'],
   routes: ['routes', 'texts'],
   ensure: ['ensure', 'flag'],
   replace: ['replace', 'flag'],
@@ -438,6 +447,7 @@ export const aloneTable = {
   from: ['sandbox.from', 'text'],
   snapshotOnEnd: ['sandbox.snapshot_on_end', 'text'],
   caches: ['sandbox.caches', 'texts'],
+  onIdle: ['sandbox.on_idle', 'text'],
   routes: ['sandbox.routes', 'texts'],
   workdir: ['exec.workdir', 'text'],
   timeout: ['exec.timeout', 'time'],
@@ -462,6 +472,7 @@ export const updateTable = {
   cpuShares: ['cpu_shares', 'count'],
   ioReadBps: ['io_read_bps', 'size'],
   ioWriteBps: ['io_write_bps', 'size'],
+  onIdle: ['on_idle', 'text'],
 } as const satisfies Table & Record<keyof UpdateOptions, unknown>
 
 export const listTable = {
@@ -559,4 +570,4 @@ export const lists: readonly string[] = ['allow', 'deny', 'publish', 'expose', '
 
 export const switches: readonly string[] = ['nested', 'allowEch', 'ensure', 'replace', 'stdin', 'learn', 'learnPrivate', 'keep', 'noCache', 'needsOnly']
 
-export const others: readonly string[] = ['sandboxes', 'memory', 'cpus', 'name', 'image', 'profile', 'user', 'env', 'network', 'workspace', 'pids', 'openFiles', 'tmpfs', 'cpuShares', 'shmSize', 'ioReadBps', 'ioWriteBps', 'disk', 'diskInodes', 'labels', 'session', 'task', 'ttl', 'idleTimeout', 'language', 'languageReason', 'hostname', 'rootfs', 'from', 'snapshotOnEnd', 'workdir', 'timeout', 'outputLimit', 'rlimits', 'inputs', 'tty', 'olderThan', 'args', 'target', 'secrets']
+export const others: readonly string[] = ['sandboxes', 'memory', 'cpus', 'name', 'image', 'profile', 'user', 'env', 'network', 'workspace', 'pids', 'openFiles', 'tmpfs', 'cpuShares', 'shmSize', 'ioReadBps', 'ioWriteBps', 'disk', 'diskInodes', 'labels', 'session', 'task', 'ttl', 'idleTimeout', 'language', 'languageReason', 'hostname', 'rootfs', 'from', 'snapshotOnEnd', 'onIdle', 'workdir', 'timeout', 'outputLimit', 'rlimits', 'inputs', 'tty', 'olderThan', 'args', 'target', 'secrets']

@@ -253,6 +253,11 @@ async function calls() {
   assert(stats.memoryBytes > 0 && stats.memoryLimitBytes === 256 << 20 && typeof stats.cpuPercent === 'number')
   const history = await box.history()
   assert(history.memoryLimitBytes === 256 << 20 && history.samples.every((sample) => sample.time instanceof Date))
+  const dozing = await Sandbox.create({ idleTimeout: 1, onIdle: 'pause' })
+  for (let n = 0; n < 200 && (await dozing.inspect()).sandbox.pausedBy !== 'idle'; n++) await new Promise((go) => setTimeout(go, 100))
+  assert.equal((await dozing.inspect()).sandbox.state, 'paused')
+  assert.equal((await dozing.run('echo awake')).stdout, 'awake\n')
+  await dozing.remove()
   const types = []
   for await (const event of client.events({ filter: [`sandbox=${box.id}`] })) types.push(event.type)
   assert.equal(types[0], 'run.caisson.sandbox.created')
