@@ -34,11 +34,12 @@ func (s *suite) files() {
 		Stage{fmt.Sprintf("attach of one of %d files", largeTree), attached[1]})
 	s.r.target(atMost("attach of a copy-on-write workspace of 100,000 files, p50", attached[1].P50, 1, "ms"))
 
-	diff, snapshot, fork := site.changes(s.rounds, large)
+	diff, snapshot, rewind, fork := site.changes(s.rounds, large)
 	sec.Trace = append(sec.Trace, Stage{fmt.Sprintf("diff of %d changes in it", changedFiles), *diff},
-		Stage{"snapshot of a small change", *snapshot}, Stage{fmt.Sprintf("fork -n %d, to the last first command", forks), *fork})
+		Stage{"snapshot of a small change", *snapshot}, Stage{"rewind to it", *rewind}, Stage{fmt.Sprintf("fork -n %d, to the last first command", forks), *fork})
 	s.r.target(atMost("diff of 1,000 changes in 100,000 files, p50", diff.P50, 50, "ms"))
 	s.r.target(atMost("snapshot of a small change, p50", snapshot.P50, 30, "ms"))
+	s.r.target(atMost("rewind to a small change, p50", rewind.P50, 50, "ms"))
 	s.r.target(atMost("fork -n 10, ten first commands, p50", fork.P50, 150, "ms"))
 
 	if _, err := site.BuildTemplate(s.t.Context(), &caissonv1.BuildTemplateRequest{Profile: "template"}, func(*caissonv1.BuildProgress) {}); err != nil {
@@ -94,13 +95,13 @@ func (s *site) attachCow(id, dir string) {
 }
 
 // changes measures Diff of a sandbox that changed files of a workspace, and snapshots and forks of
-// one that wrote a little.
-func (s *site) changes(rounds int, dir string) (diff, snapshot, fork *Summary) {
+// one that wrote a little, and its way back to them.
+func (s *site) changes(rounds int, dir string) (diff, snapshot, rewind, fork *Summary) {
 	s.awaitFull()
 	box := s.createOf(&caissonv1.SandboxSpec{Profile: "cow"})
 	s.attachCow(box.Id, dir)
 	s.daemon.Run(s.t, "exec", box.Id, "--", "sh", "-c", fmt.Sprintf("cd /workspace && i=0; while [ $i -lt %d ]; do echo more >> $((i/100))/$i; i=$((i+1)); done", changedFiles))
-	var took [3]times
+	var took [4]times
 	for range rounds {
 		begin := time.Now()
 		r, err := s.Diff(s.t.Context(), &caissonv1.DiffRequest{Ref: box.Id})
@@ -119,6 +120,11 @@ func (s *site) changes(rounds int, dir string) (diff, snapshot, fork *Summary) {
 			s.t.Fatal(err)
 		}
 		took[1] = append(took[1], time.Since(begin))
+		begin = time.Now()
+		if _, err := s.Rewind(s.t.Context(), &caissonv1.RewindRequest{Ref: box.Id, Snapshot: name}); err != nil {
+			s.t.Fatal(err)
+		}
+		took[3] = append(took[3], time.Since(begin))
 		s.daemon.Run(s.t, "snapshot", "rm", name)
 	}
 	for range forkRounds {
@@ -126,7 +132,7 @@ func (s *site) changes(rounds int, dir string) (diff, snapshot, fork *Summary) {
 		took[2] = append(took[2], s.forks(box.Id))
 	}
 	s.mustRemove(box.Id)
-	return took[0].summary(), took[1].summary(), took[2].summary()
+	return took[0].summary(), took[1].summary(), took[3].summary(), took[2].summary()
 }
 
 // forks measures from the request to the end of the first command in each fork.
