@@ -46,7 +46,11 @@ func (f snapshotFleet) Rewind(ctx context.Context, ref string, from plan.Origin)
 	defer s.update(func() { s.rewinds = false })
 	running := slices.DeleteFunc(s.executions(), (*execution).isDone)
 	done.Event = r.event(events.SandboxRewound, events.Data{})
-	done.Processes, err = f.rewind(ctx, s, from)
+	done.Processes, err = f.rewind(ctx, s, from, func(snapshots.Live) error {
+		s.update(func() { s.record.Rewinding = &from.IDBase })
+		f.keepRecord(s)
+		return f.finishRewind(s)
+	})
 	for _, e := range running {
 		if err == nil {
 			done.Execs = append(done.Execs, number(e.number()))
@@ -56,9 +60,21 @@ func (f snapshotFleet) Rewind(ctx context.Context, ref string, from plan.Origin)
 	return done, s.orEnded(err)
 }
 
-// rewind gives s the disk of a snapshot, and returns how many processes ended before. s.changing is
-// held.
-func (h *host) rewind(ctx context.Context, s *sandbox, from plan.Origin) (ended int, err error) {
+// updateDisk gives a sandbox of the pool the files of the snapshot that it is to begin with. Until it
+// is all that it is taken for, a later daemon removes it.
+func (h *host) updateDisk(ctx context.Context, s *sandbox, c *change) (undo func() error, err error) {
+	if c.plan == nil || c.plan.From == nil {
+		return nil, nil
+	}
+	s.update(func() { s.record.Pooled = true })
+	_, err = h.rewind(ctx, s, *c.plan.From, snapshots.Live.Swap)
+	s.update(func() { s.record.Pooled, s.stale = false, true })
+	return nil, err
+}
+
+// rewind gives s the disk of a snapshot, and returns how many processes ended before. swap begins
+// when nothing but PID 1 is left. s.changing is held.
+func (h *host) rewind(ctx context.Context, s *sandbox, from plan.Origin, swap func(snapshots.Live) error) (ended int, err error) {
 	live, err := h.liveDisk(s)
 	group, e := h.group(s.id)
 	if err = errors.Join(err, e); err != nil {
@@ -75,11 +91,7 @@ func (h *host) rewind(ctx context.Context, s *sandbox, from plan.Origin) (ended 
 		End:       func() (int, error) { return h.killOthers(ctx, s) },
 		Still:     func(work func() error) error { return h.whileFrozen(ctx, s, work) },
 		Processes: group.Procs,
-		Begin: func() error {
-			s.update(func() { s.record.Rewinding = &from.IDBase })
-			h.keepRecord(s)
-			return h.finishRewind(s)
-		},
+		Begin:     func() error { return swap(live) },
 	})
 }
 

@@ -44,7 +44,7 @@ func (m *Manager) allStages() []stage {
 		{name: "claim", create: m.createClaim, remove: m.removeClaim, guard: true},
 		{name: "output", create: m.createOutput, remove: m.removeOutput},
 		{name: "ids", create: m.createIDs, remove: m.removeIDs, guard: true},
-		{name: "disk", create: m.createDisk, remove: m.removeDisk},
+		{name: "disk", create: m.createDisk, update: m.updateDisk, remove: m.removeDisk},
 		{name: "mounts", create: m.createMounts, update: m.updateMounts, remove: m.removeMounts},
 		{name: "rootfs", create: m.createRootfs, remove: m.removeRootfs},
 		{name: "homes", create: m.createHomes, update: m.updateHomes, remove: m.removeHomes},

@@ -17,7 +17,7 @@ type kind struct {
 	limits                           settings.Limits
 	mountPoint, homes, hostname      string // that no other sandbox has
 	build, writable                  bool
-	from                             bool // it begins with a snapshot: none is made ahead
+	cold                             bool // none is made ahead
 }
 
 // kindOf returns the kind of sandbox that p asks for. The other limits can be changed.
@@ -25,7 +25,8 @@ func kindOf(p *plan.Sandbox) kind {
 	return kind{
 		profile: p.ProfileName, seccomp: p.Seccomp.Name, image: p.Image.Digest, network: string(p.Network), user: p.User.String(),
 		limits:     settings.Limits(p.Limits).Kind(),
-		mountPoint: strings.Join(p.MountPoints(), ""), homes: p.HomesText(), hostname: p.Request.Hostname, build: p.Request.Build, writable: p.WritableRoot, from: p.From != nil,
+		mountPoint: strings.Join(p.MountPoints(), ""), homes: p.HomesText(), hostname: p.Request.Hostname, build: p.Request.Build, writable: p.WritableRoot,
+		cold: p.From != nil && slices.ContainsFunc(p.Mounts, func(m plan.Mount) bool { return m.Cow }), // it is on the disk that a snapshot replaces
 	}
 }
 

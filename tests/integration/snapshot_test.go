@@ -142,6 +142,54 @@ func TestFork(t *testing.T) {
 	wantNoDisks(t, d)
 }
 
+// TestForkFromPool: forks are sandboxes of the pool where there are some of their kind, with the files
+// and settings of the one that was forked.
+func TestForkFromPool(t *testing.T) {
+	need.Tools(t, "mkfs.ext4")
+	for name, profile := range map[string]string{"root": "rootfs: rw, disk: 32M", "disk": "disk: 32M"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := harness.StartWith(t, "profiles: {kind: {"+profile+"}}\npools: [{profile: kind, size: 3}]\n")
+			d.Run(t, "create", "--name", "a", "--profile", "kind", "--env", "COLOUR=blue", "--memory", "300M")
+			d.Run(t, "exec", "a", "--", "sh", "-c", "echo base >/workspace/f; echo base >$HOME/f; echo gone >/tmp/f")
+			awaitReady(t, d, 3)
+			before := poolOf(t, d)
+			ids := strings.Fields(d.Run(t, "fork", "-n", "3", "a").Stdout)
+			if after := poolOf(t, d); len(ids) != 3 || after.Hits != before.Hits+3 {
+				t.Errorf("forks %q, hits of the pool %d, then %d", ids, before.Hits, after.Hits)
+			}
+			for _, id := range ids {
+				const look = `cat /workspace/f; [ ! -e $HOME/f ] || cat $HOME/f; ls /tmp; echo $COLOUR; echo $0 >>/workspace/f; cat /workspace/f; df /workspace | wc -l`
+				want := "base\nblue\nbase\n" + id + "\n2\n"
+				if name == "root" {
+					want = "base\n" + want
+				}
+				if got := d.Run(t, "exec", id, "--", "sh", "-c", look, id).Stdout; got != want {
+					t.Errorf("fork %s: %q, want %q", id, got, want)
+				}
+				var detail struct {
+					Limits struct {
+						Memory int64 `json:"memory_bytes"`
+					}
+				}
+				d.Run(t, "inspect", id).JSON(t, &detail)
+				if detail.Limits.Memory != 300<<20 {
+					t.Errorf("fork %s: %d bytes of memory", id, detail.Limits.Memory)
+				}
+			}
+			d.Kill(t)
+			d.Launch(t)
+			if got := d.Run(t, "exec", ids[0], "--", "cat", "/workspace/f").Stdout; got != "base\n"+ids[0]+"\n" {
+				t.Errorf("after a restart of the daemon: %q", got)
+			}
+			d.Run(t, "snapshot", "create", ids[0], "--name", "again")
+			if got := d.Run(t, "exec", strings.TrimSpace(d.Run(t, "create", "--from", "again").Stdout), "--", "cat", "/workspace/f").Stdout; got != "base\n"+ids[0]+"\n" {
+				t.Errorf("from a snapshot of a fork: %q", got)
+			}
+		})
+	}
+}
+
 // TestSnapshotOnEnd: whatever ends a sandbox, what it wrote is in the snapshot that was asked
 // for: its own end, out of memory, its time, a stop, a removal, and a daemon that was killed.
 func TestSnapshotOnEnd(t *testing.T) {
