@@ -21,6 +21,8 @@ var askedWith = map[string]struct{ method, path, body string }{
 	"SandboxSpec.network":    {"POST", "/v1/sandboxes", `{"network":"NOPE"}`},
 	"PolicyQuery.network":    {"POST", "/v1/policy/check", `{"policy":{"network":"NOPE"},"target":"example.com:443"}`},
 	"UpdateRequest.network":  {"PATCH", "/v1/sandboxes/open", `{"network":"NOPE"}`},
+	"SandboxSpec.on_idle":    {"POST", "/v1/sandboxes", `{"on_idle":"NOPE"}`},
+	"UpdateRequest.on_idle":  {"PATCH", "/v1/sandboxes/open", `{"on_idle":"NOPE"}`},
 	"SandboxSpec.rootfs":     {"POST", "/v1/sandboxes", `{"rootfs":"NOPE"}`},
 	"Workspace.mode":         {"POST", "/v1/sandboxes", `{"workspace":{"dir":"/srv","mode":"NOPE"}}`},
 	"Mount.type":             {"POST", "/v1/sandboxes", `{"mounts":[{"type":"NOPE","target":"/x"}]}`},
