@@ -94,15 +94,23 @@ func (c *Client) ImageUsage(ctx context.Context, req *caissonv1.ImageUsageReques
 // SaveImages writes images to w as one tar. What w has got when an error is returned is a
 // part of it.
 func (c *Client) SaveImages(ctx context.Context, req *caissonv1.SaveImagesRequest, w io.Writer) error {
+	return receiveArchive(ctx, c.images().SaveImages, req, w)
+}
+
+// receiveArchive writes the chunks that a call streams.
+func receiveArchive[Q, A any, P interface {
+	*A
+	GetChunk() []byte
+}](ctx context.Context, save func(context.Context, *connect.Request[Q]) (*connect.ServerStreamForClient[A], error), req *Q, w io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := c.images().SaveImages(ctx, connect.NewRequest(req))
+	stream, err := save(ctx, connect.NewRequest(req))
 	if err != nil {
 		return err
 	}
 	defer stream.Close()
 	for stream.Receive() {
-		if _, err := w.Write(stream.Msg().Chunk); err != nil {
+		if _, err := w.Write(P(stream.Msg()).GetChunk()); err != nil {
 			return sbxerr.Wrap(sbxerr.ClientIO, "api.save", fmt.Errorf("write the archive: %w", err))
 		}
 	}
@@ -113,10 +121,18 @@ func (c *Client) SaveImages(ctx context.Context, req *caissonv1.SaveImagesReques
 // a root file system. An empty name takes the one that the archive states. An
 // error of r is returned under SBX-804, and nothing is imported.
 func (c *Client) ImportImage(ctx context.Context, name string, r io.Reader) (*caissonv1.ImportImageResponse, error) {
+	header := &caissonv1.ImportImageRequest{Kind: &caissonv1.ImportImageRequest_Header{Header: &caissonv1.ImportHeader{Name: name}}}
+	return importArchive(ctx, c.images().ImportImage, header, r, func(p []byte) *caissonv1.ImportImageRequest {
+		return &caissonv1.ImportImageRequest{Kind: &caissonv1.ImportImageRequest_Chunk{Chunk: p}}
+	})
+}
+
+// importArchive sends an archive after a header.
+func importArchive[Q, A any](ctx context.Context, begin func(context.Context) *connect.ClientStreamForClient[Q, A], header *Q, r io.Reader, chunk func([]byte) *Q) (*A, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream := c.images().ImportImage(ctx)
-	if err := sendArchive(stream, name, r); err != nil {
+	stream := begin(ctx)
+	if err := sendArchive(stream, header, r, chunk); err != nil {
 		cancel() // and no close: it might end the request cleanly before the connection breaks
 		return nil, Explain(sbxerr.Wrap(sbxerr.ClientIO, "api.import", fmt.Errorf("read the archive: %w", err)))
 	}
@@ -128,15 +144,14 @@ func (c *Client) ImportImage(ctx context.Context, name string, r io.Reader) (*ca
 }
 
 // sendArchive returns only r's errors: CloseAndReceive returns those of the call.
-func sendArchive(stream *connect.ClientStreamForClient[caissonv1.ImportImageRequest, caissonv1.ImportImageResponse], name string, r io.Reader) error {
-	header := &caissonv1.ImportImageRequest{Kind: &caissonv1.ImportImageRequest_Header{Header: &caissonv1.ImportHeader{Name: name}}}
+func sendArchive[Q, A any](stream *connect.ClientStreamForClient[Q, A], header *Q, r io.Reader, chunk func([]byte) *Q) error {
 	if stream.Send(header) != nil {
 		return nil
 	}
 	buf := make([]byte, importChunk)
 	for {
 		n, err := r.Read(buf)
-		if n > 0 && stream.Send(&caissonv1.ImportImageRequest{Kind: &caissonv1.ImportImageRequest_Chunk{Chunk: buf[:n]}}) != nil {
+		if n > 0 && stream.Send(chunk(buf[:n])) != nil {
 			return nil
 		}
 		if errors.Is(err, io.EOF) {

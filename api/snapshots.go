@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"io"
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 )
@@ -25,6 +26,21 @@ func (c *Client) InspectSnapshot(ctx context.Context, req *caissonv1.InspectSnap
 // RemoveSnapshot removes a snapshot.
 func (c *Client) RemoveSnapshot(ctx context.Context, req *caissonv1.RemoveSnapshotRequest) (*caissonv1.RemoveSnapshotResponse, error) {
 	return call(ctx, c.snapshots().RemoveSnapshot, req)
+}
+
+// ExportSnapshot writes a snapshot to w as a tar. What w has got when an error is returned is a part
+// of it.
+func (c *Client) ExportSnapshot(ctx context.Context, req *caissonv1.ExportSnapshotRequest, w io.Writer) error {
+	return receiveArchive(ctx, c.snapshots().ExportSnapshot, req, w)
+}
+
+// ImportSnapshot sends the archive r, which ExportSnapshot wrote. An empty name takes the one that the
+// snapshot had. An error of r is returned under SBX-804, and nothing is imported.
+func (c *Client) ImportSnapshot(ctx context.Context, name string, r io.Reader) (*caissonv1.Snapshot, error) {
+	header := &caissonv1.ImportSnapshotRequest{Kind: &caissonv1.ImportSnapshotRequest_Header{Header: &caissonv1.ImportSnapshotHeader{Name: name}}}
+	return importArchive(ctx, c.snapshots().ImportSnapshot, header, r, func(p []byte) *caissonv1.ImportSnapshotRequest {
+		return &caissonv1.ImportSnapshotRequest{Kind: &caissonv1.ImportSnapshotRequest_Chunk{Chunk: p}}
+	})
 }
 
 // Rewind gives a running sandbox the files of a snapshot. Its commands end first.

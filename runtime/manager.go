@@ -206,7 +206,7 @@ func assemble(engine Engine, store images.Store, log *slog.Logger, o Options) *M
 	m.workspaces = workspaces.NewService(workspaceFleet{snapshotFleet{m}}, workspaces.Options{Journals: p.applies(), Changesets: p.changesets(), Program: program, Events: o.Events, Log: log, Rules: func() workspaces.Rules {
 		return workspaces.Rules{Allowed: m.settings().Workspaces, Control: m.settings().Control, Retention: m.settings().Changesets}
 	}})
-	m.snapshots = snapshots.NewService(snapshots.NewStore(p.snapshots()), snapshotFleet{m}, o.Events, func() snapshots.Retention { return m.settings().Snapshots }, log)
+	m.snapshots = snapshots.NewService(snapshots.NewStore(p.snapshots()), snapshotFleet{m}, m.images, &m.disks, o.Events, func() snapshots.Retention { return m.settings().Snapshots }, log)
 	m.volumes = volumes.NewService(volumes.New(p.volumes()), volumeFleet{m}, o.Events, o.VolumeBytes)
 	m.leaving, m.handOver = context.WithCancel(context.Background())
 	m.keep.Store(o.KeepOnExit)

@@ -126,9 +126,7 @@ func (s imageService) SaveImages(ctx context.Context, r *connect.Request[caisson
 			return fail(err)
 		}
 	}
-	w := bufio.NewWriterSize(chunkWriter(func(p []byte) error {
-		return sent(stream.Send(&caissonv1.SaveImagesResponse{Chunk: p}))
-	}), savedChunk)
+	w := savedTo(func(p []byte) error { return stream.Send(&caissonv1.SaveImagesResponse{Chunk: p}) })
 	if err := s.store.Save(ctx, r.Msg.Names, w); err != nil {
 		return fail(err)
 	}
@@ -137,6 +135,11 @@ func (s imageService) SaveImages(ctx context.Context, r *connect.Request[caisson
 
 // savedChunk is the most of an archive in one message.
 const savedChunk = 256 << 10
+
+// savedTo writes an archive in messages.
+func savedTo(send func([]byte) error) *bufio.Writer {
+	return bufio.NewWriterSize(chunkWriter(func(p []byte) error { return sent(send(p)) }), savedChunk)
+}
 
 type chunkWriter func([]byte) error
 

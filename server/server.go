@@ -128,6 +128,8 @@ type Snapshots interface {
 	List(ctx context.Context) ([]snapshots.Info, error)
 	Inspect(ctx context.Context, ref string) (snapshots.Info, error)
 	Remove(ctx context.Context, ref string) error
+	Export(ctx context.Context, ref string, w io.Writer) error
+	Import(ctx context.Context, name string, r io.Reader) (snapshots.Info, error)
 }
 
 // Network answers what sandboxes may reach, and what they tried to.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/snapshots"
 )
@@ -38,6 +39,31 @@ func (s snapshotService) InspectSnapshot(ctx context.Context, r *connect.Request
 
 func (s snapshotService) RemoveSnapshot(ctx context.Context, r *connect.Request[caissonv1.RemoveSnapshotRequest]) (*connect.Response[caissonv1.RemoveSnapshotResponse], error) {
 	return reply(&caissonv1.RemoveSnapshotResponse{}, s.store.Remove(ctx, r.Msg.Name))
+}
+
+func (s snapshotService) ExportSnapshot(ctx context.Context, r *connect.Request[caissonv1.ExportSnapshotRequest], stream *connect.ServerStream[caissonv1.ExportSnapshotResponse]) error {
+	w := savedTo(func(p []byte) error { return stream.Send(&caissonv1.ExportSnapshotResponse{Chunk: p}) })
+	if err := s.store.Export(ctx, r.Msg.Name, w); err != nil {
+		return fail(err)
+	}
+	return fail(w.Flush())
+}
+
+func (s snapshotService) ImportSnapshot(ctx context.Context, stream *connect.ClientStream[caissonv1.ImportSnapshotRequest]) (*connect.Response[caissonv1.Snapshot], error) {
+	first, err := firstOf(stream)
+	if err != nil {
+		return nil, fail(err)
+	}
+	header := first.GetHeader()
+	if header == nil {
+		return nil, fail(sbxerr.New(sbxerr.APIUsage, "server.import", "the first message of an import must hold header"))
+	}
+	archive := &chunkReader[caissonv1.ImportSnapshotRequest]{stream: stream, chunk: func(m *caissonv1.ImportSnapshotRequest) ([]byte, bool) {
+		_, ok := m.Kind.(*caissonv1.ImportSnapshotRequest_Chunk)
+		return m.GetChunk(), ok
+	}}
+	i, err := s.store.Import(ctx, header.Name, archive)
+	return reply(snapshotPB(i), err)
 }
 
 func (s snapshotService) Rewind(ctx context.Context, r *connect.Request[caissonv1.RewindRequest]) (*connect.Response[caissonv1.RewindResponse], error) {

@@ -81,6 +81,9 @@ const (
 	TemplateNotFound Code = "SBX-245" // the profile has no set-up
 
 	SnapshotMismatch Code = "SBX-246" // a snapshot does not fit a live sandbox
+	SnapshotArchive  Code = "SBX-247" // an archive holds no snapshot
+	SnapshotVersion  Code = "SBX-248" // an archive holds a snapshot of a newer version
+	SnapshotName     Code = "SBX-249" // a name in a snapshot means something else in an archive
 
 	Seccomp        Code = "SBX-301" // the filter is invalid or cannot be enforced here
 	SeccompProfile Code = "SBX-302" // no such seccomp profile

@@ -75,6 +75,9 @@ var table = []Description{
 	{TemplateFailed, "the set-up of the profile failed", ClassInput, 422, false, "look at its log: caisson template inspect PROFILE; root builds it again with caisson template build PROFILE"},
 	{TemplateNotFound, "the profile has no set-up", ClassInput, 404, false, "list the profiles that have one: caisson template ls; setup: in a profile of the configuration gives it one"},
 	{SnapshotMismatch, "the snapshot does not fit the sandbox", ClassInput, 409, false, "create a sandbox from the snapshot instead: caisson create --from SNAPSHOT"},
+	{SnapshotArchive, "the archive holds no snapshot", ClassInput, 422, false, "give an archive that caisson snapshot export wrote; caisson image import takes images"},
+	{SnapshotVersion, "the archive is of a newer version", ClassInput, 422, false, "import it with a daemon that is as new as the one that wrote it"},
+	{SnapshotName, "a name in the snapshot has another meaning in an archive", ClassInput, 422, false, "create a sandbox from the snapshot, rename what the message names, and export a snapshot of that"},
 	{Disk, "a disk for a sandbox could not be made", ClassHost, 503, false, "caisson doctor says what the host lacks: e2fsprogs, loop devices or room below root"},
 
 	{Seccomp, "the seccomp filter cannot be enforced", ClassHost, 503, false, "use the runc of this installation; caisson doctor names the missing feature"},

@@ -168,7 +168,12 @@ func openSaved(file string) (_ *os.File, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, image.Close()) }()
+	root, err := openRoot(image, unix.MOUNT_ATTR_RDONLY)
+	return root, errors.Join(err, image.Close())
+}
+
+// openRoot mounts the disk in image nowhere, with these attributes.
+func openRoot(image *os.File, attributes int) (_ *os.File, err error) {
 	device, err := attachLoop(image)
 	if err != nil {
 		return nil, err
@@ -179,14 +184,44 @@ func openSaved(file string) (_ *os.File, err error) {
 		return nil, fmt.Errorf("open ext4: %w", err)
 	}
 	defer func() { err = errors.Join(err, unix.Close(fs)) }()
-	if err := errors.Join(unix.FsconfigSetFlag(fs, "ro"), configure(fs, device.Name(), false)); err != nil {
+	if attributes&unix.MOUNT_ATTR_RDONLY != 0 {
+		err = unix.FsconfigSetFlag(fs, "ro")
+	}
+	if err := errors.Join(err, configure(fs, device.Name(), false)); err != nil {
 		return nil, err
 	}
-	tree, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
+	tree, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, attributes|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
 	if err != nil {
 		return nil, err
 	}
-	return os.NewFile(uintptr(tree), file), nil
+	return os.NewFile(uintptr(tree), image.Name()), nil
+}
+
+// Fill makes a disk in a new file, into which write puts files below dir. It is mounted nowhere, so
+// that nothing but the file stays of a daemon that is killed. On an error not even that does.
+func (m *Maker) Fill(file string, size Size, write func(dir string) error) (use Use, err error) {
+	image, err := m.create(file, size.Filled())
+	if err != nil {
+		return Use{}, sbxerr.Wrap(sbxerr.Disk, "disk.fill", err)
+	}
+	defer func() {
+		if err = errors.Join(err, image.Close()); err != nil {
+			err = errors.Join(err, owndir.Unlink(file))
+		}
+	}()
+	root, err := openRoot(image, 0)
+	if err != nil {
+		return Use{}, sbxerr.Wrap(sbxerr.Disk, "disk.fill", err)
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	dir := fmt.Sprintf("/proc/self/fd/%d/.", root.Fd())
+	if err := write(dir); err != nil {
+		return Use{}, err
+	}
+	if err := sbxerr.Wrap(sbxerr.Disk, "disk.fill", syncFS(dir)); err != nil {
+		return Use{}, err
+	}
+	return UseOf(dir)
 }
 
 func attach(fs int, point string, ids *mount.UserNS) error {

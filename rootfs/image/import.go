@@ -57,27 +57,62 @@ func Import(ctx context.Context, r io.Reader, o Options, sink Sink, open Opener)
 			return Result{}, err
 		}
 	}
-	progress := orSilent(o.Progress)
-	progress("receiving the archive")
+	var stored Result
+	err := received(ctx, r, o, func(packed *os.File) (err error) {
+		stored, err = again(func() (Result, error) {
+			head, feed, err := open(ctx, packed, o.Limits)
+			if err != nil {
+				return Result{}, err
+			}
+			defer feed.Close()
+			return Store(ctx, StoreOptions{Name: o.Name, Limits: o.Limits, Progress: o.Progress}, head, feed, sink)
+		})
+		return err
+	})
+	return stored, err
+}
+
+// received calls work with an archive, when all of it is there.
+func received(ctx context.Context, r io.Reader, o Options, work func(packed *os.File) error) error {
+	orSilent(o.Progress)("receiving the archive")
 	packed, err := receive(ctx, r, o.SpoolDir, o.Limits)
 	if err != nil {
-		return Result{}, err
+		return err
 	}
 	defer packed.Close() // it was only read, and has no name
 	if o.Received != nil {
 		done, err := o.Received(ctx)
 		if err != nil {
-			return Result{}, err
+			return err
 		}
 		defer done()
 	}
-	return again(func() (Result, error) {
+	return work(packed)
+}
+
+// Over is a Feed of layers that lie over an image. See shows it the layers of that one first, lowest
+// first.
+type Over interface {
+	Feed
+	See(ctx context.Context, r io.Reader) error
+}
+
+// Changes reads an archive from r, whose layers lie over an image that is stored, and calls take with
+// what open finds in it. Errors are those of Import.
+func Changes(ctx context.Context, r io.Reader, o Options, open func(ctx context.Context, packed *os.File, l Limits) (Head, Over, error), take func(Head, Over) error) error {
+	if err := o.Limits.Validate(); err != nil {
+		return err
+	}
+	return received(ctx, r, o, func(packed *os.File) error {
 		head, feed, err := open(ctx, packed, o.Limits)
 		if err != nil {
-			return Result{}, err
+			return err
 		}
 		defer feed.Close()
-		return Store(ctx, StoreOptions{Name: o.Name, Limits: o.Limits, Progress: o.Progress}, head, feed, sink)
+		if err := head.check(o.Limits); err != nil {
+			return err
+		}
+		return take(head, feed)
 	})
 }
 

@@ -29,7 +29,7 @@ const (
 	MessageDocument   = "document"   // ocispec.Descriptor; the answer has no body, and its content follows
 	MessageSignatures = "signatures" // []digest.Digest; the answer has no body, and a Signature for each follows
 	MessageFound      = "found"      // Found, of a registry
-	MessageGo         = "go"         // Go, to fetch its layers
+	MessageGo         = "go"         // Go, to fetch its layers; of an archive without a body
 	MessageLayer      = "layer"      // of the next layer, which follows; of a registry the daemon sends it first
 	MessageSee        = "see"        // a layer below follows
 	MessageSeen       = "seen"
@@ -53,6 +53,7 @@ type Request struct {
 	Limits image.Limits       `json:"limits"`
 	Target ocispec.Descriptor `json:"target,omitzero"` // that the name leads to in its registry
 	Signed *Signed            `json:"signed,omitempty"`
+	Over   bool               `json:"over,omitempty"` // an archive's layers lie over others, which the daemon shows before it lets them come
 }
 
 // Signed demands a signature of an image of a registry.

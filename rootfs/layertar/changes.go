@@ -8,9 +8,12 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // Names of whiteouts (image-spec, layer.md).
@@ -73,4 +76,71 @@ func isOpaque(root *os.Root, name string) (bool, error) {
 		err, n = nil, 0
 	}
 	return n == 1 && value[0] == 'y', errors.Join(err, dir.Close())
+}
+
+// Part is a tree whose content is in a layer.
+type Part struct {
+	Root *os.Root
+	At   string // its name in the layer; empty: it is the upper layer of an overlay
+}
+
+// Parts writes an upper layer, and the trees that are mounted over it, as one layer. Their ids begin
+// at base.
+func Parts(parts []Part, base uint32, w io.Writer) error {
+	layer := tar.NewWriter(w)
+	for _, p := range parts {
+		if err := p.write(parts, base, layer); err != nil {
+			return err
+		}
+	}
+	return layer.Close()
+}
+
+func (p Part) write(parts []Part, base uint32, layer *tar.Writer) error {
+	w := writer{tar: layer, names: map[string]string{}, adapt: func(h *tar.Header) {
+		h.Uid, h.Gid, h.Name = h.Uid-int(base), h.Gid-int(base), p.named(h.Name)
+		if h.Typeflag == tar.TypeLink {
+			h.Linkname = p.named(h.Linkname)
+		}
+	}}
+	if p.At != "" {
+		if err := w.file(p.Root, "."); err != nil {
+			return err
+		}
+	}
+	return walk(p.Root, ".", func(name string, entry fs.DirEntry) error {
+		switch hidden := slices.ContainsFunc(parts, func(over Part) bool { return p.At == "" && over.At == name }); {
+		case hidden && entry.IsDir():
+			return fs.SkipDir
+		case hidden:
+			return nil
+		case strings.HasPrefix(path.Base(name), whiteoutPrefix):
+			return sbxerr.New(sbxerr.SnapshotName, "layertar.parts", "%q has a name that means the removal of a file in a layer", sbxerr.Clip("/"+p.named(name)))
+		case p.At == "":
+			return w.change(p.Root, name, entry)
+		}
+		return w.file(p.Root, name)
+	})
+}
+
+// named is the name in the layer of a name of the tree.
+func (p Part) named(name string) string {
+	joined := path.Join(p.At, name)
+	if strings.HasSuffix(name, "/") {
+		joined += "/"
+	}
+	return joined
+}
+
+// file writes a file of a tree in which nothing hides what lies below it.
+func (w *writer) file(root *os.Root, name string) error {
+	info, err := root.Lstat(name)
+	if err != nil {
+		return err
+	}
+	i, err := itemOf(root, name, info)
+	if err != nil || i == nil {
+		return err
+	}
+	return w.item(i)
 }

@@ -50,7 +50,7 @@ func TestRetention(t *testing.T) {
 			at, bound := time.Now().Add(-time.Minute), Retention{}
 			bus := events.New(events.Options{})
 			f := &keeping{fleet: fleet{}, at: &at}
-			s := NewService(NewStore(t.TempDir()), f, bus, func() Retention { return bound }, slog.New(slog.DiscardHandler))
+			s := NewService(NewStore(t.TempDir()), f, nil, nil, bus, func() Retention { return bound }, slog.New(slog.DiscardHandler))
 			ctx := peer.NewContext(t.Context(), peer.User(0, 0, nil, 1))
 			create := func(name string) string {
 				info, err := s.Create(ctx, "box", name)

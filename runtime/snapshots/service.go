@@ -5,12 +5,17 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"os"
 	"slices"
 	"strings"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/rootfs/disk"
+	"github.com/caisson-run/caisson/rootfs/image"
 	"github.com/caisson-run/caisson/runtime/events"
+	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/plan"
 )
@@ -28,8 +33,19 @@ type Fleet interface {
 	End(ctx context.Context, id string) error
 	// Origins calls each with the snapshot, or "", that a sandbox of a user began with.
 	Origins(each func(owner uint32, ref string))
+	// CheckRoom refuses a disk that the host has no room for.
+	CheckRoom(bytes int64) error
 	// Rewind gives a live sandbox the files of a snapshot, without a word of it.
 	Rewind(ctx context.Context, ref string, from plan.Origin) (Rewound, error)
+}
+
+// Images has the images that snapshots are of, and reads archives as it reads those of images.
+type Images interface {
+	// Spool makes a file that has no name, for an archive of at most so many bytes.
+	Spool() (f *os.File, most int64, err error)
+	// Changes reads an archive of changes to an image. find names the digest of that by what the
+	// archive says. apply gets the image, and the changes as a tar, which it reads to its end.
+	Changes(ctx context.Context, r io.Reader, find func(image.Config) (digest string, err error), apply func(images.Stored, io.Reader) error) error
 }
 
 // Service manages snapshots for callers.
@@ -37,14 +53,16 @@ type Service struct {
 	store  *Store
 	fleet  Fleet
 	events *events.Bus
+	images Images
+	disks  *disk.Maker
 
 	retention func() Retention
 	log       *slog.Logger
 }
 
 // NewService returns the Service of the snapshots in a store.
-func NewService(store *Store, fleet Fleet, bus *events.Bus, retention func() Retention, log *slog.Logger) *Service {
-	return &Service{store, fleet, bus, retention, log}
+func NewService(store *Store, fleet Fleet, imgs Images, disks *disk.Maker, bus *events.Bus, retention func() Retention, log *slog.Logger) *Service {
+	return &Service{store: store, fleet: fleet, events: bus, images: imgs, disks: disks, retention: retention, log: log}
 }
 
 // Create makes a snapshot of a sandbox, of a name that is made up where none is given. The

@@ -19,6 +19,8 @@ type fleet struct {
 	peers peer.Policy
 }
 
+func (f fleet) CheckRoom(int64) error { return nil }
+
 func (f fleet) Busy() func() { return func() {} }
 
 func (f fleet) Grant(ctx context.Context) (peer.Grant, error) {
@@ -38,7 +40,7 @@ func TestSnapshotsAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	as := func(uid uint32) context.Context { return peer.NewContext(t.Context(), peer.User(uid, uid, nil, 1)) }
-	s := NewService(NewStore(t.TempDir()), fleet{peers: peers}, events.New(events.Options{}), func() Retention { return Retention{} }, slog.New(slog.DiscardHandler))
+	s := NewService(NewStore(t.TempDir()), fleet{peers: peers}, nil, nil, events.New(events.Options{}), func() Retention { return Retention{} }, slog.New(slog.DiscardHandler))
 	create := func(uid uint32, n int) error {
 		_, err := s.Create(as(uid), "box", fmt.Sprintf("s%d", n))
 		return err

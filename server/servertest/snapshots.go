@@ -3,7 +3,9 @@ package servertest
 import (
 	"cmp"
 	"context"
+	"io"
 	"slices"
+	"strings"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime/plan"
@@ -48,4 +50,18 @@ func (f snapshotFake) Fork(ctx context.Context, ref string, count int) ([]snapsh
 		forks[i] = snapshots.Fork{ID: info.ID, Err: err}
 	}
 	return forks, nil
+}
+
+func (f snapshotFake) Export(ctx context.Context, ref string, w io.Writer) error {
+	_, err := f.Inspect(ctx, ref)
+	if err == nil {
+		_, err = io.WriteString(w, "archive of "+ref)
+	}
+	return err
+}
+
+func (f snapshotFake) Import(_ context.Context, name string, r io.Reader) (snapshots.Info, error) {
+	sent, err := io.ReadAll(r)
+	name = cmp.Or(name, strings.TrimPrefix(string(sent), "archive of "))
+	return snapshots.Info{Key: snapshots.Key{Name: name}}, err
 }

@@ -418,6 +418,220 @@ func (*RemoveSnapshotResponse) Descriptor() ([]byte, []int) {
 	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{6}
 }
 
+type ExportSnapshotRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportSnapshotRequest) Reset() {
+	*x = ExportSnapshotRequest{}
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportSnapshotRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportSnapshotRequest) ProtoMessage() {}
+
+func (x *ExportSnapshotRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportSnapshotRequest.ProtoReflect.Descriptor instead.
+func (*ExportSnapshotRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ExportSnapshotRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type ExportSnapshotResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Chunk         []byte                 `protobuf:"bytes,1,opt,name=chunk,proto3" json:"chunk,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportSnapshotResponse) Reset() {
+	*x = ExportSnapshotResponse{}
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportSnapshotResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportSnapshotResponse) ProtoMessage() {}
+
+func (x *ExportSnapshotResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportSnapshotResponse.ProtoReflect.Descriptor instead.
+func (*ExportSnapshotResponse) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ExportSnapshotResponse) GetChunk() []byte {
+	if x != nil {
+		return x.Chunk
+	}
+	return nil
+}
+
+type ImportSnapshotRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Kind:
+	//
+	//	*ImportSnapshotRequest_Header
+	//	*ImportSnapshotRequest_Chunk
+	Kind          isImportSnapshotRequest_Kind `protobuf_oneof:"kind"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImportSnapshotRequest) Reset() {
+	*x = ImportSnapshotRequest{}
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImportSnapshotRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImportSnapshotRequest) ProtoMessage() {}
+
+func (x *ImportSnapshotRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImportSnapshotRequest.ProtoReflect.Descriptor instead.
+func (*ImportSnapshotRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ImportSnapshotRequest) GetKind() isImportSnapshotRequest_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return nil
+}
+
+func (x *ImportSnapshotRequest) GetHeader() *ImportSnapshotHeader {
+	if x != nil {
+		if x, ok := x.Kind.(*ImportSnapshotRequest_Header); ok {
+			return x.Header
+		}
+	}
+	return nil
+}
+
+func (x *ImportSnapshotRequest) GetChunk() []byte {
+	if x != nil {
+		if x, ok := x.Kind.(*ImportSnapshotRequest_Chunk); ok {
+			return x.Chunk
+		}
+	}
+	return nil
+}
+
+type isImportSnapshotRequest_Kind interface {
+	isImportSnapshotRequest_Kind()
+}
+
+type ImportSnapshotRequest_Header struct {
+	Header *ImportSnapshotHeader `protobuf:"bytes,1,opt,name=header,proto3,oneof"`
+}
+
+type ImportSnapshotRequest_Chunk struct {
+	Chunk []byte `protobuf:"bytes,2,opt,name=chunk,proto3,oneof"`
+}
+
+func (*ImportSnapshotRequest_Header) isImportSnapshotRequest_Kind() {}
+
+func (*ImportSnapshotRequest_Chunk) isImportSnapshotRequest_Kind() {}
+
+type ImportSnapshotHeader struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // empty: the name that the snapshot had
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImportSnapshotHeader) Reset() {
+	*x = ImportSnapshotHeader{}
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImportSnapshotHeader) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImportSnapshotHeader) ProtoMessage() {}
+
+func (x *ImportSnapshotHeader) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImportSnapshotHeader.ProtoReflect.Descriptor instead.
+func (*ImportSnapshotHeader) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ImportSnapshotHeader) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
 type RewindRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
@@ -428,7 +642,7 @@ type RewindRequest struct {
 
 func (x *RewindRequest) Reset() {
 	*x = RewindRequest{}
-	mi := &file_caisson_v1_snapshot_proto_msgTypes[7]
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -440,7 +654,7 @@ func (x *RewindRequest) String() string {
 func (*RewindRequest) ProtoMessage() {}
 
 func (x *RewindRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_snapshot_proto_msgTypes[7]
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -453,7 +667,7 @@ func (x *RewindRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RewindRequest.ProtoReflect.Descriptor instead.
 func (*RewindRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{7}
+	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RewindRequest) GetRef() string {
@@ -480,7 +694,7 @@ type RewindResponse struct {
 
 func (x *RewindResponse) Reset() {
 	*x = RewindResponse{}
-	mi := &file_caisson_v1_snapshot_proto_msgTypes[8]
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -492,7 +706,7 @@ func (x *RewindResponse) String() string {
 func (*RewindResponse) ProtoMessage() {}
 
 func (x *RewindResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_snapshot_proto_msgTypes[8]
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -505,7 +719,7 @@ func (x *RewindResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RewindResponse.ProtoReflect.Descriptor instead.
 func (*RewindResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{8}
+	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RewindResponse) GetExecs() []string {
@@ -532,7 +746,7 @@ type ForkRequest struct {
 
 func (x *ForkRequest) Reset() {
 	*x = ForkRequest{}
-	mi := &file_caisson_v1_snapshot_proto_msgTypes[9]
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -544,7 +758,7 @@ func (x *ForkRequest) String() string {
 func (*ForkRequest) ProtoMessage() {}
 
 func (x *ForkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_snapshot_proto_msgTypes[9]
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -557,7 +771,7 @@ func (x *ForkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkRequest.ProtoReflect.Descriptor instead.
 func (*ForkRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{9}
+	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ForkRequest) GetRef() string {
@@ -583,7 +797,7 @@ type ForkResponse struct {
 
 func (x *ForkResponse) Reset() {
 	*x = ForkResponse{}
-	mi := &file_caisson_v1_snapshot_proto_msgTypes[10]
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -595,7 +809,7 @@ func (x *ForkResponse) String() string {
 func (*ForkResponse) ProtoMessage() {}
 
 func (x *ForkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_snapshot_proto_msgTypes[10]
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -608,7 +822,7 @@ func (x *ForkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkResponse.ProtoReflect.Descriptor instead.
 func (*ForkResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{10}
+	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ForkResponse) GetForks() []*Forked {
@@ -629,7 +843,7 @@ type Forked struct {
 
 func (x *Forked) Reset() {
 	*x = Forked{}
-	mi := &file_caisson_v1_snapshot_proto_msgTypes[11]
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -641,7 +855,7 @@ func (x *Forked) String() string {
 func (*Forked) ProtoMessage() {}
 
 func (x *Forked) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_snapshot_proto_msgTypes[11]
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -654,7 +868,7 @@ func (x *Forked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forked.ProtoReflect.Descriptor instead.
 func (*Forked) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{11}
+	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Forked) GetSandbox() *Sandbox {
@@ -706,7 +920,17 @@ const file_caisson_v1_snapshot_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"+\n" +
 	"\x15RemoveSnapshotRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\x18\n" +
-	"\x16RemoveSnapshotResponse\"=\n" +
+	"\x16RemoveSnapshotResponse\"+\n" +
+	"\x15ExportSnapshotRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\".\n" +
+	"\x16ExportSnapshotResponse\x12\x14\n" +
+	"\x05chunk\x18\x01 \x01(\fR\x05chunk\"s\n" +
+	"\x15ImportSnapshotRequest\x12:\n" +
+	"\x06header\x18\x01 \x01(\v2 .caisson.v1.ImportSnapshotHeaderH\x00R\x06header\x12\x16\n" +
+	"\x05chunk\x18\x02 \x01(\fH\x00R\x05chunkB\x06\n" +
+	"\x04kind\"*\n" +
+	"\x14ImportSnapshotHeader\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"=\n" +
 	"\rRewindRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x1a\n" +
 	"\bsnapshot\x18\x02 \x01(\tR\bsnapshot\"D\n" +
@@ -721,7 +945,7 @@ const file_caisson_v1_snapshot_proto_rawDesc = "" +
 	"\x05forks\x18\x01 \x03(\v2\x12.caisson.v1.ForkedR\x05forks\"f\n" +
 	"\x06Forked\x12-\n" +
 	"\asandbox\x18\x01 \x01(\v2\x13.caisson.v1.SandboxR\asandbox\x12-\n" +
-	"\x05error\x18\x02 \x01(\v2\x17.caisson.v1.ErrorDetailR\x05error2\x9f\x05\n" +
+	"\x05error\x18\x02 \x01(\v2\x17.caisson.v1.ErrorDetailR\x05error2\xdd\a\n" +
 	"\x0fSnapshotService\x12g\n" +
 	"\x0eCreateSnapshot\x12!.caisson.v1.CreateSnapshotRequest\x1a\x14.caisson.v1.Snapshot\"\x1c\x82\xb5\x18\x18\n" +
 	"\x04POST\x12\r/v1/snapshots\x18\xc9\x01\x12n\n" +
@@ -730,7 +954,12 @@ const file_caisson_v1_snapshot_proto_rawDesc = "" +
 	"\x0fInspectSnapshot\x12\".caisson.v1.InspectSnapshotRequest\x1a\x14.caisson.v1.Snapshot\"\x1f\x82\xb5\x18\x1b\n" +
 	"\x03GET\x12\x14/v1/snapshots/{name}\x12{\n" +
 	"\x0eRemoveSnapshot\x12!.caisson.v1.RemoveSnapshotRequest\x1a\".caisson.v1.RemoveSnapshotResponse\"\"\x82\xb5\x18\x1e\n" +
-	"\x06DELETE\x12\x14/v1/snapshots/{name}\x12g\n" +
+	"\x06DELETE\x12\x14/v1/snapshots/{name}\x12\x88\x01\n" +
+	"\x0eExportSnapshot\x12!.caisson.v1.ExportSnapshotRequest\x1a\".caisson.v1.ExportSnapshotResponse\"-\x82\xb5\x18)\n" +
+	"\x03GET\x12\x1b/v1/snapshots/{name}/export2\x05chunk0\x01\x12\xb0\x01\n" +
+	"\x0eImportSnapshot\x12!.caisson.v1.ImportSnapshotRequest\x1a\x14.caisson.v1.Snapshot\"c\x82\xb5\x18-\n" +
+	"\x03PUT\x12\x14/v1/snapshots/{name}\x18\xc9\x01\"\x05chunk*\x06header\x82\xb5\x18.\n" +
+	"\x04POST\x12\x14/v1/snapshots/import\x18\xc9\x01\"\x05chunk*\x06header(\x01\x12g\n" +
 	"\x06Rewind\x12\x19.caisson.v1.RewindRequest\x1a\x1a.caisson.v1.RewindResponse\"&\x82\xb5\x18\"\n" +
 	"\x04POST\x12\x1a/v1/sandboxes/{ref}/rewind\x12_\n" +
 	"\x04Fork\x12\x17.caisson.v1.ForkRequest\x1a\x18.caisson.v1.ForkResponse\"$\x82\xb5\x18 \n" +
@@ -748,7 +977,7 @@ func file_caisson_v1_snapshot_proto_rawDescGZIP() []byte {
 	return file_caisson_v1_snapshot_proto_rawDescData
 }
 
-var file_caisson_v1_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_caisson_v1_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_caisson_v1_snapshot_proto_goTypes = []any{
 	(*Snapshot)(nil),               // 0: caisson.v1.Snapshot
 	(*CreateSnapshotRequest)(nil),  // 1: caisson.v1.CreateSnapshotRequest
@@ -757,38 +986,47 @@ var file_caisson_v1_snapshot_proto_goTypes = []any{
 	(*InspectSnapshotRequest)(nil), // 4: caisson.v1.InspectSnapshotRequest
 	(*RemoveSnapshotRequest)(nil),  // 5: caisson.v1.RemoveSnapshotRequest
 	(*RemoveSnapshotResponse)(nil), // 6: caisson.v1.RemoveSnapshotResponse
-	(*RewindRequest)(nil),          // 7: caisson.v1.RewindRequest
-	(*RewindResponse)(nil),         // 8: caisson.v1.RewindResponse
-	(*ForkRequest)(nil),            // 9: caisson.v1.ForkRequest
-	(*ForkResponse)(nil),           // 10: caisson.v1.ForkResponse
-	(*Forked)(nil),                 // 11: caisson.v1.Forked
-	(*timestamppb.Timestamp)(nil),  // 12: google.protobuf.Timestamp
-	(*Sandbox)(nil),                // 13: caisson.v1.Sandbox
-	(*ErrorDetail)(nil),            // 14: caisson.v1.ErrorDetail
+	(*ExportSnapshotRequest)(nil),  // 7: caisson.v1.ExportSnapshotRequest
+	(*ExportSnapshotResponse)(nil), // 8: caisson.v1.ExportSnapshotResponse
+	(*ImportSnapshotRequest)(nil),  // 9: caisson.v1.ImportSnapshotRequest
+	(*ImportSnapshotHeader)(nil),   // 10: caisson.v1.ImportSnapshotHeader
+	(*RewindRequest)(nil),          // 11: caisson.v1.RewindRequest
+	(*RewindResponse)(nil),         // 12: caisson.v1.RewindResponse
+	(*ForkRequest)(nil),            // 13: caisson.v1.ForkRequest
+	(*ForkResponse)(nil),           // 14: caisson.v1.ForkResponse
+	(*Forked)(nil),                 // 15: caisson.v1.Forked
+	(*timestamppb.Timestamp)(nil),  // 16: google.protobuf.Timestamp
+	(*Sandbox)(nil),                // 17: caisson.v1.Sandbox
+	(*ErrorDetail)(nil),            // 18: caisson.v1.ErrorDetail
 }
 var file_caisson_v1_snapshot_proto_depIdxs = []int32{
-	12, // 0: caisson.v1.Snapshot.created_at:type_name -> google.protobuf.Timestamp
+	16, // 0: caisson.v1.Snapshot.created_at:type_name -> google.protobuf.Timestamp
 	0,  // 1: caisson.v1.ListSnapshotsResponse.snapshots:type_name -> caisson.v1.Snapshot
-	11, // 2: caisson.v1.ForkResponse.forks:type_name -> caisson.v1.Forked
-	13, // 3: caisson.v1.Forked.sandbox:type_name -> caisson.v1.Sandbox
-	14, // 4: caisson.v1.Forked.error:type_name -> caisson.v1.ErrorDetail
-	1,  // 5: caisson.v1.SnapshotService.CreateSnapshot:input_type -> caisson.v1.CreateSnapshotRequest
-	2,  // 6: caisson.v1.SnapshotService.ListSnapshots:input_type -> caisson.v1.ListSnapshotsRequest
-	4,  // 7: caisson.v1.SnapshotService.InspectSnapshot:input_type -> caisson.v1.InspectSnapshotRequest
-	5,  // 8: caisson.v1.SnapshotService.RemoveSnapshot:input_type -> caisson.v1.RemoveSnapshotRequest
-	7,  // 9: caisson.v1.SnapshotService.Rewind:input_type -> caisson.v1.RewindRequest
-	9,  // 10: caisson.v1.SnapshotService.Fork:input_type -> caisson.v1.ForkRequest
-	0,  // 11: caisson.v1.SnapshotService.CreateSnapshot:output_type -> caisson.v1.Snapshot
-	3,  // 12: caisson.v1.SnapshotService.ListSnapshots:output_type -> caisson.v1.ListSnapshotsResponse
-	0,  // 13: caisson.v1.SnapshotService.InspectSnapshot:output_type -> caisson.v1.Snapshot
-	6,  // 14: caisson.v1.SnapshotService.RemoveSnapshot:output_type -> caisson.v1.RemoveSnapshotResponse
-	8,  // 15: caisson.v1.SnapshotService.Rewind:output_type -> caisson.v1.RewindResponse
-	10, // 16: caisson.v1.SnapshotService.Fork:output_type -> caisson.v1.ForkResponse
-	11, // [11:17] is the sub-list for method output_type
-	5,  // [5:11] is the sub-list for method input_type
-	5,  // [5:5] is the sub-list for extension type_name
-	5,  // [5:5] is the sub-list for extension extendee
-	0,  // [0:5] is the sub-list for field type_name
+	10, // 2: caisson.v1.ImportSnapshotRequest.header:type_name -> caisson.v1.ImportSnapshotHeader
+	15, // 3: caisson.v1.ForkResponse.forks:type_name -> caisson.v1.Forked
+	17, // 4: caisson.v1.Forked.sandbox:type_name -> caisson.v1.Sandbox
+	18, // 5: caisson.v1.Forked.error:type_name -> caisson.v1.ErrorDetail
+	1,  // 6: caisson.v1.SnapshotService.CreateSnapshot:input_type -> caisson.v1.CreateSnapshotRequest
+	2,  // 7: caisson.v1.SnapshotService.ListSnapshots:input_type -> caisson.v1.ListSnapshotsRequest
+	4,  // 8: caisson.v1.SnapshotService.InspectSnapshot:input_type -> caisson.v1.InspectSnapshotRequest
+	5,  // 9: caisson.v1.SnapshotService.RemoveSnapshot:input_type -> caisson.v1.RemoveSnapshotRequest
+	7,  // 10: caisson.v1.SnapshotService.ExportSnapshot:input_type -> caisson.v1.ExportSnapshotRequest
+	9,  // 11: caisson.v1.SnapshotService.ImportSnapshot:input_type -> caisson.v1.ImportSnapshotRequest
+	11, // 12: caisson.v1.SnapshotService.Rewind:input_type -> caisson.v1.RewindRequest
+	13, // 13: caisson.v1.SnapshotService.Fork:input_type -> caisson.v1.ForkRequest
+	0,  // 14: caisson.v1.SnapshotService.CreateSnapshot:output_type -> caisson.v1.Snapshot
+	3,  // 15: caisson.v1.SnapshotService.ListSnapshots:output_type -> caisson.v1.ListSnapshotsResponse
+	0,  // 16: caisson.v1.SnapshotService.InspectSnapshot:output_type -> caisson.v1.Snapshot
+	6,  // 17: caisson.v1.SnapshotService.RemoveSnapshot:output_type -> caisson.v1.RemoveSnapshotResponse
+	8,  // 18: caisson.v1.SnapshotService.ExportSnapshot:output_type -> caisson.v1.ExportSnapshotResponse
+	0,  // 19: caisson.v1.SnapshotService.ImportSnapshot:output_type -> caisson.v1.Snapshot
+	12, // 20: caisson.v1.SnapshotService.Rewind:output_type -> caisson.v1.RewindResponse
+	14, // 21: caisson.v1.SnapshotService.Fork:output_type -> caisson.v1.ForkResponse
+	14, // [14:22] is the sub-list for method output_type
+	6,  // [6:14] is the sub-list for method input_type
+	6,  // [6:6] is the sub-list for extension type_name
+	6,  // [6:6] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_caisson_v1_snapshot_proto_init() }
@@ -799,14 +1037,18 @@ func file_caisson_v1_snapshot_proto_init() {
 	file_caisson_v1_caisson_proto_init()
 	file_caisson_v1_route_proto_init()
 	file_caisson_v1_sandbox_proto_init()
-	file_caisson_v1_snapshot_proto_msgTypes[9].OneofWrappers = []any{}
+	file_caisson_v1_snapshot_proto_msgTypes[9].OneofWrappers = []any{
+		(*ImportSnapshotRequest_Header)(nil),
+		(*ImportSnapshotRequest_Chunk)(nil),
+	}
+	file_caisson_v1_snapshot_proto_msgTypes[13].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_caisson_v1_snapshot_proto_rawDesc), len(file_caisson_v1_snapshot_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -46,6 +46,11 @@ func serveArchive(c *imageproc.Conn, request json.RawMessage, files []*os.File) 
 	if err := c.Send(imagework.MessageHead, src.Head()); err != nil {
 		return err
 	}
+	if r.Over {
+		if err := seeBelow(c, src.filter); err != nil {
+			return err
+		}
+	}
 	for range src.layers {
 		if err := c.Send(imagework.MessageLayer, nil); err != nil {
 			return err
@@ -55,6 +60,27 @@ func serveArchive(c *imageproc.Conn, request json.RawMessage, files []*os.File) 
 		}
 	}
 	return c.Send(imagework.MessageReport, imagework.Report{Report: src.filter.Report()})
+}
+
+// seeBelow lets the filter see the layers below, until the daemon wants those of the archive.
+func seeBelow(c *imageproc.Conn, f *Filter) error {
+	for {
+		kind, _, err := c.Receive(imageproc.MaxMessage)
+		if err != nil || kind == imagework.MessageGo {
+			return err
+		}
+		if err := see(c, f); err != nil {
+			return err
+		}
+	}
+}
+
+// see lets the filter see a layer that is stored.
+func see(c *imageproc.Conn, f *Filter) error {
+	if err := f.Layer(bufio.NewReaderSize(c.Stream(), 1<<20), io.Discard); err != nil {
+		return err
+	}
+	return c.Send(imagework.MessageSeen, nil)
 }
 
 // give sends the next layer.
@@ -153,16 +179,13 @@ func serveFilter(c *imageproc.Conn, request json.RawMessage, _ []*os.File) error
 		if err != nil {
 			return err
 		}
-		in := bufio.NewReaderSize(c.Stream(), 1<<20)
 		if kind == imagework.MessageSee {
-			if err := f.Layer(in, io.Discard); err != nil {
-				return err
-			}
-			if err := c.Send(imagework.MessageSeen, nil); err != nil {
+			if err := see(c, f); err != nil {
 				return err
 			}
 			continue
 		}
+		in := bufio.NewReaderSize(c.Stream(), 1<<20)
 		if err := c.SendStream(func(w io.Writer) error { return f.Layer(in, w) }); err != nil {
 			return err
 		}

@@ -413,6 +413,24 @@ class SnapshotMismatch(CaissonError):
     code = "SBX-246"
 
 
+class SnapshotArchive(CaissonError):
+    """SBX-247: the archive holds no snapshot."""
+
+    code = "SBX-247"
+
+
+class SnapshotVersion(CaissonError):
+    """SBX-248: the archive is of a newer version."""
+
+    code = "SBX-248"
+
+
+class SnapshotName(CaissonError):
+    """SBX-249: a name in the snapshot has another meaning in an archive."""
+
+    code = "SBX-249"
+
+
 class Disk(CaissonError):
     """SBX-234: a disk for a sandbox could not be made."""
 

@@ -1,4 +1,6 @@
-import type { Transport } from './http.js'
+import { parts, type Transport } from './http.js'
+import { bodyOf } from './input.js'
+import type { Data } from './spec.js'
 import type { Snapshot } from './types.js'
 import { decode } from './wire.js'
 
@@ -20,6 +22,23 @@ export class Snapshots {
   /** Removes a snapshot. Sandboxes that began with it keep what they have. */
   async remove(name: string): Promise<void> {
     await this.transport.call({ method: 'DELETE', path: snapshotPath(name) })
+  }
+
+  /** Gives the bytes of a tar with the changes to the image of a snapshot, for `load`. */
+  async *save(name: string): AsyncGenerator<Uint8Array> {
+    yield* parts(await this.transport.open({ method: 'GET', path: `${snapshotPath(name)}/export` }))
+  }
+
+  /**
+   * Makes a snapshot of an archive that `save` gave. The daemon has the image of the same digest.
+   * Without a name it has the one that the snapshot had.
+   */
+  async load(archive: Data, name?: string): Promise<Snapshot> {
+    const body = bodyOf(archive)
+    const answer = await this.transport.call(
+      name ? { method: 'PUT', path: snapshotPath(name), body } : { method: 'POST', path: '/v1/snapshots/import', body },
+    )
+    return decode('Snapshot', answer)
   }
 }
 

@@ -7,7 +7,7 @@ import { decode } from '../dist/esm/wire.js'
 const messages = JSON.parse(readFileSync(new URL('../../../api/testdata/messages.json', import.meta.url), 'utf8'))
 
 // An error, which has a class, and answers that are the bytes of a file.
-const others = ['ErrorDetail', 'CopyOutResponse', 'ForwardResponse', 'ReadFileResponse', 'SaveImagesResponse']
+const others = ['ErrorDetail', 'CopyOutResponse', 'ExportSnapshotResponse', 'ForwardResponse', 'ReadFileResponse', 'SaveImagesResponse']
 
 const camel = (name) => name.replace(/_(\w)/g, (_, letter) => letter.toUpperCase())
 

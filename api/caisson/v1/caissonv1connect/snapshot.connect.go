@@ -45,6 +45,12 @@ const (
 	// SnapshotServiceRemoveSnapshotProcedure is the fully-qualified name of the SnapshotService's
 	// RemoveSnapshot RPC.
 	SnapshotServiceRemoveSnapshotProcedure = "/caisson.v1.SnapshotService/RemoveSnapshot"
+	// SnapshotServiceExportSnapshotProcedure is the fully-qualified name of the SnapshotService's
+	// ExportSnapshot RPC.
+	SnapshotServiceExportSnapshotProcedure = "/caisson.v1.SnapshotService/ExportSnapshot"
+	// SnapshotServiceImportSnapshotProcedure is the fully-qualified name of the SnapshotService's
+	// ImportSnapshot RPC.
+	SnapshotServiceImportSnapshotProcedure = "/caisson.v1.SnapshotService/ImportSnapshot"
 	// SnapshotServiceRewindProcedure is the fully-qualified name of the SnapshotService's Rewind RPC.
 	SnapshotServiceRewindProcedure = "/caisson.v1.SnapshotService/Rewind"
 	// SnapshotServiceForkProcedure is the fully-qualified name of the SnapshotService's Fork RPC.
@@ -62,6 +68,12 @@ type SnapshotServiceClient interface {
 	InspectSnapshot(context.Context, *connect.Request[v1.InspectSnapshotRequest]) (*connect.Response[v1.Snapshot], error)
 	// RemoveSnapshot removes a snapshot. Sandboxes that began with it keep what they have.
 	RemoveSnapshot(context.Context, *connect.Request[v1.RemoveSnapshotRequest]) (*connect.Response[v1.RemoveSnapshotResponse], error)
+	// ExportSnapshot writes a snapshot as a tar of an OCI image layout, with the changes to its image
+	// as one layer.
+	ExportSnapshot(context.Context, *connect.Request[v1.ExportSnapshotRequest]) (*connect.ServerStreamForClient[v1.ExportSnapshotResponse], error)
+	// ImportSnapshot makes a snapshot of what ExportSnapshot wrote. The daemon has the image of the same
+	// digest. The first request must hold header.
+	ImportSnapshot(context.Context) *connect.ClientStreamForClient[v1.ImportSnapshotRequest, v1.Snapshot]
 	// Rewind gives a running sandbox the files of a snapshot of its own image. Its commands end
 	// first. Its ID, name, ports, links, network policy and mounts of the host stay.
 	Rewind(context.Context, *connect.Request[v1.RewindRequest]) (*connect.Response[v1.RewindResponse], error)
@@ -105,6 +117,18 @@ func NewSnapshotServiceClient(httpClient connect.HTTPClient, baseURL string, opt
 			connect.WithSchema(snapshotServiceMethods.ByName("RemoveSnapshot")),
 			connect.WithClientOptions(opts...),
 		),
+		exportSnapshot: connect.NewClient[v1.ExportSnapshotRequest, v1.ExportSnapshotResponse](
+			httpClient,
+			baseURL+SnapshotServiceExportSnapshotProcedure,
+			connect.WithSchema(snapshotServiceMethods.ByName("ExportSnapshot")),
+			connect.WithClientOptions(opts...),
+		),
+		importSnapshot: connect.NewClient[v1.ImportSnapshotRequest, v1.Snapshot](
+			httpClient,
+			baseURL+SnapshotServiceImportSnapshotProcedure,
+			connect.WithSchema(snapshotServiceMethods.ByName("ImportSnapshot")),
+			connect.WithClientOptions(opts...),
+		),
 		rewind: connect.NewClient[v1.RewindRequest, v1.RewindResponse](
 			httpClient,
 			baseURL+SnapshotServiceRewindProcedure,
@@ -126,6 +150,8 @@ type snapshotServiceClient struct {
 	listSnapshots   *connect.Client[v1.ListSnapshotsRequest, v1.ListSnapshotsResponse]
 	inspectSnapshot *connect.Client[v1.InspectSnapshotRequest, v1.Snapshot]
 	removeSnapshot  *connect.Client[v1.RemoveSnapshotRequest, v1.RemoveSnapshotResponse]
+	exportSnapshot  *connect.Client[v1.ExportSnapshotRequest, v1.ExportSnapshotResponse]
+	importSnapshot  *connect.Client[v1.ImportSnapshotRequest, v1.Snapshot]
 	rewind          *connect.Client[v1.RewindRequest, v1.RewindResponse]
 	fork            *connect.Client[v1.ForkRequest, v1.ForkResponse]
 }
@@ -150,6 +176,16 @@ func (c *snapshotServiceClient) RemoveSnapshot(ctx context.Context, req *connect
 	return c.removeSnapshot.CallUnary(ctx, req)
 }
 
+// ExportSnapshot calls caisson.v1.SnapshotService.ExportSnapshot.
+func (c *snapshotServiceClient) ExportSnapshot(ctx context.Context, req *connect.Request[v1.ExportSnapshotRequest]) (*connect.ServerStreamForClient[v1.ExportSnapshotResponse], error) {
+	return c.exportSnapshot.CallServerStream(ctx, req)
+}
+
+// ImportSnapshot calls caisson.v1.SnapshotService.ImportSnapshot.
+func (c *snapshotServiceClient) ImportSnapshot(ctx context.Context) *connect.ClientStreamForClient[v1.ImportSnapshotRequest, v1.Snapshot] {
+	return c.importSnapshot.CallClientStream(ctx)
+}
+
 // Rewind calls caisson.v1.SnapshotService.Rewind.
 func (c *snapshotServiceClient) Rewind(ctx context.Context, req *connect.Request[v1.RewindRequest]) (*connect.Response[v1.RewindResponse], error) {
 	return c.rewind.CallUnary(ctx, req)
@@ -171,6 +207,12 @@ type SnapshotServiceHandler interface {
 	InspectSnapshot(context.Context, *connect.Request[v1.InspectSnapshotRequest]) (*connect.Response[v1.Snapshot], error)
 	// RemoveSnapshot removes a snapshot. Sandboxes that began with it keep what they have.
 	RemoveSnapshot(context.Context, *connect.Request[v1.RemoveSnapshotRequest]) (*connect.Response[v1.RemoveSnapshotResponse], error)
+	// ExportSnapshot writes a snapshot as a tar of an OCI image layout, with the changes to its image
+	// as one layer.
+	ExportSnapshot(context.Context, *connect.Request[v1.ExportSnapshotRequest], *connect.ServerStream[v1.ExportSnapshotResponse]) error
+	// ImportSnapshot makes a snapshot of what ExportSnapshot wrote. The daemon has the image of the same
+	// digest. The first request must hold header.
+	ImportSnapshot(context.Context, *connect.ClientStream[v1.ImportSnapshotRequest]) (*connect.Response[v1.Snapshot], error)
 	// Rewind gives a running sandbox the files of a snapshot of its own image. Its commands end
 	// first. Its ID, name, ports, links, network policy and mounts of the host stay.
 	Rewind(context.Context, *connect.Request[v1.RewindRequest]) (*connect.Response[v1.RewindResponse], error)
@@ -210,6 +252,18 @@ func NewSnapshotServiceHandler(svc SnapshotServiceHandler, opts ...connect.Handl
 		connect.WithSchema(snapshotServiceMethods.ByName("RemoveSnapshot")),
 		connect.WithHandlerOptions(opts...),
 	)
+	snapshotServiceExportSnapshotHandler := connect.NewServerStreamHandler(
+		SnapshotServiceExportSnapshotProcedure,
+		svc.ExportSnapshot,
+		connect.WithSchema(snapshotServiceMethods.ByName("ExportSnapshot")),
+		connect.WithHandlerOptions(opts...),
+	)
+	snapshotServiceImportSnapshotHandler := connect.NewClientStreamHandler(
+		SnapshotServiceImportSnapshotProcedure,
+		svc.ImportSnapshot,
+		connect.WithSchema(snapshotServiceMethods.ByName("ImportSnapshot")),
+		connect.WithHandlerOptions(opts...),
+	)
 	snapshotServiceRewindHandler := connect.NewUnaryHandler(
 		SnapshotServiceRewindProcedure,
 		svc.Rewind,
@@ -232,6 +286,10 @@ func NewSnapshotServiceHandler(svc SnapshotServiceHandler, opts ...connect.Handl
 			snapshotServiceInspectSnapshotHandler.ServeHTTP(w, r)
 		case SnapshotServiceRemoveSnapshotProcedure:
 			snapshotServiceRemoveSnapshotHandler.ServeHTTP(w, r)
+		case SnapshotServiceExportSnapshotProcedure:
+			snapshotServiceExportSnapshotHandler.ServeHTTP(w, r)
+		case SnapshotServiceImportSnapshotProcedure:
+			snapshotServiceImportSnapshotHandler.ServeHTTP(w, r)
 		case SnapshotServiceRewindProcedure:
 			snapshotServiceRewindHandler.ServeHTTP(w, r)
 		case SnapshotServiceForkProcedure:
@@ -259,6 +317,14 @@ func (UnimplementedSnapshotServiceHandler) InspectSnapshot(context.Context, *con
 
 func (UnimplementedSnapshotServiceHandler) RemoveSnapshot(context.Context, *connect.Request[v1.RemoveSnapshotRequest]) (*connect.Response[v1.RemoveSnapshotResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SnapshotService.RemoveSnapshot is not implemented"))
+}
+
+func (UnimplementedSnapshotServiceHandler) ExportSnapshot(context.Context, *connect.Request[v1.ExportSnapshotRequest], *connect.ServerStream[v1.ExportSnapshotResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SnapshotService.ExportSnapshot is not implemented"))
+}
+
+func (UnimplementedSnapshotServiceHandler) ImportSnapshot(context.Context, *connect.ClientStream[v1.ImportSnapshotRequest]) (*connect.Response[v1.Snapshot], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SnapshotService.ImportSnapshot is not implemented"))
 }
 
 func (UnimplementedSnapshotServiceHandler) Rewind(context.Context, *connect.Request[v1.RewindRequest]) (*connect.Response[v1.RewindResponse], error) {

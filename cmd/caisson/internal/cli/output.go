@@ -195,4 +195,35 @@ func SaveFile(path string, write func(io.Writer) error) (err error) {
 	return SaveError(dir.Rename(name, filepath.Base(path)))
 }
 
+// SaveArchive writes an archive to the file at path, or to standard output where that is "-".
+func (a *App) SaveArchive(path string, write func(io.Writer) error) error {
+	if path == "-" {
+		if OnTerminal(a.Stdout) {
+			return Usage("an archive is no text for a terminal: name a file, or redirect the output")
+		}
+		return write(a.Stdout)
+	}
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { // a pipe or a device
+		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			return SaveError(err)
+		}
+		return errors.Join(write(f), SaveError(f.Close()))
+	}
+	return SaveFile(path, write)
+}
+
+// SizeOf is the size of an archive that is a file, else 0.
+func SizeOf(archive io.Reader) int64 {
+	f, ok := archive.(*os.File)
+	if !ok {
+		return 0
+	}
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return 0
+	}
+	return info.Size()
+}
+
 func SaveError(err error) error { return sbxerr.Wrap(sbxerr.ClientIO, "caisson.save", err) }

@@ -44,7 +44,7 @@ func imageImportCommand(a *cli.App) *cobra.Command {
 
 func importImage(a *cli.App, ctx context.Context, name string, archive io.Reader) error {
 	return a.With(ctx, func(client *api.Client) error {
-		sent, done := a.Sending("sent", archive, sizeOf(archive))
+		sent, done := a.Sending("sent", archive, cli.SizeOf(archive))
 		r, err := client.ImportImage(ctx, name, sent)
 		done()
 		if err != nil {
@@ -52,19 +52,6 @@ func importImage(a *cli.App, ctx context.Context, name string, archive io.Reader
 		}
 		return PrintImported(a, r)
 	})
-}
-
-// sizeOf is the size of an archive that is a file, else 0.
-func sizeOf(archive io.Reader) int64 {
-	f, ok := archive.(*os.File)
-	if !ok {
-		return 0
-	}
-	info, err := f.Stat()
-	if err != nil || !info.Mode().IsRegular() {
-		return 0
-	}
-	return info.Size()
 }
 
 // openArchive opens what is to be imported: a file as it is, a folder as a tar, an image of

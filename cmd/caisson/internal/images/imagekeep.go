@@ -2,10 +2,8 @@ package images
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -65,20 +63,7 @@ func imageSaveCommand(a *cli.App) *cobra.Command {
 
 func saveImages(a *cli.App, ctx context.Context, client *api.Client, names []string, path string) error {
 	req := &caissonv1.SaveImagesRequest{Names: names}
-	if path == "-" {
-		if cli.OnTerminal(a.Stdout) {
-			return cli.Usage("an archive is no text for a terminal: give -f FILE, or redirect the output")
-		}
-		return client.SaveImages(ctx, req, a.Stdout)
-	}
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { // a pipe or a device
-		f, err := os.OpenFile(path, os.O_WRONLY, 0)
-		if err != nil {
-			return cli.SaveError(err)
-		}
-		return errors.Join(client.SaveImages(ctx, req, f), cli.SaveError(f.Close()))
-	}
-	return cli.SaveFile(path, func(w io.Writer) error { return client.SaveImages(ctx, req, w) })
+	return a.SaveArchive(path, func(w io.Writer) error { return client.SaveImages(ctx, req, w) })
 }
 
 func imagePruneCommand(a *cli.App) *cobra.Command {

@@ -18,7 +18,7 @@ func SnapshotCommand(a *cli.App) *cobra.Command {
 		Args:  cobra.ArbitraryArgs, // unknownCommand has seen them
 		RunE:  cli.ShowHelp,
 	}
-	cmd.AddCommand(snapshotCreateCommand(a), snapshotLsCommand(a), snapshotInspectCommand(a), snapshotRmCommand(a))
+	cmd.AddCommand(snapshotCreateCommand(a), snapshotLsCommand(a), snapshotInspectCommand(a), snapshotRmCommand(a), snapshotExportCommand(a), snapshotImportCommand(a))
 	return cmd
 }
 
@@ -39,12 +39,7 @@ func snapshotCreateCommand(a *cli.App) *cobra.Command {
 			if err := p.End(req); err != nil {
 				return err
 			}
-			return cli.Ask(cmd.Context(), a, (*api.Client).CreateSnapshot, req, func(s *caissonv1.Snapshot) error {
-				if a.Output == cli.FormatJSON {
-					return a.PrintJSON(s)
-				}
-				return a.PrintLine("%s", cli.Printable(s.Name))
-			})
+			return cli.Ask(cmd.Context(), a, (*api.Client).CreateSnapshot, req, func(s *caissonv1.Snapshot) error { return printSnapshot(a, s) })
 		},
 	}
 	cmd.Flags().StringVar(&req.Name, "name", "", "`NAME` of the snapshot (default: one that is made up)")

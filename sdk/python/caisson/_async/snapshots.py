@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import List
+from typing import AsyncIterator, BinaryIO, List, Optional
 
-from .._wire import Request, decode, segment
+from .._wire import Request, decode, pieces_of, segment
 from ..types import Snapshot
 from .http import AsyncTransport
 
@@ -26,6 +26,23 @@ class AsyncSnapshots:
     async def remove(self, name: str) -> None:
         """Removes a snapshot. Sandboxes that began with it keep what they have."""
         await self._transport.call(Request("DELETE", _path(name)))
+
+    async def save(self, name: str) -> AsyncIterator[bytes]:
+        """Iterates over the bytes of a tar with the changes to the image of a snapshot, for load."""
+        async with await self._transport.open(Request("GET", _path(name) + "/export")) as response:
+            while True:
+                part = await response.some()
+                if not part:
+                    return
+                yield part
+
+    async def load(self, archive: BinaryIO, name: Optional[str] = None) -> Snapshot:
+        """Makes a snapshot of an archive that save gave. The daemon has the image of the same digest.
+
+        name None is the name that the snapshot had.
+        """
+        method, path = ("PUT", _path(name)) if name else ("POST", "/v1/snapshots/import")
+        return decode(Snapshot, await self._transport.call(Request(method, path, body=pieces_of(archive))))
 
 
 def _path(name: str) -> str:

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from typing import List
+from typing import Iterator, BinaryIO, List, Optional
 
-from .._wire import Request, decode, segment
+from .._wire import Request, decode, pieces_of, segment
 from ..types import Snapshot
 from .http import Transport
 
@@ -27,6 +27,23 @@ class Snapshots:
     def remove(self, name: str) -> None:
         """Removes a snapshot. Sandboxes that began with it keep what they have."""
         self._transport.call(Request("DELETE", _path(name)))
+
+    def save(self, name: str) -> Iterator[bytes]:
+        """Iterates over the bytes of a tar with the changes to the image of a snapshot, for load."""
+        with self._transport.open(Request("GET", _path(name) + "/export")) as response:
+            while True:
+                part = response.some()
+                if not part:
+                    return
+                yield part
+
+    def load(self, archive: BinaryIO, name: Optional[str] = None) -> Snapshot:
+        """Makes a snapshot of an archive that save gave. The daemon has the image of the same digest.
+
+        name None is the name that the snapshot had.
+        """
+        method, path = ("PUT", _path(name)) if name else ("POST", "/v1/snapshots/import")
+        return decode(Snapshot, self._transport.call(Request(method, path, body=pieces_of(archive))))
 
 
 def _path(name: str) -> str:

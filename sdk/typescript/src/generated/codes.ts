@@ -205,6 +205,15 @@ export class TemplateNotFoundError extends CaissonError {}
 /** SBX-246: the snapshot does not fit the sandbox. */
 export class SnapshotMismatchError extends CaissonError {}
 
+/** SBX-247: the archive holds no snapshot. */
+export class SnapshotArchiveError extends CaissonError {}
+
+/** SBX-248: the archive is of a newer version. */
+export class SnapshotVersionError extends CaissonError {}
+
+/** SBX-249: a name in the snapshot has another meaning in an archive. */
+export class SnapshotNameError extends CaissonError {}
+
 /** SBX-234: a disk for a sandbox could not be made. */
 export class DiskError extends CaissonError {}
 
@@ -443,6 +452,9 @@ export const byCode: Readonly<Record<string, typeof CaissonError>> = {
   'SBX-244': TemplateFailedError,
   'SBX-245': TemplateNotFoundError,
   'SBX-246': SnapshotMismatchError,
+  'SBX-247': SnapshotArchiveError,
+  'SBX-248': SnapshotVersionError,
+  'SBX-249': SnapshotNameError,
   'SBX-234': DiskError,
   'SBX-301': SeccompError,
   'SBX-302': SeccompProfileError,
