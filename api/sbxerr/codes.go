@@ -80,6 +80,10 @@ const (
 	TemplateFailed   Code = "SBX-244" // the set-up of a profile failed
 	TemplateNotFound Code = "SBX-245" // the profile has no set-up
 
+	CloneSource Code = "SBX-250" // the directory cannot be cloned
+	CloneImage  Code = "SBX-251" // the image has no git to make a clone with
+	CloneFailed Code = "SBX-252" // git in the sandbox could not make the clone
+
 	Seccomp        Code = "SBX-301" // the filter is invalid or cannot be enforced here
 	SeccompProfile Code = "SBX-302" // no such seccomp profile
 	SeccompMemory  Code = "SBX-303" // the host has no memory left for compiled filters

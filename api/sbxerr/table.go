@@ -74,6 +74,9 @@ var table = []Description{
 	{VolumeSize, "the volume has another size", ClassInput, 409, false, "leave the size out, or give the one that it has; for another one copy the files to a new volume"},
 	{TemplateFailed, "the set-up of the profile failed", ClassInput, 422, false, "look at its log: caisson template inspect PROFILE; root builds it again with caisson template build PROFILE"},
 	{TemplateNotFound, "the profile has no set-up", ClassInput, 404, false, "list the profiles that have one: caisson template ls; setup: in a profile of the configuration gives it one"},
+	{CloneSource, "the directory cannot be cloned", ClassInput, 422, false, "name a git repository with its working tree and all its objects, or take the files as they are: --workspace DIR:cow"},
+	{CloneImage, "the image has no git to make a clone with", ClassInput, 422, false, "name an image with git and a shell, or take --workspace DIR:cow"},
+	{CloneFailed, "git in the sandbox could not make the clone", ClassInput, 422, false, "do what git says in the message, or take --workspace DIR:cow"},
 	{Disk, "a disk for a sandbox could not be made", ClassHost, 503, false, "caisson doctor says what the host lacks: e2fsprogs, loop devices or room below root"},
 
 	{Seccomp, "the seccomp filter cannot be enforced", ClassHost, 503, false, "use the runc of this installation; caisson doctor names the missing feature"},

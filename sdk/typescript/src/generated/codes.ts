@@ -202,6 +202,15 @@ export class TemplateFailedError extends CaissonError {}
 /** SBX-245: the profile has no set-up. */
 export class TemplateNotFoundError extends CaissonError {}
 
+/** SBX-250: the directory cannot be cloned. */
+export class CloneSourceError extends CaissonError {}
+
+/** SBX-251: the image has no git to make a clone with. */
+export class CloneImageError extends CaissonError {}
+
+/** SBX-252: git in the sandbox could not make the clone. */
+export class CloneFailedError extends CaissonError {}
+
 /** SBX-234: a disk for a sandbox could not be made. */
 export class DiskError extends CaissonError {}
 
@@ -433,6 +442,9 @@ export const byCode: Readonly<Record<string, typeof CaissonError>> = {
   'SBX-243': VolumeSizeError,
   'SBX-244': TemplateFailedError,
   'SBX-245': TemplateNotFoundError,
+  'SBX-250': CloneSourceError,
+  'SBX-251': CloneImageError,
+  'SBX-252': CloneFailedError,
   'SBX-234': DiskError,
   'SBX-301': SeccompError,
   'SBX-302': SeccompProfileError,
