@@ -46,6 +46,9 @@ func (m *Manager) make(ctx context.Context, p *plan.Sandbox, prepare func(*recor
 	if err := m.runStages(ctx, s); err != nil {
 		return nil, err
 	}
+	if err := m.cloneWorkspace(ctx, s); err != nil {
+		return nil, err
+	}
 	if err := m.beginFollowing(ctx, s); err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/caisson-run/caisson/owndir"
 	"github.com/caisson-run/caisson/rootfs/mount"
+	"github.com/caisson-run/caisson/runtime/clones"
 	"github.com/caisson-run/caisson/runtime/failpoint"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/plan"
@@ -56,10 +57,13 @@ func (h *host) attachPoint(s *sandbox, b plan.Mount, ws *mount.Workspace, ids *m
 // eachBind opens the directories of the host that p names, as its caller, and attaches each on the
 // host with the mapping of its owner's ids to those of the sandbox's user.
 func (h *host) eachBind(ctx context.Context, s *sandbox, p *plan.Sandbox) error {
-	if len(plan.BindPoints(nil, p.MountRequests)) > 0 || p.Request.Nested != nil || p.Request.Workspace.Cow() {
+	if len(plan.BindPoints(nil, p.MountRequests)) > 0 || p.Request.Nested != nil || p.Request.Workspace.OnDisk() {
 		if err := makeDir(h.paths.mounts(s.id), 0o711); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
+	}
+	if err := clones.Check(ctx, p.Grant, p.Request.Workspace); err != nil {
+		return err
 	}
 	for _, b := range p.Mounts {
 		if b.Source == "" {
@@ -160,6 +164,9 @@ func openOnHost(ctx context.Context, g peer.Grant, b plan.Mount) (*peer.Director
 
 // checkBinds refuses a sandbox of p where a directory cannot be opened now.
 func (h *host) checkBinds(ctx context.Context, p *plan.Sandbox) error {
+	if err := clones.Check(ctx, p.Grant, p.Request.Workspace); err != nil {
+		return err
+	}
 	for _, b := range p.Mounts {
 		if !b.OnHost() {
 			continue

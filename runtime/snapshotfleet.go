@@ -34,8 +34,8 @@ func (f snapshotFleet) Save(ctx context.Context, ref, file string) (snapshot pla
 		if r.Limits.DiskBytes == 0 {
 			return sbxerr.New(sbxerr.SnapshotDisk, "runtime.snapshot", "sandbox %q has no disk", r.Name)
 		}
-		if r.Workspace.Cow() {
-			return sbxerr.New(sbxerr.SnapshotWorkspace, "runtime.snapshot", "sandbox %q has a copy-on-write workspace, whose changes belong to %q as it is now", r.Name, r.Workspace.Dir)
+		if err := r.Workspace.CheckSnapshot("runtime.snapshot", r.Name); err != nil {
+			return err
 		}
 		use, err := disk.UseOf(f.paths.disk(s.id))
 		if err == nil {

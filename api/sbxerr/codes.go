@@ -84,6 +84,9 @@ const (
 	SnapshotArchive  Code = "SBX-247" // an archive holds no snapshot
 	SnapshotVersion  Code = "SBX-248" // an archive holds a snapshot of a newer version
 	SnapshotName     Code = "SBX-249" // a name in a snapshot means something else in an archive
+	CloneSource      Code = "SBX-250" // the directory cannot be cloned
+	CloneImage       Code = "SBX-251" // the image has no git to make a clone with
+	CloneFailed      Code = "SBX-252" // git in the sandbox could not make the clone
 
 	Seccomp        Code = "SBX-301" // the filter is invalid or cannot be enforced here
 	SeccompProfile Code = "SBX-302" // no such seccomp profile

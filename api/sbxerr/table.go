@@ -78,6 +78,9 @@ var table = []Description{
 	{SnapshotArchive, "the archive holds no snapshot", ClassInput, 422, false, "give an archive that caisson snapshot export wrote; caisson image import takes images"},
 	{SnapshotVersion, "the archive is of a newer version", ClassInput, 422, false, "import it with a daemon that is as new as the one that wrote it"},
 	{SnapshotName, "a name in the snapshot has another meaning in an archive", ClassInput, 422, false, "create a sandbox from the snapshot, rename what the message names, and export a snapshot of that"},
+	{CloneSource, "the directory cannot be cloned", ClassInput, 422, false, "name a git repository with its working tree and all its objects, or take the files as they are: --workspace DIR:cow"},
+	{CloneImage, "the image has no git to make a clone with", ClassInput, 422, false, "name an image with git and a shell, or take --workspace DIR:cow"},
+	{CloneFailed, "git in the sandbox could not make the clone", ClassInput, 422, false, "do what git says in the message, or take --workspace DIR:cow"},
 	{Disk, "a disk for a sandbox could not be made", ClassHost, 503, false, "caisson doctor says what the host lacks: e2fsprogs, loop devices or room below root"},
 
 	{Seccomp, "the seccomp filter cannot be enforced", ClassHost, 503, false, "use the runc of this installation; caisson doctor names the missing feature"},

@@ -54,6 +54,9 @@ func (a Attachment) Mount(allowed *mount.Allowed) (Mount, error) {
 	if w.Cow() && !a.Disk {
 		errs = append(errs, refuse("create a sandbox with --disk SIZE, or attach the directory read-only, DIR:ro", "sandbox %q has no disk for what is written to a copy-on-write workspace", a.Name))
 	}
+	if w.Clone() {
+		errs = append(errs, refuse("create another sandbox with --workspace DIR:clone, or attach the directory copy-on-write, DIR:cow", "a live sandbox gets no git clone"))
+	}
 	if w.Cow() && a.SnapshotOnEnd != "" {
 		errs = append(errs, sbxerr.New(sbxerr.SnapshotWorkspace, op, "a snapshot %q at the end of sandbox %q", sbxerr.Clip(a.SnapshotOnEnd), a.Name))
 	}
@@ -62,6 +65,9 @@ func (a Attachment) Mount(allowed *mount.Allowed) (Mount, error) {
 
 // mount is the mount of w.
 func (w *WorkspaceRequest) mount() Mount {
+	if w.Clone() {
+		return Mount{Source: ObjectsDir(w.Dir), Target: CloneObjects, Point: CloneObjectsPoint, ReadOnly: true}
+	}
 	return Mount{Source: w.Dir, Target: w.Point(), Point: WorkspacePoint, ReadOnly: w.Mode == "ro", Cow: w.Cow(), Lower: CowLower, Changes: CowChanges}
 }
 

@@ -26,5 +26,9 @@ func (w *WorkspaceRequest) CheckCow(name string) error {
 	if w.Cow() {
 		return nil
 	}
+	if w.Clone() {
+		return sbxerr.WithRemedy(sbxerr.Workspace, "runtime.diff", fmt.Errorf("sandbox %q has a git clone, of which git knows what changed", name),
+			"use git inside: git diff, git format-patch, git push")
+	}
 	return sbxerr.WithRemedy(sbxerr.Workspace, "runtime.diff", fmt.Errorf("sandbox %q has no copy-on-write workspace", name), "create it with --workspace DIR:cow")
 }

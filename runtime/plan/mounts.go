@@ -115,6 +115,7 @@ func (p *Sandbox) planMounts(allowed mount.Allowed, inside bool, r CreateRequest
 			p.points = append(p.points, m.Target[min(1, len(m.Target)):])
 		}
 	}
+	errs = append(errs, p.planClone(inside, r))
 	if r.Pooled { // they come when it is taken, with the rights of its caller
 		p.Mounts, p.MountRequests = nil, nil
 	}
@@ -148,6 +149,8 @@ func BindPoints(w *WorkspaceRequest, mounts []MountRequest) (points []string) {
 	switch {
 	case w.Cow():
 		points = append(points, CowLower)
+	case w.Clone():
+		points = append(points, CloneObjectsPoint)
 	case w != nil:
 		points = append(points, WorkspacePoint)
 	}
@@ -293,12 +296,10 @@ func (p *Sandbox) specMounts(state string) (out []specs.Mount) {
 
 func checkWorkspaceMode(mode string) error {
 	switch mode {
-	case "", "rw", "ro", modeCow:
+	case "", "rw", "ro", modeCow, modeClone:
 		return nil
-	case "clone":
-		return sbxerr.New(sbxerr.Workspace, "runtime.plan", "workspace mode %q is not offered yet: use rw, ro or cow", mode)
 	}
-	return sbxerr.New(sbxerr.Workspace, "runtime.plan", "workspace mode %q is none of rw, ro, cow", sbxerr.Clip(mode))
+	return sbxerr.New(sbxerr.Workspace, "runtime.plan", "workspace mode %q is none of rw, ro, cow, clone", sbxerr.Clip(mode))
 }
 
 // checkTarget refuses paths inside that are the sandbox's own; kind says whose name it is.

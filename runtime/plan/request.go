@@ -140,7 +140,7 @@ type ExecLimits struct {
 // a sandbox names one there.
 type WorkspaceRequest struct {
 	Dir  string // absolute path on the host, or inside of the calling sandbox
-	Mode string // "rw", "ro" or "cow"; empty is "rw"
+	Mode string // "rw", "ro", "cow" or "clone"; empty is "rw"
 	Path string `json:",omitempty"` // where it is mounted inside, absolute; empty is WorkspacePath
 }
 

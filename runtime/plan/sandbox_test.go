@@ -162,7 +162,7 @@ func TestPlanRefuses(t *testing.T) {
 		{"too much output", func(r *Request) { r.Exec.OutputLimit = new(int64(1)<<40 + 1) }, sbxerr.Limits, []string{"output limit"}},
 		{"workspace of the host", func(r *Request) { r.Create.Workspace = &WorkspaceRequest{Dir: "/etc"} }, sbxerr.Workspace, []string{`"/etc"`}},
 		{"workspace of the daemon", func(r *Request) { r.Create.Workspace = &WorkspaceRequest{Dir: "/srv/daemon/x"} }, sbxerr.Workspace, []string{"the daemon's own"}},
-		{"workspace mode to come", func(r *Request) { r.Create.Workspace = &WorkspaceRequest{Dir: "/srv/a", Mode: "clone"} }, sbxerr.Workspace, []string{`mode "clone" is not offered yet: use rw, ro or cow`}},
+		{"workspace mode that is none", func(r *Request) { r.Create.Workspace = &WorkspaceRequest{Dir: "/srv/a", Mode: "copy"} }, sbxerr.Workspace, []string{`mode "copy" is none of rw, ro, cow, clone`}},
 		{"workspace mode", func(r *Request) { r.Create.Workspace = &WorkspaceRequest{Dir: "/srv/a", Mode: "r"} }, sbxerr.Workspace, []string{`mode "r" is none of rw, ro`}},
 		{"workspace path", func(r *Request) { r.Create.Workspace = &WorkspaceRequest{Dir: "/srv/a", Path: "src"} }, sbxerr.Workspace, []string{`path "src" is not a clean absolute path`}},
 		{"workspace over a tmpfs", func(r *Request) { r.Create.Workspace = &WorkspaceRequest{Dir: "/srv/a", Path: "/tmp"} }, sbxerr.Workspace, []string{`path "/tmp" is the sandbox's own`}},

@@ -92,8 +92,8 @@ func (p *Sandbox) planSnapshots(pl Planner, r CreateRequest) error {
 	if r.SnapshotOnEnd != "" && p.Limits.DiskBytes == 0 {
 		return sbxerr.New(sbxerr.SnapshotDisk, "runtime.plan", "a snapshot %q at the end of a sandbox without a disk", sbxerr.Clip(r.SnapshotOnEnd))
 	}
-	if r.SnapshotOnEnd != "" && r.Workspace.Cow() {
-		return sbxerr.New(sbxerr.SnapshotWorkspace, "runtime.plan", "a snapshot %q at the end of a sandbox with a copy-on-write workspace", sbxerr.Clip(r.SnapshotOnEnd))
+	if r.SnapshotOnEnd != "" && r.Workspace.OnDisk() {
+		return sbxerr.New(sbxerr.SnapshotWorkspace, "runtime.plan", "a snapshot %q at the end of a sandbox with a workspace that is %s", sbxerr.Clip(r.SnapshotOnEnd), r.Workspace.kind())
 	}
 	return p.planOrigin(pl)
 }

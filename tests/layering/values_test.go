@@ -40,7 +40,7 @@ var constants = map[string]struct {
 	"RootFS":         {`^const rootfsRW = |mode != "ro" && mode != rootfsRW`, []string{"runtime/plan/disk.go"}},
 	"OnIdle":         {`^\t(Remove|Pause) += `, []string{"runtime/idle/clock.go"}},
 	"PausedBy":       {`^\tBy\w+ += `, []string{"runtime/idle/clock.go"}},
-	"WorkspaceMode":  {`^\tcase "", "rw", "ro", modeCow:|^const modeCow = `, []string{"runtime/plan/mounts.go", "runtime/plan/cow.go"}},
+	"WorkspaceMode":  {`^\tcase "", "rw", "ro", modeCow, modeClone:|^const mode(Cow|Clone) = `, []string{"runtime/plan/mounts.go", "runtime/plan/cow.go", "runtime/plan/clone.go"}},
 	"MountType":      {`^\tcase "\w+":$|^const VolumeType = `, []string{"runtime/plan/mounts.go"}},
 	"SharedLimit":    {`^var limitNames = `, []string{"runtime/limittally.go"}},
 	"Stream":         {`Contains\(\[\]string\{"", "stdout"`, []string{"runtime/execs.go"}},
@@ -63,9 +63,6 @@ func TestClosedSets(t *testing.T) {
 		}
 		if set.Name == "FileType" {
 			want = append(want, "link") // of a copy in alone
-		}
-		if set.Name == "MountType" {
-			want = append(want, "clone") // a mode of a workspace, which is refused there
 		}
 		slices.Sort(want)
 		if got := quotedIn(t, regexp.MustCompile(from.line), from.files); !slices.Equal(got, want) {

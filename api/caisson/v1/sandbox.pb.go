@@ -158,12 +158,13 @@ func (x *Limits) GetDiskInodes() int64 {
 }
 
 // Workspace is a directory of the host, bound into the sandbox. With the mode "cow" the host's
-// directory never changes, and writes go to the sandbox's disk. If neither the request nor the
-// profile names a disk, the sandbox gets one of the default size.
+// directory never changes, and writes go to the sandbox's disk. With "clone" it is a git clone of
+// the host's repository, on that disk. If neither the request nor the profile names a disk, the
+// sandbox gets one of the default size.
 type Workspace struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Dir           string                 `protobuf:"bytes,1,opt,name=dir,proto3" json:"dir,omitempty"`   // absolute path on the host; to a caller in a sandbox, in its own workspace
-	Mode          string                 `protobuf:"bytes,2,opt,name=mode,proto3" json:"mode,omitempty"` // "rw", "ro" or "cow"; empty is "rw"
+	Mode          string                 `protobuf:"bytes,2,opt,name=mode,proto3" json:"mode,omitempty"` // "rw", "ro", "cow" or "clone"; empty is "rw"
 	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"` // where it is mounted inside, absolute; empty is /workspace
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -131,7 +131,7 @@ An option that there is not, and a value that cannot be read, are refused by the
 | count | a whole number; ` + "`counts`" + ` is a list of them |
 | text | ` + "`texts` and `rules`" + ` are lists of it, ` + "`map`" + ` has text by text |
 | flag | true or false |
-| workspace | ` + "`DIR[:PATH][:ro\\|cow]`" + ` |
+| workspace | ` + "`DIR[:PATH][:ro\\|cow\\|clone]`" + ` |
 | mounts | a list: ` + "`Mount('volume', '/deps', 'deps')`" + ` in Python, |
 | | ` + "`{ type: 'volume', source: 'deps', target: '/deps' }`" + ` in TypeScript |
 | nested | true, or bounds: NestedOptions |

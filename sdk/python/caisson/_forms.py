@@ -139,9 +139,9 @@ def _base64(value: Union[str, bytes]) -> str:
 
 
 def workspace(value: Union[str, "os.PathLike[str]"]) -> Dict[str, str]:
-    """Makes a Workspace of DIR[:PATH][:rw|ro|cow]."""
+    """Makes a Workspace of DIR[:PATH][:rw|ro|cow|clone]."""
     path, mode = os.fspath(value), ""
-    for suffix in (":ro", ":rw", ":cow"):
+    for suffix in (":ro", ":rw", ":cow", ":clone"):
         if path.endswith(suffix):
             path, mode = path[: -len(suffix)], suffix[1:]
     inside = {}

@@ -431,6 +431,24 @@ class SnapshotName(CaissonError):
     code = "SBX-249"
 
 
+class CloneSource(CaissonError):
+    """SBX-250: the directory cannot be cloned."""
+
+    code = "SBX-250"
+
+
+class CloneImage(CaissonError):
+    """SBX-251: the image has no git to make a clone with."""
+
+    code = "SBX-251"
+
+
+class CloneFailed(CaissonError):
+    """SBX-252: git in the sandbox could not make the clone."""
+
+    code = "SBX-252"
+
+
 class Disk(CaissonError):
     """SBX-234: a disk for a sandbox could not be made."""
 

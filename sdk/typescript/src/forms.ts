@@ -160,9 +160,9 @@ function base64(value: string | Uint8Array): string {
   return Buffer.from(value as Uint8Array).toString('base64')
 }
 
-/** Makes a Workspace of the API of DIR[:PATH][:rw|ro|cow]. */
+/** Makes a Workspace of the API of DIR[:PATH][:rw|ro|cow|clone]. */
 export function workspace(value: string): Json {
-  const [, dir, path, mode] = /^(.*?)(?::(\/.*?))?(?::(ro|rw|cow))?$/s.exec(text(value))!
+  const [, dir, path, mode] = /^(.*?)(?::(\/.*?))?(?::(ro|rw|cow|clone))?$/s.exec(text(value))!
   return { dir: resolve(dir!), mode: mode ?? '', ...(path && { path }) }
 }
 

@@ -92,7 +92,7 @@ func TestRefused(t *testing.T) {
 		{"run|--workspace|" + dir + "/none|--|x", sbxerr.Workspace, "no such file"},
 		{"run|--workspace|" + dir + ":cwo|--|x", sbxerr.APIUsage, `did you mean "cow"?`},
 		{"run|--workspace|" + dir + ":wr|--|x", sbxerr.APIUsage, `did you mean "rw"?`},
-		{"run|--workspace|" + dir + ":writable|--|x", sbxerr.APIUsage, "use rw, ro or cow"},
+		{"run|--workspace|" + dir + ":writable|--|x", sbxerr.APIUsage, "use rw, ro, cow or clone"},
 		{"run|--workspace|:ro|--|x", sbxerr.APIUsage, "names no directory"},
 		{"run|--workspace||--|x", sbxerr.APIUsage, "names no directory"},
 		{"run|--mount||--|x", sbxerr.APIUsage, "no line of KEY=VALUE"},

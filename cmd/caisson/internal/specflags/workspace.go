@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -65,6 +66,8 @@ func checkDir(dir string) error {
 	return err
 }
 
+var modes = []string{"rw", "ro", "cow", "clone"}
+
 func splitWorkspace(name, text string) (dir, point, mode string, err error) {
 	if exists(text) {
 		return text, "", "rw", nil
@@ -78,14 +81,14 @@ func splitWorkspace(name, text string) (dir, point, mode string, err error) {
 	}
 	switch {
 	case dir == "":
-		return "", "", "", cli.Usage("%s: %q names no directory, write DIR[:PATH][:rw|ro|cow]", name, text)
-	case mode == "rw" || mode == "ro" || mode == "cow":
+		return "", "", "", cli.Usage("%s: %q names no directory, write DIR[:PATH][:rw|ro|cow|clone]", name, text)
+	case slices.Contains(modes, mode):
 		return dir, point, mode, nil
 	}
-	if near := cli.Nearest(mode, []string{"rw", "ro", "cow"}); near != "" {
+	if near := cli.Nearest(mode, modes); near != "" {
 		return "", "", "", cli.Usage("%s: %q is not a mode; did you mean %q?", name, mode, near)
 	}
-	return "", "", "", cli.Usage("%s: %q is not a mode, use rw, ro or cow", name, mode)
+	return "", "", "", cli.Usage("%s: %q is not a mode, use rw, ro, cow or clone", name, mode)
 }
 
 func cutLast(text string) (before, last string, found bool) {

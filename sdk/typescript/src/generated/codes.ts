@@ -214,6 +214,15 @@ export class SnapshotVersionError extends CaissonError {}
 /** SBX-249: a name in the snapshot has another meaning in an archive. */
 export class SnapshotNameError extends CaissonError {}
 
+/** SBX-250: the directory cannot be cloned. */
+export class CloneSourceError extends CaissonError {}
+
+/** SBX-251: the image has no git to make a clone with. */
+export class CloneImageError extends CaissonError {}
+
+/** SBX-252: git in the sandbox could not make the clone. */
+export class CloneFailedError extends CaissonError {}
+
 /** SBX-234: a disk for a sandbox could not be made. */
 export class DiskError extends CaissonError {}
 
@@ -455,6 +464,9 @@ export const byCode: Readonly<Record<string, typeof CaissonError>> = {
   'SBX-247': SnapshotArchiveError,
   'SBX-248': SnapshotVersionError,
   'SBX-249': SnapshotNameError,
+  'SBX-250': CloneSourceError,
+  'SBX-251': CloneImageError,
+  'SBX-252': CloneFailedError,
   'SBX-234': DiskError,
   'SBX-301': SeccompError,
   'SBX-302': SeccompProfileError,

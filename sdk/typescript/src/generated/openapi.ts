@@ -2252,15 +2252,15 @@ export interface components {
             /** Format: int64 */
             rows?: number;
         };
-        /** @description Workspace is a directory of the host, bound into the sandbox. With the mode "cow" the host's directory never changes, and writes go to the sandbox's disk. If neither the request nor the profile names a disk, the sandbox gets one of the default size. */
+        /** @description Workspace is a directory of the host, bound into the sandbox. With the mode "cow" the host's directory never changes, and writes go to the sandbox's disk. With "clone" it is a git clone of the host's repository, on that disk. If neither the request nor the profile names a disk, the sandbox gets one of the default size. */
         Workspace: {
             /** @description absolute path on the host; to a caller in a sandbox, in its own workspace */
             dir?: string;
             /**
-             * @description "rw", "ro" or "cow"; empty is "rw"
+             * @description "rw", "ro", "cow" or "clone"; empty is "rw"
              * @enum {string}
              */
-            mode?: "" | "rw" | "ro" | "cow";
+            mode?: "" | "rw" | "ro" | "cow" | "clone";
             /** @description where it is mounted inside, absolute; empty is /workspace */
             path?: string;
         };
