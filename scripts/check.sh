@@ -72,6 +72,8 @@ check "dashboard and alerts" promql
 check "tools/registry/go.mod" tidy tools/registry
 check "tools/browser/go.mod" tidy tools/browser
 check "tools/gotestsum/go.mod" tidy tools/gotestsum
+check "tools/kubernetes/go.mod" tidy tools/kubernetes
+check "node/go.mod" tidy node
 check "tools/nfpm/go.mod" tidy tools/nfpm
 check "tools/sbom/go.mod" tidy tools/sbom
 check "manual pages" go vet -tags man ./cmd/caisson/caisson-whole ./cmd/caissond
