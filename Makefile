@@ -23,7 +23,7 @@ VERSION := $(shell git describe --tags --dirty --match 'v[0-9]*' 2>/dev/null | s
 COMMIT  := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 
 STRIPPED := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
-SOURCES := $(shell find . \( -path ./.git -o -path ./$(BUILD) -o -path ./$(BIN) -o -path ./tools -o -path ./tests \) -prune \
+SOURCES := $(shell find . \( -path ./.git -o -path ./$(BUILD) -o -path ./$(BIN) -o -path ./tools -o -path ./tests -o -path ./node \) -prune \
              -o -type f \( -name '*.go' ! -name '*_test.go' -o -path '*/assets/*' \) -print 2>/dev/null)
 
 ENGINE  := $(addprefix $(BIN)/,containerd containerd-shim-runc-v2 runc)
@@ -157,6 +157,21 @@ $(BROWSER): tools/browser/go.sum tools/browser/main.go
 	@mkdir -p $(@D)
 	cd tools/browser && export GOWORK=off CGO_ENABLED=0 && $(GO) build -trimpath -ldflags '-s -w' -o $(CURDIR)/$@ .
 
+# A Kubernetes cluster in one binary, for the tests of caisson-node: 10 minutes of two quiet
+# cores. Both share Go's build cache, so neither has flags that the other lacks.
+KUBE      := $(BUILD)/kubernetes/kubernetes
+NODE      := $(BUILD)/kubernetes/caisson-node
+KUBE_VERSION = $$(cd tools/kubernetes && GOWORK=off $(GO) list -m -f '{{.Version}}' k8s.io/kubernetes)
+.PHONY: kubernetes node
+kubernetes: $(KUBE) ## build a Kubernetes cluster for tests into build/kubernetes/
+$(KUBE): tools/kubernetes/go.sum tools/kubernetes/main.go
+	@mkdir -p $(@D)
+	v=$(KUBE_VERSION); minor=$${v#v1.}; cd tools/kubernetes && GOWORK=off $(GO) build -ldflags "-s -w -X k8s.io/component-base/version.gitVersion=$$v \
+	  -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=$${minor%%.*}" -o $(CURDIR)/$@ .
+node: ## build caisson-node, which joins a Kubernetes cluster, into build/kubernetes/
+	@mkdir -p $(BUILD)/kubernetes
+	cd node && GOWORK=off $(GO) build -ldflags '-s -w' -o $(CURDIR)/$(NODE) ./cmd/caisson-node
+
 # What writes packages, and what lists the modules of programs and their licences.
 NFPM := $(BUILD)/nfpm/nfpm
 SBOM := $(BUILD)/sbom/sbom
@@ -240,6 +255,11 @@ test: ## every test, in about 30 minutes: packages, suites, virtual machine, two
 	$(MAKE) test-vm
 	$(MAKE) test-package-content
 	$(MAKE) chaos
+
+.PHONY: test-node
+test-node: ## tests of caisson-node without a cluster; not in make test: a thousand packages of Kubernetes
+	cd node && export GOWORK=off && $(GO) mod tidy -diff && $(GO) vet ./... && $(GO) test ./...
+	cd tools/kubernetes && GOWORK=off $(GO) mod tidy -diff
 
 CAISSON_CHAOS ?= 2m
 

@@ -17,8 +17,9 @@ var (
 	// handWritten are the kinds of files in which somebody would add a setting.
 	handWritten = []string{".go", ".proto", ".py", ".ts", ".json", ".yaml"}
 
-	// elsewhere are folders of what is generated, tested, downloaded or built.
-	elsewhere = []string{"bin", "build", "dist", "docs", "generated", "node_modules", "testdata", "tests"}
+	// elsewhere are folders of what is generated, tested, downloaded or built, and the node program,
+	// a module that is only a client.
+	elsewhere = []string{"bin", "build", "dist", "docs", "generated", "node", "node_modules", "testdata", "tests"}
 
 	generatedMark = regexp.MustCompile(`(?i)do not edit`)
 )

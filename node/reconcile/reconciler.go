@@ -1,0 +1,193 @@
+// Package reconcile makes sandboxes follow the pods that are bound to a node. The API server
+// says what should be, the daemon's sandboxes with their labels are what is, and nothing else is
+// kept: both the program and the daemon may be killed at any time.
+package reconcile
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
+
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/node/pod"
+)
+
+// Caisson is what is called of the daemon.
+type Caisson interface {
+	List(context.Context, *caissonv1.ListRequest) (*caissonv1.ListResponse, error)
+	RunDetached(context.Context, *caissonv1.RunSpec) (*caissonv1.Started, error)
+	Stop(ctx context.Context, ref string, grace *time.Duration) (*caissonv1.Sandbox, error)
+	Wait(ctx context.Context, ref string) (*caissonv1.Sandbox, error)
+	Remove(context.Context, *caissonv1.RemoveRequest) (*caissonv1.RemoveResponse, error)
+	InspectImage(context.Context, *caissonv1.InspectImageRequest) (*caissonv1.InspectImageResponse, error)
+	PullImage(context.Context, *caissonv1.PullImageRequest, func(*caissonv1.ImageProgress)) (*caissonv1.ImageProgress, error)
+	CreateVolume(context.Context, *caissonv1.CreateVolumeRequest) (*caissonv1.Volume, error)
+	ListVolumes(context.Context, *caissonv1.ListVolumesRequest) (*caissonv1.ListVolumesResponse, error)
+	RemoveVolume(context.Context, *caissonv1.RemoveVolumeRequest) (*caissonv1.RemoveVolumeResponse, error)
+	Watch(context.Context, *caissonv1.WatchRequest, func(*caissonv1.Event) error) error
+	Probe(ctx context.Context, ref string, probe *corev1.Probe) error
+}
+
+// Addresses gives pods addresses of the host. Take returns the same one for the same pod, and Of
+// the one that it has.
+type Addresses interface {
+	Of(types.UID) string
+	Take(uid types.UID) (string, error)
+	Restore(uid types.UID, address string) error
+	Release(uid types.UID) error
+}
+
+// Config is what a Reconciler needs.
+type Config struct {
+	Node, HostIP string
+	Client       kubernetes.Interface
+	Caisson      Caisson
+	Addresses    Addresses // nil: pods have none
+	Events       record.EventRecorder
+	Offer        pod.Offer
+	Files        string // directory for the files of pods
+	Allocatable  func() corev1.ResourceList
+	Memory       int64 // of a container that asks for none, counted against the node
+	Workers      int
+	Resync       time.Duration
+	Log          *slog.Logger
+}
+
+// Reconciler follows the pods of one node.
+type Reconciler struct {
+	Config
+	informer cache.SharedIndexInformer
+	queue    workqueue.TypedRateLimitingInterface[types.UID]
+
+	mu       sync.Mutex
+	notes    map[types.UID]note    // why a container does not run yet
+	failures map[types.UID]failure // starts in a row that failed
+	admitted map[types.UID]bool    // pods that are counted against the node
+	stopping map[string]time.Time  // sandboxes that are being stopped, until when
+	probes   map[string]*prober    // by sandbox
+}
+
+const byUID = "uid"
+
+// New returns a Reconciler that does nothing until Run.
+func New(c Config) *Reconciler {
+	r := &Reconciler{
+		Config: c,
+		queue: workqueue.NewTypedRateLimitingQueue(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](200*time.Millisecond, 20*time.Second)),
+		notes: map[types.UID]note{}, failures: map[types.UID]failure{}, admitted: map[types.UID]bool{},
+		stopping: map[string]time.Time{}, probes: map[string]*prober{},
+	}
+	r.informer = cache.NewSharedIndexInformer(r.source(), &corev1.Pod{}, 0, cache.Indexers{
+		byUID:                func(o any) ([]string, error) { return []string{string(o.(*corev1.Pod).UID)}, nil },
+		cache.NamespaceIndex: cache.MetaNamespaceIndexFunc,
+	})
+	return r
+}
+
+func (r *Reconciler) source() cache.ListerWatcher {
+	mine := fields.OneTermEqualSelector("spec.nodeName", r.Node).String()
+	pods := r.Client.CoreV1().Pods(metav1.NamespaceAll)
+	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.FieldSelector = mine
+			return pods.List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.FieldSelector = mine
+			return pods.Watch(ctx, o)
+		},
+	}, r.Client)
+}
+
+// Run follows pods until ctx ends. Sandboxes are left as they are then.
+func (r *Reconciler) Run(ctx context.Context) error {
+	defer r.queue.ShutDown()
+	_, err := r.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { r.enqueue(o) },
+		UpdateFunc: func(_, o any) { r.enqueue(o) },
+		DeleteFunc: func(o any) { r.enqueue(o) },
+	})
+	if err != nil {
+		return err
+	}
+	if err := r.adopt(ctx); err != nil {
+		return err
+	}
+	go r.informer.Run(ctx.Done())
+	if !cache.WaitForCacheSync(ctx.Done(), r.informer.HasSynced) {
+		return ctx.Err()
+	}
+	var running sync.WaitGroup
+	for range max(r.Workers, 1) {
+		running.Go(func() { r.work(ctx) })
+	}
+	running.Go(func() { r.watch(ctx) })
+	running.Go(func() { r.resync(ctx) })
+	<-ctx.Done()
+	r.queue.ShutDown()
+	running.Wait()
+	return nil
+}
+
+// Synced says that the pods of the API server are known.
+func (r *Reconciler) Synced() bool { return r.informer.HasSynced() }
+
+func (r *Reconciler) enqueue(o any) {
+	if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
+		o = gone.Obj
+	}
+	if p, ok := o.(*corev1.Pod); ok {
+		r.queue.Add(p.UID)
+	}
+}
+
+func (r *Reconciler) work(ctx context.Context) {
+	for {
+		uid, stop := r.queue.Get()
+		if stop {
+			return
+		}
+		again, err := r.sync(ctx, uid)
+		switch {
+		case err != nil:
+			r.Log.Warn("pod", "uid", uid, "error", err)
+			r.queue.AddRateLimited(uid)
+		default:
+			r.queue.Forget(uid)
+			if again > 0 {
+				r.queue.AddAfter(uid, again)
+			}
+		}
+		r.queue.Done(uid)
+	}
+}
+
+// Pods returns the pods of the node.
+func (r *Reconciler) Pods() []*corev1.Pod {
+	var pods []*corev1.Pod
+	for _, o := range r.informer.GetStore().List() {
+		pods = append(pods, o.(*corev1.Pod))
+	}
+	return pods
+}
+
+func (r *Reconciler) pod(uid types.UID) *corev1.Pod {
+	found, err := r.informer.GetIndexer().ByIndex(byUID, string(uid))
+	if err != nil || len(found) == 0 {
+		return nil
+	}
+	return found[0].(*corev1.Pod).DeepCopy()
+}
