@@ -103,13 +103,7 @@ func command(c corev1.Container, f Facts, env map[string]string) *caissonv1.Exec
 }
 
 func user(p *corev1.Pod, c corev1.Container) string {
-	var uid, gid *int64
-	if s := p.Spec.SecurityContext; s != nil {
-		uid, gid = s.RunAsUser, s.RunAsGroup
-	}
-	if s := c.SecurityContext; s != nil {
-		uid, gid = cmp.Or(s.RunAsUser, uid), cmp.Or(s.RunAsGroup, gid)
-	}
+	uid, gid := ids(p, c)
 	switch {
 	case uid == nil:
 		return ""
@@ -117,6 +111,17 @@ func user(p *corev1.Pod, c corev1.Container) string {
 		return strconv.FormatInt(*uid, 10)
 	}
 	return fmt.Sprintf("%d:%d", *uid, *gid)
+}
+
+// ids are those that c asks to run with; nil is the image's.
+func ids(p *corev1.Pod, c corev1.Container) (uid, gid *int64) {
+	if s := p.Spec.SecurityContext; s != nil {
+		uid, gid = s.RunAsUser, s.RunAsGroup
+	}
+	if s := c.SecurityContext; s != nil {
+		uid, gid = cmp.Or(s.RunAsUser, uid), cmp.Or(s.RunAsGroup, gid)
+	}
+	return uid, gid
 }
 
 // setRoot makes the root writable only where the container says so: by default that is for the

@@ -83,6 +83,7 @@ func TestRefusals(t *testing.T) {
 		"spec.hostPID":                                  func(p *corev1.Pod) { p.Spec.HostPID = true },
 		"spec.containers":                               func(p *corev1.Pod) { p.Spec.Containers = append(p.Spec.Containers, corev1.Container{}) },
 		"spec.securityContext.runAsUser":                func(p *corev1.Pod) { p.Spec.SecurityContext.RunAsUser = &root },
+		"spec.containers[0].securityContext.runAsGroup": func(p *corev1.Pod) { p.Spec.SecurityContext.RunAsUser = nil },
 		"spec.containers[0].securityContext.privileged": func(p *corev1.Pod) { p.Spec.Containers[0].SecurityContext.Privileged = &yes },
 		"spec.containers[0].ports[0].protocol":          func(p *corev1.Pod) { p.Spec.Containers[0].Ports[0].Protocol = "UDP" },
 		"spec.containers[0].ports[0].containerPort":     func(p *corev1.Pod) { p.Spec.Containers[0].Ports[0].ContainerPort = 53 },

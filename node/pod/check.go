@@ -46,6 +46,11 @@ func Check(p *corev1.Pod, offer Offer) []Refusal {
 	for _, container := range p.Spec.Containers {
 		ports += len(container.Ports)
 	}
+	for i, container := range p.Spec.Containers {
+		if uid, gid := ids(p, container); uid == nil && gid != nil {
+			c.add(fmt.Sprintf("spec.containers[%d].securityContext.runAsGroup", i), "a group comes with runAsUser here")
+		}
+	}
 	if ports > maxPorts {
 		c.add("spec.containers[0].ports", fmt.Sprintf("at most %d can be published, not %d", maxPorts, ports))
 	}
