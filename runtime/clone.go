@@ -28,6 +28,8 @@ func (h *host) cloneWorkspace(ctx context.Context, s *sandbox) error {
 		if err = source.AttachInto(s.process.file); err == nil {
 			cmd := s.ownCommand(clones.Command(plan.CloneSource, plan.CloneObjects, plan.WorkspacePath))
 			err = clones.Make(ctx, s.init, cmd, s.ownerOf(&plan.Command{User: s.plan.User}), w.Dir)
+			_, left := h.killOthers(context.WithoutCancel(ctx), s) // it could keep the repository open
+			err = errors.Join(err, left)
 		}
 		return errors.Join(err, live.Restore(s.process.file), mount.RemovePoint(point), failpoint.At("create/clone"))
 	})

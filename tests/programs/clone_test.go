@@ -1,6 +1,7 @@
 package programs
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,7 +37,7 @@ func repository(t *testing.T) string {
 	gitIn(t, dir, "add", ".")
 	gitIn(t, dir, "commit", "-qm", "first")
 	gitIn(t, dir, "branch", "old")
-	gitIn(t, dir, "switch", "-qc", "work/it")
+	gitIn(t, dir, "switch", "-qc", "topic/it")
 	write(t, filepath.Join(dir, "kept"), "two\n")
 	gitIn(t, dir, "commit", "-qam", "second")
 	gitIn(t, dir, "remote", "add", "origin", "https://me:password@git.example/a/b.git")
@@ -58,6 +59,7 @@ func TestCloneWorkspace(t *testing.T) {
 	t.Cleanup(func() { daemon.Run(t, "image", "rm", "git") })
 	dir := repository(t)
 	t.Run("clone", func(t *testing.T) { clones(t, dir) })
+	t.Run("nothing stays", func(t *testing.T) { leavesNothing(t, dir) })
 	t.Run("refusals", func(t *testing.T) { refusesToClone(t, dir) })
 }
 
@@ -71,9 +73,9 @@ func clones(t *testing.T, dir string) {
 	}
 	for script, want := range map[string]string{
 		"pwd; git status --porcelain":                              "/workspace",
-		"git rev-parse HEAD; git symbolic-ref HEAD":                head + "\nrefs/heads/work/it",
+		"git rev-parse HEAD; git symbolic-ref HEAD":                head + "\nrefs/heads/topic/it",
 		"git remote get-url origin":                                "https://git.example/a/b.git",
-		"git branch --format='%(refname)' | sort":                  "refs/heads/main\nrefs/heads/old\nrefs/heads/work/it",
+		"git branch --format='%(refname)' | sort":                  "refs/heads/main\nrefs/heads/old\nrefs/heads/topic/it",
 		"cat kept dev.env 'lib/a b/c'; readlink link":              "two\nDEV=1\nc\n/etc/passwd",
 		"ls secret.env untracked 2>/dev/null || echo none":         "none",
 		"git count-objects; ls .git/host-* 2>/dev/null || echo no": "0 objects, 0 kilobytes\nno",
@@ -89,7 +91,7 @@ func clones(t *testing.T, dir string) {
 		t.Errorf("the host's repository changed:\n%s", now)
 	}
 	gitIn(t, dir, "gc", "-q", "--prune=now")
-	if got := inside("git fsck --no-progress; git gc -q; git log --format=%s work/it; git switch -q work/it; cat kept"); got != "mine\nsecond\nfirst\nmine" {
+	if got := inside("git fsck --no-progress; git gc -q; git log --format=%s topic/it; git switch -q topic/it; cat kept"); got != "mine\nsecond\nfirst\nmine" {
 		t.Errorf("after gc on the host: %q", got)
 	}
 	daemon.Kill(t)
@@ -103,6 +105,43 @@ func clones(t *testing.T, dir string) {
 	daemon.Run(t, "restart", "c")
 	if got := inside("git log --format=%s; cat dev.env"); got != "second\nfirst\nDEV=1" {
 		t.Errorf("restarted: %q", got)
+	}
+}
+
+// leavesNothing: a git that leaves a process behind, with the host's repository open, does not get
+// it into the life of the sandbox. Without a clone the same program stays.
+func leavesNothing(t *testing.T, dir string) {
+	root := filepath.Join(t.TempDir(), "root")
+	const stays = "setsid sh -c 'cd %s 2>/dev/null; exec sleep 1000' >/dev/null 2>&1 </dev/null &\n"
+	write(t, filepath.Join(root, "usr/local/bin/git"), "#!/bin/sh\n"+fmt.Sprintf(stays, "/var/lib/caisson-clone/source")+"case \"$*\" in *config*) exit 1 ;; esac\n")
+	if err := os.Chmod(filepath.Join(root, "usr/local/bin/git"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	busybox, err := exec.LookPath("busybox")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.ReadFile(busybox)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"sh", "sleep", "setsid", "mkdir", "cp", "rm", "cat", "pidof"} {
+		write(t, filepath.Join(root, "bin", name), string(program))
+		if err := os.Chmod(filepath.Join(root, "bin", name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	daemon.Run(t, "image", "import", "--name", "hostile", root)
+	t.Cleanup(func() { daemon.Run(t, "image", "rm", "hostile") })
+	daemon.Run(t, "create", "--name", "control", "--image", "hostile")
+	t.Cleanup(func() { daemon.Run(t, "rm", "--force", "control") })
+	if r := daemon.Try("exec", "control", "--", "sh", "-c", "git; sleep 0.2; pidof sleep"); r.Code != 0 {
+		t.Fatalf("the program leaves nothing: nothing is shown: %+v", r)
+	}
+	daemon.Run(t, "create", "--name", "left", "--image", "hostile", "--workspace", dir+":clone")
+	t.Cleanup(func() { daemon.Run(t, "rm", "--force", "left") })
+	if r := daemon.Try("exec", "left", "--", "sh", "-c", "pidof sleep"); r.Code == 0 {
+		t.Errorf("it is there: %s", r.Stdout)
 	}
 }
 
