@@ -43,7 +43,7 @@ type rewrites struct {
 	by   map[string]string // the route of each beginning
 }
 
-// add returns what has the URLs of an upstream lead to base, also those for SSH.
+// add returns the git settings that rewrite URLs of an upstream to base, also those for SSH.
 func (w *rewrites) add(key, base, upstream string) (pairs [][2]string, err error) {
 	u, err := url.Parse(upstream)
 	if err != nil || u.Host == "" {

@@ -71,7 +71,7 @@ type Routed struct {
 
 	paths     []pattern
 	to        *Policy   // allows the upstream and nothing else
-	fallbacks []*Routed // each with what is above this line
+	fallbacks []*Routed // each has the fields above this line alone
 	auth      *Routed   // as a fallback; nil: tokens come from the upstream
 }
 
@@ -158,7 +158,7 @@ func (s Spec) parseRoute(label string) (*Routed, error) {
 	return r, errors.Join(r.parseFallbacks(s), r.parseRegistry(s))
 }
 
-// parseRegistry checks what is of registries alone.
+// parseRegistry checks the fields of a route to a registry.
 func (r *Routed) parseRegistry(s Spec) error {
 	switch {
 	case !r.Registry && r.Auth != "":

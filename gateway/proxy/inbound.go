@@ -36,7 +36,7 @@ type InboundConfig struct {
 	Sandbox string
 	Stock   *Stock
 	Record  func(attempt.Arrival) // must not block
-	Came    func()                // a connection was let in; must not block; nil: nobody is told
+	Came    func()                // called for each connection that is let in; must not block; may be nil
 	Limits  Limits                // Peek and Resolve do not matter here
 }
 

@@ -102,7 +102,7 @@ func TestFailoverOfConnections(t *testing.T) {
 	}
 }
 
-// What may have arrived is not sent again if that could do harm, nor what was not kept.
+// A request is not sent again if it may have arrived and could do harm, or if its body was not kept.
 func TestFailoverOnlyOnce(t *testing.T) {
 	breaks := func(w http.ResponseWriter, r *http.Request) {
 		c, _, _ := http.NewResponseController(w).Hijack()

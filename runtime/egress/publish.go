@@ -32,7 +32,7 @@ type Published struct {
 	// Sockets opens TCP sockets in the sandbox's namespace that are not connected
 	// and do not block. It is called at any time until Remove returns.
 	Sockets func(n int) ([]*os.File, error)
-	Came    func() // somebody connected; must not block; nil: nobody is told
+	Came    func() // called for each new connection; must not block; may be nil
 }
 
 // published is what is kept of it.

@@ -3,7 +3,6 @@ package fault
 import (
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/caisson-run/caisson/tests/need"
 )
@@ -15,15 +14,13 @@ func TestBrokenStartFromPool(t *testing.T) {
 	b := newBreakable(t, "profiles: {rw: {rootfs: rw, disk: 32M}}\npools: [{profile: rw, size: 1}]\n")
 	full := func() {
 		t.Helper()
-		var info struct {
-			Pools []struct{ Ready int }
-		}
-		for end := time.Now().Add(30 * time.Second); len(info.Pools) != 1 || info.Pools[0].Ready < 1; time.Sleep(20 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatal("the pool stays empty")
+		await(t, "a full pool", func() bool {
+			var info struct {
+				Pools []struct{ Ready int }
 			}
 			b.Run(t, "info", "-o", "json").JSON(t, &info)
-		}
+			return len(info.Pools) == 1 && info.Pools[0].Ready == 1
+		})
 	}
 	b.Run(t, "create", "--name", "first", "--profile", "rw")
 	b.Run(t, "exec", "first", "--", "sh", "-c", "echo old >/workspace/w")

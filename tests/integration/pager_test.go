@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // TestPager: a patch on a terminal is shown by PAGER, and by the client itself where there is no
@@ -25,9 +24,8 @@ func TestPager(t *testing.T) {
 		if code := s.end(t); code != 0 {
 			t.Errorf("%s: exit %d", pager, code)
 		}
-		for end := time.Now().Add(10 * time.Second); !strings.Contains(s.shown(), want) && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		}
-		if shown := s.shown(); !strings.Contains(shown, want) || strings.Contains(shown, "paged:") != strings.HasPrefix(pager, "sed") {
+		s.awaitShown(t, want)
+		if shown := s.shown(); strings.Contains(shown, "paged:") != strings.HasPrefix(pager, "sed") {
 			t.Errorf("%s: %.300q", pager, shown)
 		}
 	}

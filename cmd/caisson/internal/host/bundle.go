@@ -26,7 +26,7 @@ type part struct {
 // maxPart bounds each file of a bundle.
 const maxPart = 4 << 20
 
-// bundled says what a bundle holds.
+// bundled lists the files of a bundle.
 type bundled struct {
 	Path  string   `json:"path"`
 	Files []string `json:"files"`
@@ -34,8 +34,8 @@ type bundled struct {
 	Missing map[string]string `json:"missing"`
 }
 
-// writeBundle writes what a report of a defect needs into a new archive at path, which only its
-// owner can read. A part that cannot be had is left out. On an error nothing stays.
+// writeBundle writes a new archive for the report of a defect. Only its owner can read it. A part
+// that fails is left out. On an error the archive is removed.
 func writeBundle(a *cli.App, ctx context.Context, path string) error {
 	b := bundled{Path: path, Files: []string{}, Missing: map[string]string{}}
 	dir, err := os.OpenRoot(filepath.Dir(path))

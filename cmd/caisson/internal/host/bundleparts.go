@@ -21,8 +21,8 @@ import (
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
 )
 
-// What a bundle tells of sandboxes, images and events. All else can hold a secret, or a name that
-// says something of its owner: arguments, variables, labels, paths, hosts.
+// The fields of sandboxes, images and events that a bundle has. All others can hold a secret, or a
+// name that tells of its owner: arguments, variables, labels, paths, hosts.
 var (
 	ofSandbox = strings.Fields("id state profile created_at exited_at pid execs network isolation owner_uid parent expires_at idle_timeout idle_since")
 	ofImage   = strings.Fields("digest size_bytes created_at owner damaged")
@@ -132,7 +132,7 @@ func keep(m proto.Message, fields []string) {
 	r.SetUnknown(nil)
 }
 
-// hostFiles say what the host is.
+// hostFiles describe the kernel, the memory, the cgroups and the load of the host.
 var hostFiles = strings.Fields("/etc/os-release /proc/version /proc/loadavg /proc/meminfo /proc/cgroups /proc/self/cgroup /proc/filesystems " +
 	"/sys/fs/cgroup/cgroup.controllers /sys/kernel/security/lsm /proc/sys/user/max_user_namespaces /proc/sys/kernel/apparmor_restrict_unprivileged_userns " +
 	"/proc/sys/kernel/pid_max /proc/sys/fs/file-nr /proc/pressure/cpu /proc/pressure/memory /proc/pressure/io")

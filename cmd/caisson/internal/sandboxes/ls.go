@@ -80,7 +80,7 @@ func sandboxRow(a *cli.App, s *caissonv1.Sandbox) []string {
 	}
 }
 
-// stateCell says of one that is paused because it was idle that anybody who uses it wakes it.
+// stateCell marks a sandbox that was paused because it was idle: using it wakes it.
 func stateCell(s *caissonv1.Sandbox) string {
 	if s.PausedBy == "idle" {
 		return s.State + " (idle)"
