@@ -13,18 +13,19 @@ import (
 
 // Route leads http://NAME.caisson.internal in the sandboxes of a profile to an upstream.
 type Route struct {
-	Upstream   string   `yaml:"upstream" json:"upstream" jsonschema:"description=Base URL of the server that the route leads to,example=https://api.example.com/v1"`
-	Fallbacks  []string `yaml:"fallbacks" json:"fallbacks" jsonschema:"description=Base URLs of servers that are asked where those before do not answer\\, with the same credential,example=https://backup.example.com/v1"`
-	Credential string   `yaml:"credential" json:"credential" jsonschema:"description=Name of the secret that is put into each request; empty is none"`
-	Preset     string   `yaml:"preset" json:"preset" jsonschema:"description=Kind of client that variables lead to the route\\, without a key of its own,enum=openai,enum=anthropic,enum=git,enum=npm,enum=pip,enum=go,enum=oci"`
-	Placement  string   `yaml:"placement" json:"placement" jsonschema:"description=How it is put there; absent is bearer\\, or as the preset has it,enum=bearer,enum=basic,enum=header,enum=query"`
-	Parameter  string   `yaml:"parameter" json:"parameter" jsonschema:"description=Of header and query: its name; of basic: the user,example=X-Api-Key"`
-	Methods    []string `yaml:"methods" json:"methods" jsonschema:"description=Methods that pass; absent are all"`
-	Paths      []string `yaml:"paths" json:"paths" jsonschema:"description=Paths below the upstream's that pass: * is a segment\\, ** at the end any number; absent are all,example=/v1/**"`
-	CA         string   `yaml:"ca" json:"ca" jsonschema:"description=File with the certificates that the upstream's must descend from; absent are those that the host trusts,example=file:/etc/caisson/corp-ca.pem"`
-	Private    bool     `yaml:"private" json:"private" jsonschema:"description=The upstream may have an address that is not public"`
-	OnRequest  bool     `yaml:"on_request" json:"on_request" jsonschema:"description=Only sandboxes that name it have it (--route)"`
-	Budget     Budgets  `yaml:"budget" json:"budget" jsonschema:"description=What requests may take together\\, by what shares it; past it they are refused with SBX-713"`
+	Upstream   string                `yaml:"upstream" json:"upstream" jsonschema:"description=Base URL of the server that the route leads to,example=https://api.example.com/v1"`
+	Fallbacks  []string              `yaml:"fallbacks" json:"fallbacks" jsonschema:"description=Base URLs of servers that are asked where those before do not answer\\, with the same credential,example=https://backup.example.com/v1"`
+	Credential string                `yaml:"credential" json:"credential" jsonschema:"description=Name of the secret that is put into each request; empty is none"`
+	Preset     string                `yaml:"preset" json:"preset" jsonschema:"description=Kind of client that variables lead to the route\\, without a key of its own,enum=openai,enum=anthropic,enum=git,enum=npm,enum=pip,enum=go,enum=oci"`
+	Placement  string                `yaml:"placement" json:"placement" jsonschema:"description=How it is put there; absent is bearer\\, or as the preset has it,enum=bearer,enum=basic,enum=header,enum=query"`
+	Parameter  string                `yaml:"parameter" json:"parameter" jsonschema:"description=Of header and query: its name; of basic: the user,example=X-Api-Key"`
+	Methods    []string              `yaml:"methods" json:"methods" jsonschema:"description=Methods that pass; absent are all"`
+	Paths      []string              `yaml:"paths" json:"paths" jsonschema:"description=Paths below the upstream's that pass: * is a segment\\, ** at the end any number; absent are all,example=/v1/**"`
+	CA         string                `yaml:"ca" json:"ca" jsonschema:"description=File with the certificates that the upstream's must descend from; absent are those that the host trusts,example=file:/etc/caisson/corp-ca.pem"`
+	Private    bool                  `yaml:"private" json:"private" jsonschema:"description=The upstream may have an address that is not public"`
+	OnRequest  bool                  `yaml:"on_request" json:"on_request" jsonschema:"description=Only sandboxes that name it have it (--route)"`
+	Models     map[string]RouteModel `yaml:"models" json:"models" jsonschema:"description=Of the presets openai and anthropic: other upstreams by the model that a request names\\, NAME* for all that begin so"`
+	Budget     Budgets               `yaml:"budget" json:"budget" jsonschema:"description=What requests may take together\\, by what shares it; past it they are refused with SBX-713"`
 
 	Auth string `yaml:"auth" json:"auth" jsonschema:"description=Of the preset oci: base URL of the server that gives tokens for the registry; absent is the upstream,example=https://auth.docker.io"`
 
@@ -32,6 +33,33 @@ type Route struct {
 	Repositories []string `yaml:"repositories" json:"repositories" jsonschema:"description=Of the presets git and oci: repositories that pass\\, below the upstream,example=acme/*"`
 	Access       string   `yaml:"access" json:"access" jsonschema:"description=Of the preset git: read is fetches alone; absent is read,enum=read,enum=write"`
 	Branches     []string `yaml:"branches" json:"branches" jsonschema:"description=Of the preset git: branches that a push may update; absent are all,example=agent/**"`
+}
+
+// RouteModel is the upstream of a route for some models.
+type RouteModel struct {
+	Upstream   string `yaml:"upstream" json:"upstream" jsonschema:"description=As upstream of the route"`
+	Credential string `yaml:"credential" json:"credential" jsonschema:"description=As credential of the route"`
+	Placement  string `yaml:"placement" json:"placement" jsonschema:"description=As placement of the route,enum=bearer,enum=basic,enum=header,enum=query"`
+	Parameter  string `yaml:"parameter" json:"parameter" jsonschema:"description=As parameter of the route"`
+	CA         string `yaml:"ca" json:"ca" jsonschema:"description=As ca of the route"`
+	Private    bool   `yaml:"private" json:"private" jsonschema:"description=As private of the route"`
+}
+
+// ForModel is the route that m leads to, with the rest of r.
+func (r Route) ForModel(m RouteModel) Route {
+	r.Upstream, r.Credential, r.Placement, r.Parameter, r.CA, r.Private = m.Upstream, m.Credential, m.Placement, m.Parameter, m.CA, m.Private
+	r.Models, r.Fallbacks, r.Budget = nil, nil, Budgets{}
+	return r
+}
+
+// Uses reports whether requests by the route may carry a secret.
+func (r Route) Uses(secret string) bool {
+	for _, m := range r.Models {
+		if m.Credential == secret {
+			return true
+		}
+	}
+	return r.Credential == secret
 }
 
 // CAFile returns the path of the file with certificates, empty for none.
@@ -156,6 +184,12 @@ func (c *Config) validateRoute(key string, r Route) error {
 	}
 	if len(r.Fallbacks) > 0 && r.Preset == "npm" {
 		errs = append(errs, fmt.Errorf("%s.fallbacks: the preset npm has none: its packages are where the first registry says", key))
+	}
+	if len(r.Models) > 0 && !r.CountsTokens() {
+		errs = append(errs, fmt.Errorf("%s.models: only requests of the presets openai and anthropic name a model", key))
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Models)) {
+		errs = append(errs, c.validateRoute(key+".models."+name, r.ForModel(r.Models[name])))
 	}
 	return errors.Join(append(errs, c.validateBudgets(key, r))...)
 }

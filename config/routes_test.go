@@ -24,19 +24,22 @@ func TestRoutes(t *testing.T) {
 		t.Errorf("%+v, %v", r, c.SecretSources())
 	}
 	for change, want := range map[string]string{
-		"credential: key=credential: kee":                      `profiles.agent.routes.up.credential: there is no secret "kee"`,
-		"file:/etc/caisson/key=sk-secret-value":                "secrets.key: is no reference to a file",
-		"file:/etc/caisson/key=file:key":                       "secrets.key: \"key\" is not a clean absolute path",
-		"file:/etc/caisson/key=credential:a/key":               "secrets.key: is no credential of systemd",
-		"file:/etc/caisson/key=credential:..":                  "secrets.key: is no credential of systemd",
-		"file:/etc/caisson/key=credential:":                    "secrets.key: is no credential of systemd",
-		"file:/etc/caisson/key=env:A-KEY":                      "secrets.key: is no name of a variable",
-		"file:/etc/caisson/key=command:pass show key":          "secrets.key: \"pass\" is not a clean absolute path",
-		"file:/etc/caisson/key=env:":                           "secrets.key: is no name of a variable",
-		"file:/etc/caisson/ca.pem=/etc/caisson/ca.pem":         "profiles.agent.routes.up.ca: is no reference to a file",
-		"secrets: {=secrets_refresh: 1ms\nsecrets: {":          "secrets_refresh: 1ms is less than 1s",
-		"credential: key=credentail: key":                      `did you mean "credential"?`,
-		"      up: {=      up: {upstream: \"x\"}\n      up: {": `mapping key "up" already defined`,
+		"credential: key=credential: kee":                                                                `profiles.agent.routes.up.credential: there is no secret "kee"`,
+		"file:/etc/caisson/key=sk-secret-value":                                                          "secrets.key: is no reference to a file",
+		"file:/etc/caisson/key=file:key":                                                                 "secrets.key: \"key\" is not a clean absolute path",
+		"file:/etc/caisson/key=credential:a/key":                                                         "secrets.key: is no credential of systemd",
+		"file:/etc/caisson/key=credential:..":                                                            "secrets.key: is no credential of systemd",
+		"file:/etc/caisson/key=credential:":                                                              "secrets.key: is no credential of systemd",
+		"file:/etc/caisson/key=env:A-KEY":                                                                "secrets.key: is no name of a variable",
+		"file:/etc/caisson/key=command:pass show key":                                                    "secrets.key: \"pass\" is not a clean absolute path",
+		"file:/etc/caisson/key=env:":                                                                     "secrets.key: is no name of a variable",
+		"file:/etc/caisson/ca.pem=/etc/caisson/ca.pem":                                                   "profiles.agent.routes.up.ca: is no reference to a file",
+		"secrets: {=secrets_refresh: 1ms\nsecrets: {":                                                    "secrets_refresh: 1ms is less than 1s",
+		"ca: =models: {x: {upstream: \"https://x.example.com\"}}, ca: ":                                  "profiles.agent.routes.up.models: only requests of the presets openai and anthropic",
+		"ca: =preset: openai, models: {x: {upstream: \"https://x.example.com\", credential: kee}}, ca: ": `profiles.agent.routes.up.models.x.credential: there is no secret "kee"`,
+		"ca: =preset: openai, models: {x: {upstream: \"https://x.example.com\", fallbacks: [a]}}, ca: ":  "fallbacks",
+		"credential: key=credentail: key":                                                                `did you mean "credential"?`,
+		"      up: {=      up: {upstream: \"x\"}\n      up: {":                                           `mapping key "up" already defined`,
 	} {
 		from, to, _ := strings.Cut(change, "=")
 		if !strings.Contains(routesFile, from) {

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/caisson-run/caisson/config"
+	"github.com/caisson-run/caisson/gateway/policy"
 )
 
 func TestPresets(t *testing.T) {
@@ -72,5 +74,26 @@ func TestPresetsOfPackages(t *testing.T) {
 		if upstream != tt.upstream || !slices.Equal(paths, tt.paths) || placement != tt.placement || parameter != tt.parameter {
 			t.Errorf("%+v: %q %q %q %q", tt.route, upstream, paths, placement, parameter)
 		}
+	}
+}
+
+// The upstream of a model takes its credential as the preset has it, or as it says itself.
+func TestModelsOfARoute(t *testing.T) {
+	r := config.Route{Preset: "anthropic", Upstream: "https://a.example", Credential: "one", Placement: "bearer", Models: map[string]config.RouteModel{
+		"x": {Upstream: "https://x.example", Credential: "two"},
+		"y": {Upstream: "https://y.example", Credential: "three", Placement: "query", Parameter: "k", Private: true},
+		"z": {Upstream: "https://z.example"},
+	}}
+	models, err := modelsOf("up", r)
+	want := map[string]policy.Model{
+		"x": {Upstream: "https://x.example", Credential: "two", Placement: policy.Header, Parameter: "X-Api-Key"},
+		"y": {Upstream: "https://y.example", Credential: "three", Placement: policy.Query, Parameter: "k", Private: true},
+		"z": {Upstream: "https://z.example"},
+	}
+	if err != nil || !maps.Equal(models, want) {
+		t.Errorf("%+v, %v", models, err)
+	}
+	if c := (config.Config{Profiles: map[string]config.Profile{"p": {Routes: map[string]config.Route{"up": r}}}}); len(routesWith(c, "three")) != 1 || len(routesWith(c, "four")) != 0 {
+		t.Error("a secret of a model has no route")
 	}
 }

@@ -163,6 +163,10 @@ func routesOf(from map[string]config.Route, prices map[string]config.Price) (map
 		if err != nil {
 			errs = append(errs, err)
 		}
+		models, err := modelsOf(label, r)
+		if err != nil {
+			errs = append(errs, err)
+		}
 		placement, parameter := placed(r)
 		upstream, paths, _ := leads(r)
 		methods := r.Methods
@@ -171,11 +175,28 @@ func routesOf(from map[string]config.Route, prices map[string]config.Price) (map
 		}
 		routes[label] = policy.Route{
 			Upstream: upstream, Fallbacks: r.Fallbacks, Credential: r.Credential, Placement: policy.Placement(placement), Parameter: parameter,
-			Methods: methods, Paths: paths, Registry: r.Preset == ociPreset, Auth: r.Auth, CA: ca, Private: r.Private, Git: scope,
+			Models: models, Methods: methods, Paths: paths, Registry: r.Preset == ociPreset, Auth: r.Auth, CA: ca, Private: r.Private, Git: scope,
 			Tokens: r.CountsTokens(), Ask: r.Preset == "openai", Budget: limitsOf(r.Budget), Prices: pricesFor(r, prices),
 		}
 	}
 	return routes, errors.Join(errs...)
+}
+
+// modelsOf are the upstreams of r for some models; nil are none.
+func modelsOf(label string, r config.Route) (models map[string]policy.Model, err error) {
+	for _, name := range slices.Sorted(maps.Keys(r.Models)) {
+		m := r.ForModel(r.Models[name])
+		ca, caErr := readCA(m.CAFile())
+		if caErr != nil {
+			err = errors.Join(err, fmt.Errorf("routes.%s.models.%s.ca: %w", label, name, caErr))
+		}
+		if models == nil {
+			models = map[string]policy.Model{}
+		}
+		placement, parameter := placed(m)
+		models[name] = policy.Model{Upstream: m.Upstream, Credential: m.Credential, Placement: policy.Placement(placement), Parameter: parameter, CA: ca, Private: m.Private}
+	}
+	return models, err
 }
 
 func readCA(path string) (string, error) {

@@ -69,7 +69,7 @@ func shownSource(source config.SecretSource) string {
 func routesWith(c config.Config, secret string) (routes []string) {
 	for _, profile := range slices.Sorted(maps.Keys(c.Profiles)) {
 		for _, label := range slices.Sorted(maps.Keys(c.Profiles[profile].Routes)) {
-			if c.Profiles[profile].Routes[label].Credential == secret {
+			if c.Profiles[profile].Routes[label].Uses(secret) {
 				routes = append(routes, profile+"/"+label)
 			}
 		}

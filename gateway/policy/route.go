@@ -53,6 +53,8 @@ type Route struct {
 	Registry bool   `json:",omitempty"` // the upstream is a registry of images, which may want a token of its own for each
 	Auth     string `json:",omitempty"` // base URL of the server that gives those tokens; empty is the upstream
 
+	Models map[string]Model `json:",omitempty"` // upstreams for requests that name a model; NAME* is of all that begin so
+
 	Tokens bool                          `json:",omitempty"` // the answers are those of models, whose tokens are counted
 	Ask    bool                          `json:",omitempty"` // streams of chat completions are asked for their usage
 	Budget map[budget.Scope]budget.Limit `json:",omitempty"`
@@ -73,6 +75,7 @@ type Routed struct {
 	to        *Policy   // allows the upstream and nothing else
 	fallbacks []*Routed // each has the fields above this line alone
 	auth      *Routed   // as a fallback; nil: tokens come from the upstream
+	models    []*Routed // in the order of their names
 }
 
 // TokenTurn is the turn in which the server of tokens is reached; -1 if it is the upstream.
@@ -83,17 +86,19 @@ func (r *Routed) TokenTurn() int {
 	return r.Turns()
 }
 
-// Turns is how many upstreams the route has.
+// Turns is how many upstreams may be asked one after the other.
 func (r *Routed) Turns() int { return 1 + len(r.fallbacks) }
 
 // Turn returns the upstream that is asked in the given turn, the first in turn 0; nil if there
-// is none. It has the base URL, host and port alone.
+// is none. Those but of models have the base URL, host and port alone.
 func (r *Routed) Turn(turn int) *Routed {
 	switch {
 	case turn == 0:
 		return r
 	case turn == r.TokenTurn():
 		return r.auth
+	case turn >= firstModel && turn < firstModel+len(r.models):
+		return r.models[turn-firstModel]
 	case turn < 0 || turn > len(r.fallbacks):
 		return nil
 	}
@@ -149,13 +154,20 @@ func (s Spec) parseRoute(label string) (*Routed, error) {
 	if err := r.checkBudget(); err != nil {
 		return nil, err
 	}
-	if r.CA != "" && !x509.NewCertPool().AppendCertsFromPEM([]byte(r.CA)) {
-		return nil, errors.New("its ca holds no certificate in the form PEM")
+	if err := r.checkCA(); err != nil {
+		return nil, err
 	}
 	if err := r.allowUpstream(s); err != nil {
 		return nil, err
 	}
-	return r, errors.Join(r.parseFallbacks(s), r.parseRegistry(s))
+	return r, errors.Join(r.parseFallbacks(s), r.parseRegistry(s), r.parseModels(s))
+}
+
+func (r *Routed) checkCA() error {
+	if r.CA != "" && !x509.NewCertPool().AppendCertsFromPEM([]byte(r.CA)) {
+		return errors.New("its ca holds no certificate in the form PEM")
+	}
+	return nil
 }
 
 // parseRegistry checks the fields of a route to a registry.
@@ -390,13 +402,11 @@ func RouteRule(name Name) string {
 
 func (r *Routed) effect(name Name) string {
 	text := fmt.Sprintf("leads http://%s to %s", name, strings.Join(append([]string{r.Upstream}, r.Fallbacks...), ", else "))
-	if r.Credential != "" {
-		text += fmt.Sprintf(" with the credential %q", r.Credential)
-	}
+	text += credentialEffect(r.Credential)
 	if r.Git != nil {
 		text += ", for " + r.Git.String()
 	}
-	return text
+	return text + r.modelEffect()
 }
 
 // CitesRoute reports whether rule, of a decision, is a route.

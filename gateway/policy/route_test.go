@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,10 @@ import (
 )
 
 func withRoute(r Route) Spec { return Spec{Mode: Allow, Routes: map[string]Route{"up": r}} }
+
+func withModel(name string, m Model) Route {
+	return Route{Upstream: "https://api.example.com", Tokens: true, Models: map[string]Model{name: m}}
+}
 
 func TestRouteDecisions(t *testing.T) {
 	for _, mode := range []Mode{Allow, Open} {
@@ -78,6 +83,32 @@ func TestFallbacks(t *testing.T) {
 	}
 }
 
+// The upstream of each model has a turn of its own, and what the route allows.
+func TestModels(t *testing.T) {
+	p := mustCompile(t, withRoute(Route{
+		Upstream: "https://a.example.com", Fallbacks: []string{"https://b.example.com"}, Credential: "one", Tokens: true, Paths: []string{"/v1/**"},
+		Models: map[string]Model{"x*": {Upstream: "https://x.example.com", Credential: "two"}, "x-2": {Upstream: "http://10.0.0.9:8000/v1", Private: true}},
+	}))
+	r, _ := p.Routed("up.caisson.internal")
+	for model, host := range map[string]string{"gpt": "a.example.com", "": "a.example.com", "x": "x.example.com", "x-20": "x.example.com", "x-2": "10.0.0.9:8000"} {
+		turn := r.ModelTurn(model)
+		if to := r.Turn(turn); to == nil || to.Base.Host != host || to.Passes("POST", "/v1/chat") != nil || to.Passes("POST", "/other") == nil {
+			t.Errorf("%q: turn %d: %+v", model, turn, to)
+		}
+	}
+	x, y := p.Upstream("up.caisson.internal", r.ModelTurn("x")), p.Upstream("up.caisson.internal", r.ModelTurn("x-2"))
+	if !x.Decide("x.example.com", 443).Allowed || x.Decide("a.example.com", 443).Allowed || y.Decide("x.example.com", 443).Allowed || !y.DecideAddress(netip.MustParseAddr("10.0.0.9"), 8000).Allowed {
+		t.Error("an upstream of a model allows another one, or not its own")
+	}
+	if r.Turns() != 2 || r.Turn(firstModel+2) != nil {
+		t.Errorf("%d turns", r.Turns())
+	}
+	want := `to https://a.example.com, else https://b.example.com with the credential "one"; for the model x* to https://x.example.com with the credential "two"; for the model x-2 to http://10.0.0.9:8000/v1`
+	if text := p.Explain()[0].Effect; !strings.Contains(text, want) {
+		t.Errorf("%q", text)
+	}
+}
+
 func TestRoutesRefused(t *testing.T) {
 	good := Route{Upstream: "https://api.example.com", Credential: "key"}
 	change := func(f func(*Route)) Route { r := good; f(&r); return r }
@@ -115,6 +146,13 @@ func TestRoutesRefused(t *testing.T) {
 		"known of a model's API alone":         change(func(r *Route) { r.Budget = map[budget.Scope]budget.Limit{budget.Hour: {Tokens: 1}} }),
 		"there are no prices":                  change(func(r *Route) { r.Tokens, r.Budget = true, map[budget.Scope]budget.Limit{budget.Hour: {Micros: 1}} }),
 		"its ca holds no certificate":          change(func(r *Route) { r.CA = "-----BEGIN CERTIFICATE-----\n" }),
+		"requests of a model's API alone name": change(func(r *Route) { r.Models = map[string]Model{"x": {Upstream: "https://x.example.com"}} }),
+		`model "a*b": its name is none such`:   withModel("a*b", Model{Upstream: "https://x.example.com"}),
+		`model "": its name is none such`:      withModel("", Model{Upstream: "https://x.example.com"}),
+		`model "x": its upstream "" is no URL`: withModel("x", Model{Credential: "key"}),
+		`model "x": it says how to place`:      withModel("x", Model{Upstream: "https://x.example.com", Placement: Bearer}),
+		`model "x": its ca holds`:              withModel("x", Model{Upstream: "https://x.example.com", CA: "x"}),
+		`model "x": upstream: `:                withModel("x", Model{Upstream: "https://10.0.0.1"}),
 		"upstream: ":                           change(func(r *Route) { r.Upstream = "https://10.0.0.1" }),
 	} {
 		_, err := Compile(withRoute(r))

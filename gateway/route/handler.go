@@ -36,14 +36,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer out.record(s.spare.Add)
 	_ = http.NewResponseController(w).EnableFullDuplex() // an answer before the end of the body must not wait for that
-	l, err := s.lane(name)
+	l, err := s.lane(laneKey{name: name})
 	if err != nil {
 		out.refuse(err)
 		return
 	}
-	defer s.leave(l)
-	out.mask = l.mask
-	use.Credential = l.route.Credential
+	defer func() { s.leave(l) }()
+	out.takes(l)
 	if err := check(r, name, l.route); err != nil {
 		out.refuse(err)
 		return
@@ -63,12 +62,19 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if l.route.Git != nil && !l.passesGit(out, r) {
 		return
 	}
+	if l, err = s.forModel(l, out, r); err != nil {
+		out.refuse(err)
+		return
+	}
 	if l.route.Ask {
 		out.ask(r)
 	}
 	out.asked = true
 	s.proxy(l, out, use).ServeHTTP(out, r)
 }
+
+// takes says which way the request goes.
+func (w *writer) takes(l *lane) { w.mask, w.use.Credential = l.mask, l.route.Credential }
 
 func (s *Server) proxy(l *lane, out *writer, use *usage.Use) *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{

@@ -1,6 +1,7 @@
 package route
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -29,8 +30,8 @@ const (
 // lane is the way of one route to its upstream with one value of its credential. Connections
 // may refer to the value as long as they are open. So a new value means a new lane.
 type lane struct {
-	route     *policy.Routed
-	value     secret.Value // zero where the route has no credential
+	route     *policy.Routed // of a model: its own
+	value     secret.Value   // zero where the route has no credential
 	placed    placed
 	mask      *mask.Set // nil: nothing to mask
 	transport *http.Transport
@@ -43,11 +44,21 @@ type lane struct {
 	retired  bool
 }
 
-// lane returns the way for a request to the route name, which ends it with leave.
-func (s *Server) lane(name policy.Name) (*lane, error) {
+// laneKey is a route, and the turn of the upstream of a model; 0 is for the others.
+type laneKey struct {
+	name policy.Name
+	turn int
+}
+
+// lane returns the way for a request to a route, which ends it with leave.
+func (s *Server) lane(key laneKey) (*lane, error) {
 	const op = "route.lane"
+	name := key.name
 	r, ok := s.config.Route(name)
-	if !ok {
+	if ok {
+		r = r.Turn(key.turn)
+	}
+	if !ok || r == nil {
 		return nil, sbxerr.New(sbxerr.EgressDenied, op, "the sandbox has no route %s any more", name)
 	}
 	s.mu.Lock()
@@ -55,9 +66,9 @@ func (s *Server) lane(name policy.Name) (*lane, error) {
 	if s.closed {
 		return nil, sbxerr.New(sbxerr.Canceled, op, "the sandbox ended")
 	}
-	l := s.lanes[name]
+	l := s.lanes[key]
 	if l == nil || !reflect.DeepEqual(l.route.Route, r.Route) || r.Credential != "" && !s.config.Secrets.Current(l.value) {
-		next, err := s.newLane(name, r)
+		next, err := s.newLane(key, r)
 		if err != nil {
 			return nil, err
 		}
@@ -65,13 +76,13 @@ func (s *Server) lane(name policy.Name) (*lane, error) {
 			l.retireLocked()
 		}
 		l = next
-		s.lanes[name] = l
+		s.lanes[key] = l
 	}
 	l.requests++
 	return l, nil
 }
 
-func (s *Server) newLane(name policy.Name, r *policy.Routed) (*lane, error) {
+func (s *Server) newLane(key laneKey, r *policy.Routed) (*lane, error) {
 	const op = "route.lane"
 	l := &lane{route: r, down: make([]atomic.Int64, r.Turns())}
 	if r.Credential != "" {
@@ -98,7 +109,7 @@ func (s *Server) newLane(name policy.Name, r *policy.Routed) (*lane, error) {
 	protocols.SetHTTP2(true)
 	l.transport = &http.Transport{
 		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
-			return s.config.Dial(ctx, name, turnTo(r, address))
+			return s.config.Dial(ctx, key.name, cmp.Or(key.turn, turnTo(r, address)))
 		},
 		DisableCompression: true, MaxIdleConnsPerHost: idlePerRoute, IdleConnTimeout: idleUpstream,
 		TLSHandshakeTimeout: handshakeTime, ExpectContinueTimeout: continueTime, MaxResponseHeaderBytes: answerHead,

@@ -61,13 +61,13 @@ type Server struct {
 	spare  ratelog.Log[usage.Use] // past rate
 
 	mu     sync.Mutex
-	lanes  map[policy.Name]*lane
+	lanes  map[laneKey]*lane
 	closed bool
 }
 
 // New makes a Server, which serves until Close.
 func New(c Config) *Server {
-	s := &Server{config: c, rate: rate.NewLimiter(rate.Limit(c.Limits.PerSecond), c.Limits.Burst), queue: &queue{ready: make(chan net.Conn), end: make(chan struct{})}, lanes: map[policy.Name]*lane{}}
+	s := &Server{config: c, rate: rate.NewLimiter(rate.Limit(c.Limits.PerSecond), c.Limits.Burst), queue: &queue{ready: make(chan net.Conn), end: make(chan struct{})}, lanes: map[laneKey]*lane{}}
 	s.spare.Record = func(u usage.Use, skipped uint64) {
 		u.Skipped = skipped
 		c.Record(u)
@@ -107,8 +107,8 @@ func (s *Server) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
-	for name, l := range s.lanes {
-		delete(s.lanes, name)
+	for key, l := range s.lanes {
+		delete(s.lanes, key)
 		l.retireLocked()
 	}
 }

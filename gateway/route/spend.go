@@ -24,10 +24,7 @@ func (w *writer) ask(r *http.Request) {
 		return
 	}
 	read, err := io.ReadAll(io.LimitReader(r.Body, tokens.MaxAsked+1))
-	if err != nil && w.spent.Load() == nil {
-		w.use.Code, w.use.Reason = sbxerr.Canceled, "the request broke off"
-		panic(http.ErrAbortHandler)
-	}
+	w.checkRead(err)
 	if err != nil || len(read) > tokens.MaxAsked {
 		r.Body = replaced{io.MultiReader(bytes.NewReader(read), r.Body), r.Body}
 		return
@@ -37,6 +34,15 @@ func (w *writer) ask(r *http.Request) {
 	r.ContentLength = int64(len(read))
 	r.Header.Del("Content-Length")
 	r.TransferEncoding = nil
+}
+
+// checkRead ends the request if its body broke off. A budget that is spent shows again where the
+// body is read on.
+func (w *writer) checkRead(err error) {
+	if err != nil && w.spent.Load() == nil {
+		w.use.Code, w.use.Reason = sbxerr.Canceled, "the request broke off"
+		panic(http.ErrAbortHandler)
+	}
 }
 
 // replaced is a body in another one's place.

@@ -1,6 +1,8 @@
 package budget
 
 import (
+	"iter"
+	"maps"
 	"strings"
 
 	"github.com/caisson-run/caisson/gateway/route/tokens"
@@ -65,26 +67,29 @@ func (p Price) micros(c tokens.Count) uint64 {
 // Prices are those of models by name. A name that ends with * is of all that begin so.
 type Prices map[string]Price
 
-// Cost is what c costs at model, in millionths. The longest name counts. A model without a price
-// costs as much as the dearest one.
-func (p Prices) Cost(model string, c tokens.Count) uint64 {
-	best, found := "", false
-	var dearest uint64
-	for name, price := range p {
-		dearest = max(dearest, price.micros(c))
-		start, all := strings.CutSuffix(name, "*")
-		if name != model && (!all || !strings.HasPrefix(model, start)) {
-			continue
-		}
-		if !found || len(name) > len(best) || name == model {
-			best, found = name, true
-		}
-		if name == model {
-			break
-		}
+// Cost is what c costs at model, in millionths. A model without a price costs as much as the
+// dearest one.
+func (p Prices) Cost(model string, c tokens.Count) (dearest uint64) {
+	if name, found := ForModel(maps.Keys(p), model); found {
+		return p[name].micros(c)
 	}
-	if found {
-		return p[best].micros(c)
+	for _, price := range p {
+		dearest = max(dearest, price.micros(c))
 	}
 	return dearest
+}
+
+// ForModel returns which of names is about a model: its own, or the longest one that ends with *
+// and begins so.
+func ForModel(names iter.Seq[string], model string) (best string, found bool) {
+	for name := range names {
+		start, all := strings.CutSuffix(name, "*")
+		switch {
+		case name == model:
+			return name, true
+		case all && strings.HasPrefix(model, start) && (!found || len(name) > len(best)):
+			best, found = name, true
+		}
+	}
+	return best, found
 }
