@@ -3,12 +3,15 @@ package config
 import (
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"maps"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
+
+	"go.yaml.in/yaml/v3"
 )
 
 // Route leads http://NAME.caisson.internal in the sandboxes of a profile to an upstream.
@@ -64,6 +67,31 @@ func (r Route) Uses(secret string) bool {
 
 // CAFile returns the path of the file with certificates, empty for none.
 func (r Route) CAFile() string { return strings.TrimPrefix(r.CA, fileReference) }
+
+// maxRoute bounds the text of a route that a request gives, in bytes.
+const maxRoute = 16 << 10
+
+// ParseRoute reads a route of one sandbox, which is written as a route of a profile. It may use
+// the secrets of c.
+func (c *Config) ParseRoute(label, text string) (r Route, err error) {
+	key := "route " + label
+	if len(text) > maxRoute {
+		return r, fmt.Errorf("%s: its %d bytes are more than %d", key, len(text), maxRoute)
+	}
+	dec := yaml.NewDecoder(strings.NewReader(text))
+	dec.KnownFields(true)
+	switch err := dec.Decode(&r); {
+	case errors.Is(err, io.EOF):
+		return r, fmt.Errorf("%s: it says nothing", key)
+	case err != nil:
+		return r, fmt.Errorf("%s: %w", key, explain(err, []byte(text)))
+	case !errors.Is(dec.Decode(new(Route)), io.EOF):
+		return r, fmt.Errorf("%s: it is more than one document", key)
+	case r.OnRequest:
+		return r, fmt.Errorf("%s: on_request is for routes of profiles", key)
+	}
+	return r, c.validateRoute(key, r)
+}
 
 // SecretSource is where the value of a secret comes from.
 type SecretSource struct {

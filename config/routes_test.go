@@ -74,3 +74,33 @@ func TestSecretSources(t *testing.T) {
 		}
 	}
 }
+
+func TestParseRoute(t *testing.T) {
+	c, err := load(t, routesFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{
+		`{preset: git, upstream: "https://git.example.com", credential: key, repositories: [acme/*], budget: {sandbox: {requests: 5}}}`,
+		`{"upstream": "https://api.example.com", "methods": ["GET"]}`,
+		"upstream: https://api.example.com\nprivate: true\n",
+	} {
+		if r, err := c.ParseRoute("own", text); err != nil || r.Upstream == "" {
+			t.Errorf("%s: %+v, %v", text, r, err)
+		}
+	}
+	for text, want := range map[string]string{
+		"":                                  "route own: it says nothing",
+		"x":                                 "route own: ",
+		"{upstream: x, credential: other}":  `route own.credential: there is no secret "other"`,
+		"{upstrem: x}":                      `did you mean "upstream"?`,
+		"{upstream: x, on_request: true}":   "on_request is for routes of profiles",
+		"{upstream: x}\n---\n{upstream: y}": "more than one document",
+		strings.Repeat(" ", 20000):          "more than 16384",
+		"{upstream: x, ca: /etc/ca.pem}":    "route own.ca: is no reference to a file",
+	} {
+		if _, err := c.ParseRoute("own", text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.50q: %v, want %q", text, err, want)
+		}
+	}
+}

@@ -170,7 +170,7 @@ func (m *Manager) planFor(ctx context.Context, r plan.CreateRequest) (*plan.Sand
 	if err := checkDirs(g, r); err != nil {
 		return nil, err
 	}
-	if err := g.CheckWays(peer.Ways{Links: len(r.Links) > 0, Resolvers: len(r.DNS) > 0, ECH: r.AllowECH}); err != nil {
+	if err := g.CheckWays(peer.Ways{Links: len(r.Links) > 0, Resolvers: len(r.DNS) > 0, ECH: r.AllowECH, Routes: r.GivesRoutes()}); err != nil {
 		return nil, err
 	}
 	r = r.Granted(g)

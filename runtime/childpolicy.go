@@ -36,7 +36,7 @@ func (m *Manager) parentNetwork(id string) (plan.ParentNetwork, error) {
 		}
 		r = s.kept()
 	}
-	n.Clients = m.profileOf(r).Network.Clients
+	n.Clients = m.opts.Network.ClientsOf(m.profileOf(r).Network, r.Asked.Routes)
 	return n, nil
 }
 

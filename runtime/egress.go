@@ -156,7 +156,7 @@ func (m *Manager) adoptPolicy(r record) (policy.Spec, error) {
 		}
 	} else {
 		n := m.settings().Profiles[r.Profile].Network
-		spec, refused = n.Routed(m.opts.Network.Over(r.Policy, n.Map)).Kept()
+		spec, refused = n.Routed(m.opts.Network.Over(r.Policy, n.Map), r.Asked.Routes).Kept()
 	}
 	if refused != nil {
 		m.log.Warn("leave out rules that are no longer taken", "sandbox", r.ID, "err", refused)

@@ -61,6 +61,7 @@ func (d *daemon) openNetwork(c config.Config, o *runtime.Options) error {
 	if err := errors.Join(err, rulesErr); err != nil {
 		return sbxerr.Wrap(sbxerr.DaemonConf, "caissond.network", err)
 	}
+	rules.OwnRoute = d.ownRoute
 	bridge, err := netns.NewBridge(rules.Bridge)
 	if err != nil {
 		return err

@@ -126,11 +126,15 @@ func (g Grant) CheckNetwork(mode string, own bool) error {
 	return g.refusal()
 }
 
-// Ways are settings of a network by which a child would get around its parent's policy.
-type Ways struct{ Links, Resolvers, ECH bool }
+// Ways are settings of a network by which a caller would get around what bounds it: a child
+// around its parent's policy, and all but root around what the operator's secrets are for.
+type Ways struct{ Links, Resolvers, ECH, Routes bool }
 
-// CheckWays refuses them to a child.
+// CheckWays refuses them.
 func (g Grant) CheckWays(w Ways) error {
+	if w.Routes && g.rank != root && g.rank != system {
+		return g.refusal(errors.New("only root gives a route whole: it takes a secret wherever it says"))
+	}
 	if g.rank != nested {
 		return g.refusal()
 	}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/policy"
@@ -49,6 +50,7 @@ type NetworkRules struct {
 	Bridge    netns.BridgeConfig
 	Upstream  *upstream.Proxy  // through which what is public is reached; nil: none
 	Resolvers []netip.AddrPort // that a request may choose
+	OwnRoute  OwnRoute         // nil: no request gives a route whole
 }
 
 // NetworkRequest is the network part of a request.
@@ -66,7 +68,8 @@ type NetworkRequest struct {
 	Site bool `json:"site,omitempty"`
 	// DNS are the resolvers to ask, ADDRESS or ADDRESS:PORT; none: the gateway's.
 	DNS []string `json:"dns,omitempty"`
-	// Routes are labels of routes that the profile offers; of a child: that its parent has.
+	// Routes are labels of routes that the profile offers; of a child: that its parent has. As
+	// NAME=ROUTE they are the sandbox's own.
 	Routes []string `json:"routes,omitempty"`
 }
 
@@ -96,7 +99,7 @@ func (o NetworkRules) NetworkOf(p Network, r NetworkRequest) (netns.Mode, policy
 			return "", policy.Spec{}, err
 		}
 	}
-	if p.Routes, err = p.routesFor(r.Routes); err != nil {
+	if p.Routes, err = o.routesFor(p, r.Routes); err != nil {
 		return mode, policy.Spec{}, err
 	}
 	spec := o.policyOf(mode, p, r)
@@ -172,12 +175,14 @@ func (o NetworkRules) Over(spec policy.Spec, mapped map[string]string) policy.Sp
 	return spec
 }
 
-// Routed is the policy of a sandbox of a profile with the network n, as far as it still has
-// the routes.
-func (n Network) Routed(spec policy.Spec) policy.Spec {
+// Routed is the policy of a sandbox of a profile with the network n that asked for some routes,
+// as far as it still has them.
+func (n Network) Routed(spec policy.Spec, asked []string) policy.Spec {
 	routes := map[string]policy.Route{}
-	for label := range spec.Routes {
-		if r, ok := n.Routes[label]; ok {
+	for label, had := range spec.Routes {
+		if slices.ContainsFunc(asked, func(text string) bool { return strings.HasPrefix(text, label+"=") }) {
+			routes[label] = had
+		} else if r, ok := n.Routes[label]; ok {
 			routes[label] = r
 		} else if r, ok := n.Offered[label]; ok {
 			routes[label] = r

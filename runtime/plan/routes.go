@@ -19,18 +19,65 @@ type RouteClients struct {
 	Git [][2]string `json:",omitempty"` // base URL of the route, and the beginning of URLs that lead there
 }
 
-// routesFor returns the routes of a sandbox that asks for those with the given labels, beside
-// those that each sandbox of the profile has.
-func (n Network) routesFor(labels []string) (map[string]policy.Route, error) {
-	if len(labels) == 0 {
+// OwnRoute reads a route that a request gives whole, with how programs find it.
+type OwnRoute func(label, text string) (policy.Route, RouteClients, error)
+
+// GivesRoutes reports whether a request gives a route whole: as NAME=ROUTE, not as NAME.
+func (r CreateRequest) GivesRoutes() bool {
+	return slices.ContainsFunc(r.Routes, func(text string) bool { return strings.Contains(text, "=") })
+}
+
+// ownRoute reads a route that a request gives whole beside those of n and has.
+func (o NetworkRules) ownRoute(n Network, has map[string]policy.Route, label, text string) (r policy.Route, err error) {
+	_, offered := n.Offered[label]
+	switch _, there := has[label]; {
+	case there || offered:
+		return r, fmt.Errorf("there is a route %q without it: give it another name", sbxerr.Clip(label))
+	case o.OwnRoute == nil:
+		return r, fmt.Errorf("the route %q cannot be given whole here", sbxerr.Clip(label))
+	}
+	r, _, err = o.OwnRoute(label, text)
+	return r, err
+}
+
+// ClientsOf is how programs find the routes of a sandbox of a profile with the network n that
+// asked for some.
+func (o NetworkRules) ClientsOf(n Network, asked []string) map[string]RouteClients {
+	all := maps.Clone(n.Clients)
+	for _, entry := range asked {
+		label, text, own := strings.Cut(entry, "=")
+		if !own || o.OwnRoute == nil {
+			continue
+		}
+		if _, clients, err := o.OwnRoute(label, text); err == nil { // of another one nothing is known any more
+			if all == nil {
+				all = map[string]RouteClients{}
+			}
+			all[label] = clients
+		}
+	}
+	return all
+}
+
+// routesFor returns the routes of a sandbox that asks for some, by name or whole, beside those
+// that each sandbox of the profile has.
+func (o NetworkRules) routesFor(n Network, asked []string) (map[string]policy.Route, error) {
+	if len(asked) == 0 {
 		return n.Routes, nil
 	}
 	routes := maps.Clone(n.Routes)
 	if routes == nil {
 		routes = map[string]policy.Route{}
 	}
-	var reasons sbxerr.Reasons
-	for _, label := range labels {
+	var reasons, wrong sbxerr.Reasons
+	for _, entry := range asked {
+		label, text, own := strings.Cut(entry, "=")
+		if own {
+			r, err := o.ownRoute(n, routes, label, text)
+			wrong.Add(err)
+			routes[label] = r
+			continue
+		}
 		if _, has := n.Routes[label]; has {
 			continue
 		}
@@ -40,6 +87,9 @@ func (n Network) routesFor(labels []string) (map[string]policy.Route, error) {
 			continue
 		}
 		routes[label] = r
+	}
+	if err := wrong.Err(); err != nil {
+		return n.Routes, sbxerr.WithRemedy(sbxerr.NetPolicy, "runtime.network", err, "write it with the keys that a profile's route has, as NAME={upstream: https://api.example.com, credential: SECRET}")
 	}
 	if err := reasons.Err(); err != nil {
 		return n.Routes, sbxerr.WithRemedy(sbxerr.RouteNotOffered, "runtime.network", err, n.remedyRoute())
@@ -67,11 +117,13 @@ func (r NetworkRequest) checkNoRoutes() error {
 // routeEnv are the variables by which programs find the routes that r names.
 func (p *Sandbox) routeEnv(pl Planner, r CreateRequest) (env []string) {
 	n := p.Profile.Network
+	n.Clients = pl.Network.ClientsOf(n, r.Routes)
 	if pl.Parent != nil {
 		n = Network{Clients: pl.Parent.Clients}
 	}
 	var pairs [][2]string
-	for _, label := range r.Routes {
+	for _, entry := range r.Routes {
+		label, _, _ := strings.Cut(entry, "=")
 		if _, has := n.Routes[label]; has { // its variables are the profile's
 			continue
 		}

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -73,7 +74,7 @@ func TestRoutedOnRequest(t *testing.T) {
 	now := offering()
 	delete(now.Offered, "js")
 	now.Offered["mail"] = policy.Route{Upstream: "https://mail.example"}
-	if got := strings.Join(slices.Sorted(maps.Keys(now.Routed(spec).Routes)), " "); got != "forge gpt" {
+	if got := strings.Join(slices.Sorted(maps.Keys(now.Routed(spec, nil).Routes)), " "); got != "forge gpt" {
 		t.Errorf("the routes are %q", got)
 	}
 }
@@ -100,4 +101,46 @@ func TestRouteEnv(t *testing.T) {
 	if got := p.routeEnv(child, CreateRequest{Routes: []string{"gpt", "js"}}); !slices.Equal(got, []string{"OPENAI_BASE_URL=x"}) {
 		t.Errorf("a child has %q", got)
 	}
+}
+
+// A route that the request gives whole is beside the profile's, with its clients; another one's
+// name is not taken.
+func TestOwnRoutes(t *testing.T) {
+	o := NetworkRules{OwnRoute: func(label, text string) (policy.Route, RouteClients, error) {
+		if text == "bad" {
+			return policy.Route{}, RouteClients{}, fmt.Errorf("route %s: bad", label)
+		}
+		return policy.Route{Upstream: text}, RouteClients{Env: []string{"AT=" + label}}, nil
+	}}
+	asked := []string{"js", "own=https://own.example/a=b"}
+	mode, spec, err := o.NetworkOf(offering(), NetworkRequest{Routes: asked})
+	if got := slices.Sorted(maps.Keys(spec.Routes)); err != nil || mode != netns.ModeAllow || strings.Join(got, " ") != "gpt js own" || spec.Routes["own"].Upstream != "https://own.example/a=b" {
+		t.Errorf("%v in the mode %s, %v", spec.Routes, mode, err)
+	}
+	p := Sandbox{Profile: Profile{Network: offering()}}
+	if env := p.routeEnv(Planner{Network: o}, CreateRequest{Routes: asked}); !slices.Equal(env, []string{"npm_config_registry=js", "AT=own"}) {
+		t.Errorf("the variables are %q", env)
+	}
+	if n := offering(); len(n.Clients) != 2 || len(o.ClientsOf(n, asked)) != 3 {
+		t.Error("the clients of the route are not those of the sandbox alone")
+	}
+	kept := Network{}.Routed(spec, asked)
+	if len(kept.Routes) != 1 || kept.Routes["own"].Upstream != spec.Routes["own"].Upstream {
+		t.Errorf("of a profile without routes it has %v", kept.Routes)
+	}
+	for text, says := range map[string]string{
+		"gpt=https://x.example":   `there is a route "gpt" without it`,
+		"forge=https://x.example": `there is a route "forge" without it`,
+		"own=bad":                 "route own: bad",
+		"Own=https://x.example":   "not one label",
+		"=https://x.example":      "not one label",
+		"own=ftp://x.example":     "is no URL with https or http",
+	} {
+		_, _, err := o.NetworkOf(offering(), NetworkRequest{Routes: []string{text}})
+		errtest.Want(t, err, sbxerr.NetPolicy, says)
+	}
+	_, _, err = o.NetworkOf(offering(), NetworkRequest{Routes: []string{"own=https://a.example", "own=https://b.example"}})
+	errtest.Want(t, err, sbxerr.NetPolicy, `there is a route "own" without it`)
+	_, _, err = NetworkRules{}.NetworkOf(offering(), NetworkRequest{Routes: []string{"own=https://a.example"}})
+	errtest.Want(t, err, sbxerr.NetPolicy, "cannot be given whole here")
 }

@@ -78,3 +78,73 @@ profiles:
 	check(t, with.sandbox, []attempt{{"after another daemon", spare, "429"}, {"what each has, after another daemon", plain, got}})
 	check(t, without.sandbox, []attempt{{"not asked for, after another daemon", spare, gotNothing}})
 }
+
+// A request of root's gives a route whole, with a secret of the daemon's. It outlives daemons,
+// children get it by name, and a fork has it. Nobody else gives one.
+func TestRouteOfOneSandbox(t *testing.T) {
+	m := startModels(t)
+	reaches(t, modelsAt)
+	asks(t, "models.example")
+	d := launch(t, strings.Replace(host.config(), "profiles:\n", `peers: [{uids: [12345], profiles: [team, offers]}]
+profiles:
+  team:
+    nested: {enter: true}
+  offers:
+    routes:
+      spare: {preset: openai, on_request: true, upstream: "https://models.example:8443/v1", ca: "file:`+m.ca+`"}
+`, 1))
+	d.Run(t, "secret", "set", "theirs", "--from", "file:"+writeFile(t, "key", canary+"\n"))
+	whole := fmt.Sprintf(`forge={preset: anthropic, placement: bearer, upstream: "https://models.example:8443/v1", credential: theirs, ca: "file:%s", methods: [GET]}`, m.ca)
+	get, put := []string{"http", "http://forge.caisson.internal/models"}, []string{"http", "http://other.caisson.internal/models"}
+	const got = "200 GET /v1/models"
+
+	s := createMaker(t, d, "--route", whole)
+	check(t, s.sandbox, []attempt{{"by the route", get, got}, {"by another", put, gotNothing}})
+	for _, r := range m.take() {
+		if r.Header.Get("Authorization") != "Bearer "+canary {
+			t.Errorf("the upstream was asked with %q", r.Header.Get("Authorization"))
+		}
+	}
+	env := d.Run(t, "exec", s.id, "--", "env").Stdout
+	if !strings.Contains(env, "ANTHROPIC_BASE_URL=http://forge.caisson.internal\n") || strings.Contains(env, canary) {
+		t.Errorf("the environment is %s", env)
+	}
+	if info := strings.Join(strings.Fields(d.Run(t, "inspect", s.id).Stdout), ""); !strings.Contains(info, `"routes":["forge"]`) {
+		t.Errorf("inspect says %s", info)
+	}
+	child := s.child(t, "--route", "forge", "-m", "64M")
+	check(t, child.sandbox, []attempt{{"the child's", get, got}})
+	if env := s.caisson("exec", child.id, "--", "env").Stdout; !strings.Contains(env, "ANTHROPIC_BASE_URL=http://forge.caisson.internal\n") {
+		t.Errorf("the child has %s", env)
+	}
+	s.caisson(making("--route", whole)...).Refused(t, "SBX-805")
+	d.Run(t, "update", "--allow", "web.example", s.id)
+	check(t, s.sandbox, []attempt{{"after an update", get, got}})
+	d.Kill(t)
+	d.Launch(t)
+	check(t, s.sandbox, []attempt{{"after another daemon", get, got}})
+
+	for says, route := range map[string]string{
+		`there is no secret "mine"`:         `forge={upstream: "https://models.example", credential: mine}`,
+		"did you mean":                      `forge={upstrem: "https://models.example"}`,
+		"is no URL with https or http":      `forge={upstream: "models.example"}`,
+		"there is a route \"spare\"":        `spare={upstream: "https://models.example"}`,
+		"on_request is for":                 `forge={upstream: "https://models.example", on_request: true}`,
+		"holds credentials, which anyone":   `forge={upstream: "https://a:b@models.example"}`,
+		"there is no preset \"x\", only":    `forge={preset: x, upstream: "https://models.example"}`,
+		"route \"Forge\": its name is none": `Forge={upstream: "https://models.example"}`,
+	} {
+		if f := d.Refused(t, "SBX-404", "create", "-o", "json", "--profile", "offers", "--route", route); !strings.Contains(f.Error.Message, strings.ReplaceAll(says, "its name is none", "its name is not one label")) {
+			t.Errorf("%s: %s", says, f.Error.Message)
+		}
+	}
+	bound := d.User(t, 12345)
+	bound.Refused(t, "SBX-805", "create", "-o", "json", "--profile", "team", "--route", whole)
+	id := strings.TrimSpace(bound.Run(t, "create", "--profile", "offers", "--route", "spare").Stdout) // without peers.network
+	if out := bound.Run(t, "exec", id, "--", "wget", "-q", "-O", "-", "http://spare.caisson.internal/models").Stdout; !strings.HasPrefix(out, "GET /v1/models with") {
+		t.Errorf("a user by a route of its profile: %q", out)
+	}
+	bound.Run(t, "rm", "-f", id)
+	d.Run(t, "secret", "rm", "theirs")
+	check(t, s.sandbox, []attempt{{"without the secret", get, "502"}})
+}

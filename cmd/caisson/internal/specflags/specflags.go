@@ -53,7 +53,7 @@ func (f *SandboxFlags) Register(cmd *cobra.Command) {
 	f.limits.Register(flags, func(row *settings.Limit) string { return row.Usage })
 	RegisterNetwork(cmd, &f.network, &f.allow, &f.deny)
 	flags.StringArrayVar(&f.dns, "dns", nil, "ask DNS resolver `ADDRESS[:PORT]`, one that the operator allows, at most three")
-	flags.StringArrayVar(&f.routes, "route", nil, "give the sandbox route `NAME` of its profile, one that is there on request")
+	flags.StringArrayVar(&f.routes, "route", nil, "give the sandbox route `NAME` of its profile, one that is there on request (root: or NAME={upstream: URL, …})")
 	flags.BoolVar(&f.allowECH, "allow-ech", false, "allow TLS clients to hide the server name (ECH); rules then cannot check it")
 	flags.StringArrayVarP(&f.publish, "publish", "p", nil, "publish a port of the sandbox on the host, `[ADDR:]PORT:PORT` (default address 127.0.0.1; host port 0 picks one)")
 	flags.StringSliceVar(&f.expose, "expose", nil, "let links of your other sandboxes reach `PORT` (from 54)")
