@@ -126,7 +126,7 @@ var table = []Description{
 	{EgressProxy, "the host's upstream proxy does not connect to the destination", ClassHost, 502, false, "ask the operator of the proxy to allow the destination"},
 	{EgressProxyDown, "the host's upstream proxy does not answer", ClassHost, 502, true, "check the proxy, and network.upstream_proxy in the daemon's configuration; public addresses are only reached through it"},
 	{EgressECH, "a TLS hello may hide the name that a rule depends on", ClassPolicy, 403, false, "turn encrypted client hello (ECH) and its GREASE off in the client, or start the sandbox with --allow-ech"},
-	{EgressRoute, "a route does not pass a request or its answer on", ClassPolicy, 403, false, "send what the route of the profile allows, in plain HTTP/1.1"},
+	{EgressRoute, "a route does not pass a request or its answer on", ClassPolicy, 403, false, "send what the route of the profile allows, in plain HTTP"},
 	{Secret, "a secret is absent or its value cannot be used", ClassHost, 502, false, "check the source of the secret in the daemon's configuration, then reload the daemon"},
 	{Budget, "the budget of a route is used up", ClassPolicy, 429, false, "wait until its scope is over, or have the operator raise budget of the profile's route"},
 	{SecretNotFound, "no such secret", ClassInput, 404, false, "list secrets: caisson secret ls; caisson secret set adds one"},

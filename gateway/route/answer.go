@@ -14,7 +14,7 @@ import (
 	"github.com/caisson-run/caisson/gateway/route/mask"
 )
 
-// leastHeld is how much of a secret must have come before a WebSocket waits for the rest.
+// leastHeld is how much of a secret must have come before a dialogue waits for the rest.
 const leastHeld = 8
 
 // answer makes of the upstream's answer the one that the client gets.
@@ -25,7 +25,7 @@ func (l *lane) answer(w *writer, res *http.Response) error {
 	if err := l.denied(res); err != nil {
 		return err
 	}
-	if err := decode(res); err != nil {
+	if err := errors.Join(decode(res), readable(res.Header)); err != nil {
 		return err
 	}
 	if err := l.relocateBatch(w, res); err != nil {
@@ -43,7 +43,7 @@ func (l *lane) answer(w *writer, res *http.Response) error {
 		h.Del("Content-Length") // with it, HTTP/1.1 has no trailers
 		res.ContentLength = -1
 	}
-	res.Body = &body{Reader: l.measured(w, res, w.mask.NewReader(res.Body, 0)), Closer: res.Body, n: &w.received, pass: w.pass, end: func() { maskHeader(w.mask, res.Trailer) }}
+	res.Body = &body{Reader: l.measured(w, res, w.mask.NewReader(res.Body, held(res.Header))), Closer: res.Body, n: &w.received, pass: w.pass, end: func() { maskHeader(w.mask, res.Trailer) }}
 	return nil
 }
 

@@ -113,6 +113,13 @@ func newFixtureWith(t testing.TB, upstream *httptest.Server, r policy.Route, lim
 	return f
 }
 
+// dialled is how many connections to upstreams there were.
+func (f *fixture) dialled() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.dials
+}
+
 // client is an ordinary client inside.
 func (f *fixture) client(t testing.TB) *http.Client {
 	tr := &http.Transport{

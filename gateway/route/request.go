@@ -88,6 +88,7 @@ func (l *lane) rewrite(p *httputil.ProxyRequest) {
 	out.Header.Set("Accept-Encoding", "gzip") // all that can be looked through
 	out.Header.Del("Range")                   // by parts of an echo, the credential could be read
 	out.Header.Del("Sec-Websocket-Extensions")
+	out.Header.Del("Grpc-Accept-Encoding")
 	if l.placed.header != "" {
 		out.Header[l.placed.header] = []string{l.placed.text}
 	}

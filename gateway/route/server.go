@@ -24,6 +24,7 @@ const (
 	headTime = 10 * time.Second // for the head of a request
 	idleTime = time.Minute      // between two requests
 	headSize = 32 << 10         // bytes
+	streams  = 100              // requests at once, of HTTP/2
 )
 
 // Limits bound the requests of a sandbox, each of which has a record. The zero Limits let none
@@ -74,8 +75,9 @@ func New(c Config) *Server {
 	}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true) // clients of gRPC speak nothing else
 	s.http = &http.Server{
-		Handler: s, ReadHeaderTimeout: headTime, IdleTimeout: idleTime, MaxHeaderBytes: headSize, ErrorLog: silent,
+		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: streams}, Handler: s, ReadHeaderTimeout: headTime, IdleTimeout: idleTime, MaxHeaderBytes: headSize, ErrorLog: silent,
 		DisableGeneralOptionsHandler: true, Protocols: protocols,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, nameKey{}, c.(*named).name)
