@@ -26,6 +26,7 @@ type Route struct {
 	Paths      []string              `yaml:"paths" json:"paths" jsonschema:"description=Paths below the upstream's that pass: * is a segment\\, ** at the end any number; absent are all,example=/v1/**"`
 	CA         string                `yaml:"ca" json:"ca" jsonschema:"description=File with the certificates that the upstream's must descend from; absent are those that the host trusts,example=file:/etc/caisson/corp-ca.pem"`
 	Private    bool                  `yaml:"private" json:"private" jsonschema:"description=The upstream may have an address that is not public"`
+	Aliases    []string              `yaml:"aliases" json:"aliases" jsonschema:"description=Further places where it is reached inside\\, by plain HTTP: HOST[:PORT][/PATH],example=host.docker.internal:8430/v1"`
 	OnRequest  bool                  `yaml:"on_request" json:"on_request" jsonschema:"description=Only sandboxes that name it have it (--route)"`
 	Models     map[string]RouteModel `yaml:"models" json:"models" jsonschema:"description=Of the presets openai and anthropic: other upstreams by the model that a request names\\, NAME* for all that begin so"`
 	Budget     Budgets               `yaml:"budget" json:"budget" jsonschema:"description=What requests may take together\\, by what shares it; past it they are refused with SBX-713"`
@@ -51,7 +52,7 @@ type RouteModel struct {
 // ForModel is the route that m leads to, with the rest of r.
 func (r Route) ForModel(m RouteModel) Route {
 	r.Upstream, r.Credential, r.Placement, r.Parameter, r.CA, r.Private = m.Upstream, m.Credential, m.Placement, m.Parameter, m.CA, m.Private
-	r.Models, r.Fallbacks, r.Budget = nil, nil, Budgets{}
+	r.Models, r.Fallbacks, r.Aliases, r.Budget = nil, nil, nil, Budgets{}
 	return r
 }
 

@@ -26,7 +26,7 @@ type routes struct {
 }
 
 // Serve takes over a connection.
-func (r *routes) Serve(c net.Conn, name policy.Name) {
+func (r *routes) Serve(c net.Conn, at policy.Place) {
 	r.mu.Lock()
 	if r.server == nil {
 		b := r.sandbox
@@ -42,7 +42,7 @@ func (r *routes) Serve(c net.Conn, name policy.Name) {
 	}
 	server := r.server
 	r.mu.Unlock()
-	server.Serve(c, name)
+	server.Serve(c, at)
 }
 
 // end is called when all connections are over.

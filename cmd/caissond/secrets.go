@@ -175,7 +175,7 @@ func routesOf(from map[string]config.Route, prices map[string]config.Price) (map
 		}
 		routes[label] = policy.Route{
 			Upstream: upstream, Fallbacks: r.Fallbacks, Credential: r.Credential, Placement: policy.Placement(placement), Parameter: parameter,
-			Models: models, Methods: methods, Paths: paths, Registry: r.Preset == ociPreset, Auth: r.Auth, CA: ca, Private: r.Private, Git: scope,
+			Aliases: r.Aliases, Models: models, Methods: methods, Paths: paths, Registry: r.Preset == ociPreset, Auth: r.Auth, CA: ca, Private: r.Private, Git: scope,
 			Tokens: r.CountsTokens(), Ask: r.Preset == "openai", Budget: limitsOf(r.Budget), Prices: pricesFor(r, prices),
 		}
 	}

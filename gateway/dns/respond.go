@@ -113,8 +113,7 @@ func (s *server) resolve(p *policy.Policy, name policy.Name) outcome {
 func (s *server) known(p *policy.Policy, name policy.Name) (outcome, bool) {
 	_, mapped := p.Mapped(name, 0)
 	_, linked := p.Linked(name)
-	_, routed := p.Routed(name)
-	if mapped || linked || routed {
+	if mapped || linked || p.HasRoute(name) {
 		return outcome{}, true
 	}
 	if !s.begin(name) {

@@ -62,6 +62,9 @@ func (p *Policy) decide(name Name, port uint16, target, needs string) Decision {
 	if name.inRouteZone() {
 		return p.decideRoute(name, port, target)
 	}
+	if _, r, ok := p.RouteAt(name, port); ok {
+		return Decision{Allowed: true, Rule: r.cited()}
+	}
 	if l, ok := p.links[name]; ok {
 		return p.decideLink(l, name, port, target)
 	}
@@ -166,7 +169,7 @@ func (p *Policy) named(name Name) []uint16 {
 	for r := range p.allow.about(name) {
 		ports = append(ports, r.Ports...)
 	}
-	return ports
+	return append(ports, p.placePorts(name)...)
 }
 
 // DecideResolved says whether port of name may be connected to by addr, which

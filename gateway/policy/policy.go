@@ -59,7 +59,8 @@ type Policy struct {
 	mirrors   map[Name]mirror
 	links     map[Name]Link
 	routes    map[Name]*Routed
-	local     Local // nil: no address is known to be the host's own
+	places    map[socket]Place // of routes, beside their names
+	local     Local            // nil: no address is known to be the host's own
 	airGapped bool
 	allowECH  bool
 	site      bool
@@ -96,11 +97,12 @@ func Compile(s Spec) (*Policy, error) {
 	p.mirrors, mapErr = parseMap(s.Map)
 	var linkErr error
 	p.links, linkErr = parseLinks(s.Links, p.mirrors)
-	var routeErr error
+	var routeErr, placeErr error
 	if len(s.Routes) > 0 {
 		p.routes, routeErr = parseRoutes(s)
+		p.places, placeErr = placesOf(p.routes)
 	}
-	errs = append(errs, allowErr, denyErr, mapErr, linkErr, routeErr, s.checkMode(mode))
+	errs = append(errs, allowErr, denyErr, mapErr, linkErr, routeErr, placeErr, s.checkMode(mode))
 	if s.AirGapped {
 		errs = append(errs, p.checkAirGap())
 	}

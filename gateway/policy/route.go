@@ -53,6 +53,8 @@ type Route struct {
 	Registry bool   `json:",omitempty"` // the upstream is a registry of images, which may want a token of its own for each
 	Auth     string `json:",omitempty"` // base URL of the server that gives those tokens; empty is the upstream
 
+	Aliases []string `json:",omitempty"` // further places inside, HOST[:PORT][/PATH]
+
 	Models map[string]Model `json:",omitempty"` // upstreams for requests that name a model; NAME* is of all that begin so
 
 	Tokens bool                          `json:",omitempty"` // the answers are those of models, whose tokens are counted
@@ -71,6 +73,7 @@ type Routed struct {
 	Address netip.Addr // of one without a name
 	Port    uint16
 
+	places    []Place // by Aliases, without Route
 	paths     []pattern
 	to        *Policy   // allows the upstream and nothing else
 	fallbacks []*Routed // each has the fields above this line alone
@@ -145,7 +148,7 @@ func (s Spec) parseRoute(label string) (*Routed, error) {
 	if err := r.parseUpstream(); err != nil {
 		return nil, err
 	}
-	if err := r.checkPlacement(); err != nil {
+	if err := errors.Join(r.checkPlacement(), r.parseAliases()); err != nil {
 		return nil, err
 	}
 	if err := r.parseScope(); err != nil {
@@ -401,7 +404,11 @@ func RouteRule(name Name) string {
 }
 
 func (r *Routed) effect(name Name) string {
-	text := fmt.Sprintf("leads http://%s to %s", name, strings.Join(append([]string{r.Upstream}, r.Fallbacks...), ", else "))
+	places := "http://" + string(name)
+	for _, at := range r.places {
+		places += " and " + at.URL()
+	}
+	text := fmt.Sprintf("leads %s to %s", places, strings.Join(append([]string{r.Upstream}, r.Fallbacks...), ", else "))
 	text += credentialEffect(r.Credential)
 	if r.Git != nil {
 		text += ", for " + r.Git.String()

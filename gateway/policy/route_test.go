@@ -83,6 +83,60 @@ func TestFallbacks(t *testing.T) {
 	}
 }
 
+// A route is reached at its aliases as at its name, and at no other port of theirs.
+func TestAliases(t *testing.T) {
+	s := withRoute(Route{Upstream: "https://a.example.com", Aliases: []string{"api.example.com", "host.docker.internal:8430/proxy/v1/", "host.docker.internal:8431"}})
+	s.Deny = []string{"denied.example.com"}
+	p := mustCompile(t, s)
+	for _, tt := range []struct {
+		name    Name
+		port    uint16
+		url     string
+		allowed bool
+	}{
+		{"up.caisson.internal", 80, "http://up.caisson.internal", true}, {"api.example.com", 80, "http://api.example.com", true}, {"api.example.com", 443, "", false},
+		{"host.docker.internal", 8430, "http://host.docker.internal:8430/proxy/v1", true}, {"host.docker.internal", 8431, "http://host.docker.internal:8431", true},
+		{"host.docker.internal", 80, "", false}, {"other.docker.internal", 8430, "", false},
+	} {
+		at, r, ok := p.RouteAt(tt.name, tt.port)
+		d := p.Decide(tt.name, tt.port)
+		if ok != tt.allowed || d.Allowed != tt.allowed || ok && (at.URL() != tt.url || at.Route != "up.caisson.internal" || r == nil || d.Rule != "route up") {
+			t.Errorf("%s:%d: %+v, %v, %+v", tt.name, tt.port, at, ok, d)
+		}
+	}
+	for name, want := range map[Name]bool{"api.example.com": true, "host.docker.internal": true, "docker.internal": false} {
+		if d := p.DecideLookup(name); d.Allowed != want || p.HasRoute(name) != want {
+			t.Errorf("%s: %+v", name, d)
+		}
+	}
+	if text := p.Explain()[1].Effect; !strings.Contains(text, "leads http://up.caisson.internal and http://api.example.com and http://host.docker.internal:8430/proxy/v1 and") {
+		t.Errorf("%q", text)
+	}
+	s.Deny = []string{"api.example.com"}
+	if d := mustCompile(t, s).Decide("api.example.com", 80); d.Allowed {
+		t.Error("an alias passes a rule that denies")
+	}
+	for text, want := range map[string]string{
+		"API.example.com":        "is not in small letters",
+		"x.caisson.internal":     "are those of the routes themselves",
+		"a.example.com:443":      "port 443 is for TLS",
+		"a.example.com:0":        "is not a number",
+		"a.example.com/a/../b":   "a segment of one or two dots",
+		"a.example.com/a%2fb":    "more than plain segments",
+		"https://a.example.com/": "",
+		"*.example.com":          "",
+		"":                       "",
+	} {
+		if _, err := Compile(withRoute(Route{Upstream: "https://a.example.com", Aliases: []string{text}})); sbxerr.Of(err) != sbxerr.NetPolicy || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "alias") {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+	two := Spec{Mode: Allow, Routes: map[string]Route{"a": {Upstream: "https://a.example.com", Aliases: []string{"x.example.com"}}, "b": {Upstream: "https://b.example.com", Aliases: []string{"x.example.com:80"}}}}
+	if _, err := Compile(two); err == nil || !strings.Contains(err.Error(), "alias http://x.example.com of two routes: a.caisson.internal and b.caisson.internal") {
+		t.Errorf("%v", err)
+	}
+}
+
 // The upstream of each model has a turn of its own, and what the route allows.
 func TestModels(t *testing.T) {
 	p := mustCompile(t, withRoute(Route{

@@ -38,8 +38,8 @@ type Linker func(context.Context, policy.Link) (*net.TCPConn, func(), error)
 
 // Routes serves what leads to routes.
 type Routes interface {
-	// Serve takes over c, which a client made to the name of a route.
-	Serve(c net.Conn, name policy.Name)
+	// Serve takes over c, which a client made to a route.
+	Serve(c net.Conn, at policy.Place)
 }
 
 // Recorder is told of each attempt when it is over. It must not block.

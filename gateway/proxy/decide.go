@@ -19,7 +19,7 @@ func (p *Proxy) first(f *flow, asked netip.AddrPort) policy.Decision {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f.asked, f.name = asked, name
-	_, f.toRoute = p.policy.Routed(name)
+	f.place, _, f.toRoute = p.policy.RouteAt(name, asked.Port())
 	if !known {
 		return policy.Decision{
 			Rule: "pool", Code: sbxerr.EgressDenied, Reason: fmt.Sprintf("the address %s means no name in this sandbox", asked.Addr()), Remedy: "resolve the name again",

@@ -286,6 +286,7 @@ type flow struct {
 	wanted  bool           // the policy allows that
 	unread  bool           // as does a rule with the option opaque: nobody looks at what the client says
 	toRoute bool           // it is a client's, to a route
+	place   policy.Place   // of that route
 	hidden  bool           // its TLS hello may hide another name
 	routed  bool           // the next two are known
 	link    policy.Link    // that is followed; zero: none

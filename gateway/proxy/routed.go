@@ -44,7 +44,7 @@ func (p *Proxy) handOver(f *flow, all *sync.WaitGroup) error {
 		_ = f.client.SetDeadline(time.Now().Add(lastDelivery))
 		f.seat.drain()
 		p.overRoute(f)
-	}}, f.name)
+	}}, f.place)
 	return nil
 }
 

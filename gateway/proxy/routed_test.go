@@ -16,10 +16,10 @@ import (
 // oneUpstream serves each client of a route by one connection to its upstream.
 type oneUpstream struct{ bench *bench }
 
-func (u *oneUpstream) Serve(c net.Conn, name policy.Name) {
+func (u *oneUpstream) Serve(c net.Conn, at policy.Place) {
 	go func() {
 		defer c.Close()
-		up, err := u.bench.DialUpstream(context.Background(), name, 0)
+		up, err := u.bench.DialUpstream(context.Background(), at.Route, 0)
 		if err != nil {
 			_, _ = io.Copy(io.Discard, c) // a close with unread bytes resets the connection (RFC 9293, 3.10.4)
 			_, _ = io.WriteString(c, string(sbxerr.Of(err)))

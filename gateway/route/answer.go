@@ -36,7 +36,7 @@ func (l *lane) answer(w *writer, res *http.Response) error {
 		h.Del("Www-Authenticate") // the client has nothing to answer with
 	}
 	if location := h.Get("Location"); location != "" {
-		h.Set("Location", l.relocate(w.use.Name, res.Request.URL, location))
+		h.Set("Location", l.relocate(w.at, res.Request.URL, location))
 	}
 	clean(w.mask, h)
 	if len(res.Trailer) > 0 {
@@ -101,7 +101,7 @@ func (u *unzipped) Close() error { return u.from.Close() }
 
 // relocate leads a redirect to where the route leads back to the route. Any other one is
 // followed by the client, by the sandbox's own rules and without the credential.
-func (l *lane) relocate(name policy.Name, from *url.URL, location string) string {
+func (l *lane) relocate(at policy.Place, from *url.URL, location string) string {
 	to, err := from.Parse(location)
 	if err != nil {
 		return location
@@ -114,7 +114,7 @@ func (l *lane) relocate(name policy.Name, from *url.URL, location string) string
 	if below == "" {
 		below = "/"
 	}
-	text := "http://" + string(name) + below
+	text := at.URL() + below
 	own := ""
 	if l.placed.parameter != "" {
 		own = l.route.Parameter

@@ -24,11 +24,12 @@ const maxInformed = 16
 
 // ServeHTTP passes one request on.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	name := r.Context().Value(nameKey{}).(policy.Name)
+	at := r.Context().Value(placeKey{}).(policy.Place)
+	name := at.Route
 	use := &usage.Use{Sandbox: s.config.Sandbox, Name: name, Method: r.Method, Path: r.URL.Path, Begun: time.Now()}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	out := &writer{ResponseWriter: w, use: use, cancel: cancel}
+	out := &writer{ResponseWriter: w, at: at, use: use, cancel: cancel}
 	if !s.rate.Allow() {
 		out.refuse(sbxerr.New(sbxerr.EgressBusy, "route.request", "too many requests; try again later"))
 		s.spare.Suppress(*use)
@@ -43,7 +44,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer func() { s.leave(l) }()
 	out.takes(l)
-	if err := check(r, name, l.route); err != nil {
+	if err := check(r, at, l.route); err != nil {
 		out.refuse(err)
 		return
 	}
@@ -125,6 +126,7 @@ func (w *writer) refuse(err error) {
 // writer sees all that goes to a client, also answers 1xx, which come by no other way.
 type writer struct {
 	http.ResponseWriter
+	at     policy.Place
 	use    *usage.Use
 	mask   *mask.Set
 	cancel context.CancelFunc

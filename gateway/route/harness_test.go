@@ -31,7 +31,8 @@ const (
 type fixture struct {
 	server  *route.Server
 	secrets *secret.Store
-	address string // where clients connect
+	address string        // where clients connect
+	at      *policy.Place // that they take it for; nil: the name of the route
 
 	mu     sync.Mutex
 	routed *policy.Routed
@@ -103,7 +104,7 @@ func newFixtureWith(t testing.TB, upstream *httptest.Server, r policy.Route, lim
 			if err != nil {
 				return
 			}
-			f.server.Serve(c, name)
+			f.server.Serve(c, f.place())
 		}
 	}()
 	t.Cleanup(func() {
@@ -118,6 +119,14 @@ func (f *fixture) dialled() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.dials
+}
+
+// place is where clients connect to.
+func (f *fixture) place() policy.Place {
+	if f.at != nil {
+		return *f.at
+	}
+	return policy.Place{Route: name, Host: name, Port: policy.RoutePort}
 }
 
 // client is an ordinary client inside.

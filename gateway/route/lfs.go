@@ -63,9 +63,9 @@ func (l *lane) relocateBatch(w *writer, res *http.Response) error {
 	if err != nil || len(text) > git.MaxBatchAnswer {
 		return errors.New("the answer to Git LFS broke off, or is too long")
 	}
-	own := "http://" + string(w.use.Name) + "/"
+	own := w.at.URL() + "/"
 	text, err = git.Relocated(text, func(href string) (string, bool) {
-		at := l.relocate(w.use.Name, res.Request.URL, href)
+		at := l.relocate(w.at, res.Request.URL, href)
 		return at, strings.HasPrefix(at, own)
 	})
 	if err != nil {

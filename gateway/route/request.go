@@ -1,12 +1,14 @@
 package route
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
@@ -26,15 +28,18 @@ var carrierKeys = []string{"key", "api_key", "access_token", "token"}
 var scopedName = regexp.MustCompile(`/(@[^/%]+)%2[fF]([^/%]+)`)
 
 // check refuses what the route does not pass on, and brings the path into its plain form.
-func check(r *http.Request, name policy.Name, route *policy.Routed) error {
+func check(r *http.Request, at policy.Place, route *policy.Routed) error {
 	const op = "route.request"
-	host := r.Host
-	if h, port, found := strings.Cut(host, ":"); found && port == "80" {
-		host = h
+	host, port, found := strings.Cut(r.Host, ":")
+	if !found {
+		port = strconv.Itoa(policy.RoutePort)
 	}
-	if said, err := policy.ParseWireName(host); err != nil || said != name {
-		return sbxerr.WithRemedy(sbxerr.EgressMismatch, op, errors.New("the connection was made to "+string(name)+", but the request names another host"),
-			"send the request to http://"+string(name)+"/")
+	if said, err := policy.ParseWireName(host); err != nil || said != at.Host || port != strconv.Itoa(int(at.Port)) {
+		return sbxerr.WithRemedy(sbxerr.EgressMismatch, op, errors.New("the connection was made to "+at.URL()+", but the request names another host"),
+			"send the request to "+at.URL()+"/")
+	}
+	if err := enter(r.URL, at); err != nil {
+		return sbxerr.WithRemedy(sbxerr.EgressRoute, op, err, "send the request to "+at.URL()+"/")
 	}
 	r.URL.RawPath = scopedName.ReplaceAllString(r.URL.EscapedPath(), "/$1/$2")
 	if err := route.Passes(r.Method, r.URL.EscapedPath()); err != nil {
@@ -49,6 +54,20 @@ func check(r *http.Request, name policy.Name, route *policy.Routed) error {
 		}
 	}
 	return nil
+}
+
+// enter takes what paths have before the route's out of u.
+func enter(u *url.URL, at policy.Place) (err error) {
+	below, ok := strings.CutPrefix(u.EscapedPath(), at.Below)
+	if !ok || below != "" && below[0] != '/' {
+		return errors.New("the route is below " + at.Below)
+	}
+	if at.Below == "" {
+		return nil
+	}
+	u.RawPath = cmp.Or(below, "/")
+	u.Path, err = url.PathUnescape(u.RawPath)
+	return err
 }
 
 // upgrades reports whether r asks for a WebSocket. All other upgrades would be tunnels past

@@ -343,3 +343,38 @@ func TestStreams(t *testing.T) {
 		t.Errorf("%+v", u)
 	}
 }
+
+// At an alias, paths begin with what stands before the route's there, and redirects too.
+func TestAlias(t *testing.T) {
+	up := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Location", "/base/next")
+		_, _ = io.WriteString(w, r.Host+r.URL.EscapedPath()+" "+r.Header.Get("Authorization"))
+	})
+	f := newFixture(t, up.Server, policy.Route{Upstream: "http://a.example.com/base", Credential: "key"})
+	f.at = &policy.Place{Route: name, Host: "host.docker.internal", Port: 8430, Below: "/proxy/v1"}
+	for _, tt := range []struct {
+		url    string
+		status int
+		text   string
+	}{
+		{"http://host.docker.internal:8430/proxy/v1/chat%20x", 200, "a.example.com/base/chat%20x Bearer " + stars},
+		{"http://host.docker.internal:8430/proxy/v1", 200, "a.example.com/base/ Bearer " + stars},
+		{"http://host.docker.internal:8430/proxy/v11/chat", 403, "SBX-711\nthe route is below /proxy/v1"},
+		{"http://host.docker.internal:8430/proxy/v1/../x", 403, "SBX-711"},
+		{"http://host.docker.internal:8430/", 403, "SBX-711"},
+		{"http://host.docker.internal/proxy/v1/chat", 403, "SBX-703"},
+		{"http://" + string(name) + "/chat", 403, "SBX-703"},
+	} {
+		req, err := http.NewRequest(http.MethodGet, tt.url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, text := f.do(t, req)
+		if res.StatusCode != tt.status || !strings.HasPrefix(text, tt.text) {
+			t.Errorf("%s: %s, %q", tt.url, res.Status, text)
+		}
+		if at := res.Header.Get("Location"); tt.status == 200 && at != "http://host.docker.internal:8430/proxy/v1/next" {
+			t.Errorf("%s: a redirect to %q", tt.url, at)
+		}
+	}
+}

@@ -80,7 +80,7 @@ func New(c Config) *Server {
 		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: streams}, Handler: s, ReadHeaderTimeout: headTime, IdleTimeout: idleTime, MaxHeaderBytes: headSize, ErrorLog: silent,
 		DisableGeneralOptionsHandler: true, Protocols: protocols,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return context.WithValue(ctx, nameKey{}, c.(*named).name)
+			return context.WithValue(ctx, placeKey{}, c.(*arrived).at)
 		},
 	}
 	go func() { _ = s.http.Serve(s.queue) }() // ends with the queue
@@ -90,13 +90,13 @@ func New(c Config) *Server {
 // silent takes what package net/http would log: what it says of a request is no word of ours.
 var silent = log.New(io.Discard, "", 0)
 
-// nameKey is the key of the name that the connection of a request was made to.
-type nameKey struct{}
+// placeKey is the key of the place that the connection of a request was made to.
+type placeKey struct{}
 
-// Serve takes over c, which a client made to the name of a route.
-func (s *Server) Serve(c net.Conn, name policy.Name) {
+// Serve takes over c, which a client made to a route.
+func (s *Server) Serve(c net.Conn, at policy.Place) {
 	select {
-	case s.queue.ready <- &named{c, name}:
+	case s.queue.ready <- &arrived{c, at}:
 	case <-s.queue.end:
 		_ = c.Close()
 	}
@@ -115,15 +115,15 @@ func (s *Server) Close() {
 	}
 }
 
-// named is a connection and the name that it was made to.
-type named struct {
+// arrived is a connection and the place that it was made to.
+type arrived struct {
 	net.Conn
-	name policy.Name
+	at policy.Place
 }
 
 // CloseWrite says that nothing more comes.
-func (n *named) CloseWrite() error {
-	if c, ok := n.Conn.(interface{ CloseWrite() error }); ok {
+func (a *arrived) CloseWrite() error {
+	if c, ok := a.Conn.(interface{ CloseWrite() error }); ok {
 		return c.CloseWrite()
 	}
 	return nil

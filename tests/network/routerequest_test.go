@@ -23,14 +23,22 @@ profiles:
     nested: {enter: true, depth: 2}
     routes:
       plain: %s
+      far: %s
       spare: %s
       forge: {preset: git, upstream: "https://models.example:8443/git", repositories: ["*"], on_request: true}
-`, key, route(""), route(", preset: openai, on_request: true, budget: {sandbox: {requests: 3}}")), 1))
+`, key, route(""), route(`, aliases: ["host.docker.internal:8430/proxy/v1", api.openai.com]`), route(", preset: openai, on_request: true, budget: {sandbox: {requests: 3}}")), 1))
 	plain, spare := []string{"http", "http://plain.caisson.internal/models"}, []string{"http", "http://spare.caisson.internal/models"}
 	const got = "200 GET /v1/models"
 
 	without := createMaker(t, d)
 	check(t, without.sandbox, []attempt{{"what each has", plain, got}, {"what it did not ask for", spare, gotNothing}})
+	check(t, without.sandbox, []attempt{
+		{"by an alias", []string{"http", "http://host.docker.internal:8430/proxy/v1/models"}, got},
+		{"by another name", []string{"http", "http://api.openai.com/models"}, got},
+		{"beside the path of the alias", []string{"http", "http://host.docker.internal:8430/proxy/v2/models"}, "403"},
+		{"another port of an alias", []string{"http", "http://host.docker.internal:8431/proxy/v1/models"}, gotNothing},
+		{"TLS to an alias", []string{"http", "https://api.openai.com/models"}, gotNothing},
+	})
 	if env := d.Run(t, "exec", without.id, "--", "env").Stdout; strings.Contains(env, "OPENAI_") || strings.Contains(env, "GIT_CONFIG") {
 		t.Errorf("without the route: %s", env)
 	}
@@ -42,7 +50,7 @@ profiles:
 			t.Errorf("%q is not in %s", want, env)
 		}
 	}
-	if routes := d.Run(t, "inspect", with.id).Stdout; !strings.Contains(strings.Join(strings.Fields(routes), ""), `"routes":["forge","plain","spare"]`) {
+	if routes := d.Run(t, "inspect", with.id).Stdout; !strings.Contains(strings.Join(strings.Fields(routes), ""), `"routes":["far","forge","plain","spare"]`) {
 		t.Errorf("inspect says %s", routes)
 	}
 	if rules := d.Run(t, "spec", "--profile", "team", "--route", "spare", "--", "true").Stdout; !strings.Contains(rules, `route spare: leads http://spare.caisson.internal to https://models.example:8443/v1 with the credential "key"`) {
