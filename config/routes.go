@@ -26,6 +26,9 @@ type Route struct {
 	Paths      []string              `yaml:"paths" json:"paths" jsonschema:"description=Paths below the upstream's that pass: * is a segment\\, ** at the end any number; absent are all,example=/v1/**"`
 	CA         string                `yaml:"ca" json:"ca" jsonschema:"description=File with the certificates that the upstream's must descend from; absent are those that the host trusts,example=file:/etc/caisson/corp-ca.pem"`
 	Private    bool                  `yaml:"private" json:"private" jsonschema:"description=The upstream may have an address that is not public"`
+	ClientCert string                `yaml:"client_cert" json:"client_cert" jsonschema:"description=File with the certificate that the upstream is shown,example=file:/etc/caisson/client.pem"`
+	ClientKey  string                `yaml:"client_key" json:"client_key" jsonschema:"description=Name of the secret that is its key: PKCS #8\\, DER in base64 on one line"`
+	Strip      []string              `yaml:"strip" json:"strip" jsonschema:"description=Headers of requests that the upstream does not get"`
 	Aliases    []string              `yaml:"aliases" json:"aliases" jsonschema:"description=Further places where it is reached inside\\, by plain HTTP: HOST[:PORT][/PATH],example=host.docker.internal:8430/v1"`
 	OnRequest  bool                  `yaml:"on_request" json:"on_request" jsonschema:"description=Only sandboxes that name it have it (--route)"`
 	Models     map[string]RouteModel `yaml:"models" json:"models" jsonschema:"description=Of the presets openai and anthropic: other upstreams by the model that a request names\\, NAME* for all that begin so"`
@@ -52,7 +55,7 @@ type RouteModel struct {
 // ForModel is the route that m leads to, with the rest of r.
 func (r Route) ForModel(m RouteModel) Route {
 	r.Upstream, r.Credential, r.Placement, r.Parameter, r.CA, r.Private = m.Upstream, m.Credential, m.Placement, m.Parameter, m.CA, m.Private
-	r.Models, r.Fallbacks, r.Aliases, r.Budget = nil, nil, nil, Budgets{}
+	r.Models, r.Fallbacks, r.Aliases, r.ClientCert, r.ClientKey, r.Budget = nil, nil, nil, "", "", Budgets{}
 	return r
 }
 
@@ -63,11 +66,14 @@ func (r Route) Uses(secret string) bool {
 			return true
 		}
 	}
-	return r.Credential == secret
+	return r.Credential == secret || r.ClientKey == secret
 }
 
 // CAFile returns the path of the file with certificates, empty for none.
 func (r Route) CAFile() string { return strings.TrimPrefix(r.CA, fileReference) }
+
+// ClientFile returns the path of the file with the client's certificate, empty for none.
+func (r Route) ClientFile() string { return strings.TrimPrefix(r.ClientCert, fileReference) }
 
 // maxRoute bounds the text of a route that a request gives, in bytes.
 const maxRoute = 16 << 10
@@ -201,14 +207,21 @@ func (s SecretSource) validate(name string) error {
 
 func (c *Config) validateRoute(key string, r Route) error {
 	var errs []error
-	if _, ok := c.Secrets[r.Credential]; !ok && !c.keptSecrets[r.Credential] && r.Credential != "" {
-		errs = append(errs, fmt.Errorf("%s.credential: there is no secret %q: add it under secrets, as %s: file:/etc/caisson/%s.key, or with caisson secret set", key, r.Credential, r.Credential, r.Credential))
+	for _, of := range [][2]string{{"credential", r.Credential}, {"client_key", r.ClientKey}} {
+		field, name := of[0], of[1]
+		if _, ok := c.Secrets[name]; !ok && !c.keptSecrets[name] && name != "" {
+			errs = append(errs, fmt.Errorf("%s.%s: there is no secret %q: add it under secrets, as %s: file:/etc/caisson/%s.key, or with caisson secret set", key, field, name, name, name))
+		}
 	}
-	if path, isFile := strings.CutPrefix(r.CA, fileReference); r.CA != "" {
-		if !isFile {
-			errs = append(errs, fmt.Errorf("%s.ca: is no reference to a file, give one such as file:/etc/caisson/corp-ca.pem", key))
-		} else {
-			errs = append(errs, absolute(key+".ca", path))
+	for _, of := range [][2]string{{"ca", r.CA}, {"client_cert", r.ClientCert}} {
+		field, reference := of[0], of[1]
+		path, isFile := strings.CutPrefix(reference, fileReference)
+		switch {
+		case reference == "":
+		case !isFile:
+			errs = append(errs, fmt.Errorf("%s.%s: is no reference to a file, give one such as file:/etc/caisson/corp-ca.pem", key, field))
+		default:
+			errs = append(errs, absolute(key+"."+field, path))
 		}
 	}
 	if len(r.Fallbacks) > 0 && r.Preset == "npm" {

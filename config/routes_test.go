@@ -38,6 +38,8 @@ func TestRoutes(t *testing.T) {
 		"ca: =models: {x: {upstream: \"https://x.example.com\"}}, ca: ":                                  "profiles.agent.routes.up.models: only requests of the presets openai and anthropic",
 		"ca: =preset: openai, models: {x: {upstream: \"https://x.example.com\", credential: kee}}, ca: ": `profiles.agent.routes.up.models.x.credential: there is no secret "kee"`,
 		"ca: =preset: openai, models: {x: {upstream: \"https://x.example.com\", fallbacks: [a]}}, ca: ":  "fallbacks",
+		"ca: =client_key: kee, ca: ":                                                                     `profiles.agent.routes.up.client_key: there is no secret "kee"`,
+		"ca: =client_cert: x, ca: ":                                                                      "profiles.agent.routes.up.client_cert: is no reference to a file",
 		"credential: key=credentail: key":                                                                `did you mean "credential"?`,
 		"      up: {=      up: {upstream: \"x\"}\n      up: {":                                           `mapping key "up" already defined`,
 	} {

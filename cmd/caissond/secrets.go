@@ -159,6 +159,10 @@ func routesOf(from map[string]config.Route, prices map[string]config.Price) (map
 		if err != nil {
 			errs = append(errs, fmt.Errorf("routes.%s.ca: %w", label, err))
 		}
+		client, err := readCA(r.ClientFile())
+		if err != nil {
+			errs = append(errs, fmt.Errorf("routes.%s.client_cert: %w", label, err))
+		}
 		scope, err := gitScope(label, r)
 		if err != nil {
 			errs = append(errs, err)
@@ -175,7 +179,7 @@ func routesOf(from map[string]config.Route, prices map[string]config.Price) (map
 		}
 		routes[label] = policy.Route{
 			Upstream: upstream, Fallbacks: r.Fallbacks, Credential: r.Credential, Placement: policy.Placement(placement), Parameter: parameter,
-			Aliases: r.Aliases, Models: models, Methods: methods, Paths: paths, Registry: r.Preset == ociPreset, Auth: r.Auth, CA: ca, Private: r.Private, Git: scope,
+			ClientCert: client, ClientKey: r.ClientKey, Strip: r.Strip, Aliases: r.Aliases, Models: models, Methods: methods, Paths: paths, Registry: r.Preset == ociPreset, Auth: r.Auth, CA: ca, Private: r.Private, Git: scope,
 			Tokens: r.CountsTokens(), Ask: r.Preset == "openai", Budget: limitsOf(r.Budget), Prices: pricesFor(r, prices),
 		}
 	}

@@ -65,6 +65,7 @@ func (r *Routed) parseModel(s Spec, name string) (*Routed, error) {
 	own, to := r.Route, r.Models[name]
 	own.Upstream, own.Credential, own.Placement, own.Parameter = to.Upstream, to.Credential, to.Placement, to.Parameter
 	own.CA, own.Private, own.Models, own.Fallbacks, own.Aliases = to.CA, to.Private, nil, nil, nil
+	own.ClientCert, own.ClientKey = "", ""
 	m := &Routed{Route: own, Label: r.Label, paths: r.paths}
 	for _, check := range []func() error{m.parseUpstream, m.checkPlacement, m.checkCA} {
 		if err := check(); err != nil {

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"maps"
@@ -53,6 +54,10 @@ type Route struct {
 	Registry bool   `json:",omitempty"` // the upstream is a registry of images, which may want a token of its own for each
 	Auth     string `json:",omitempty"` // base URL of the server that gives those tokens; empty is the upstream
 
+	ClientCert string `json:",omitempty"` // PEM certificates that the upstream is shown, the client's first; empty: none
+	ClientKey  string `json:",omitempty"` // name of the secret that is its key: PKCS #8, DER in base64
+
+	Strip   []string `json:",omitempty"` // headers of requests that the upstream does not get
 	Aliases []string `json:",omitempty"` // further places inside, HOST[:PORT][/PATH]
 
 	Models map[string]Model `json:",omitempty"` // upstreams for requests that name a model; NAME* is of all that begin so
@@ -157,7 +162,7 @@ func (s Spec) parseRoute(label string) (*Routed, error) {
 	if err := r.checkBudget(); err != nil {
 		return nil, err
 	}
-	if err := r.checkCA(); err != nil {
+	if err := errors.Join(r.checkCA(), r.checkClient(), r.checkStrip()); err != nil {
 		return nil, err
 	}
 	if err := r.allowUpstream(s); err != nil {
@@ -169,6 +174,35 @@ func (s Spec) parseRoute(label string) (*Routed, error) {
 func (r *Routed) checkCA() error {
 	if r.CA != "" && !x509.NewCertPool().AppendCertsFromPEM([]byte(r.CA)) {
 		return errors.New("its ca holds no certificate in the form PEM")
+	}
+	return nil
+}
+
+// checkClient checks the certificate that the upstream is shown.
+func (r *Routed) checkClient() error {
+	switch {
+	case r.ClientCert == "" && r.ClientKey == "":
+		return nil
+	case r.ClientCert == "" || r.ClientKey == "":
+		return errors.New("it has one of client_cert and client_key, which belong together")
+	case r.Base.Scheme != "https":
+		return errors.New("its upstream is reached without TLS, where nobody is shown a client_cert")
+	}
+	block, _ := pem.Decode([]byte(r.ClientCert))
+	if block == nil || block.Type != "CERTIFICATE" {
+		return errors.New("its client_cert holds no certificate in the form PEM")
+	}
+	return nil
+}
+
+func (r *Routed) checkStrip() error {
+	if len(r.Strip) > maxRoutes {
+		return fmt.Errorf("it strips more than %d headers", maxRoutes)
+	}
+	for _, name := range r.Strip {
+		if !token(name) || slices.Contains(reservedHeaders, strings.ToLower(name)) {
+			return fmt.Errorf("%q is no header that a request can do without", sbxerr.Clip(name))
+		}
 	}
 	return nil
 }

@@ -207,6 +207,11 @@ func TestRoutesRefused(t *testing.T) {
 		`model "x": it says how to place`:      withModel("x", Model{Upstream: "https://x.example.com", Placement: Bearer}),
 		`model "x": its ca holds`:              withModel("x", Model{Upstream: "https://x.example.com", CA: "x"}),
 		`model "x": upstream: `:                withModel("x", Model{Upstream: "https://10.0.0.1"}),
+		"which belong together":                change(func(r *Route) { r.ClientKey = "tls" }),
+		"where nobody is shown a client_cert":  change(func(r *Route) { r.Upstream, r.ClientCert, r.ClientKey = "http://api.example.com", "x", "tls" }),
+		"its client_cert holds no certificate": change(func(r *Route) { r.ClientCert, r.ClientKey = "x", "tls" }),
+		`"Host" is no header that a request`:   change(func(r *Route) { r.Strip = []string{"Host"} }),
+		`"a b" is no header that a request`:    change(func(r *Route) { r.Strip = []string{"a b"} }),
 		"upstream: ":                           change(func(r *Route) { r.Upstream = "https://10.0.0.1" }),
 	} {
 		_, err := Compile(withRoute(r))

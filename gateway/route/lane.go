@@ -31,6 +31,7 @@ const (
 // may refer to the value as long as they are open. So a new value means a new lane.
 type lane struct {
 	route     *policy.Routed // of a model: its own
+	key       secret.Value   // of the client's certificate; zero where the route has none
 	value     secret.Value   // zero where the route has no credential
 	placed    placed
 	mask      *mask.Set // nil: nothing to mask
@@ -67,7 +68,7 @@ func (s *Server) lane(key laneKey) (*lane, error) {
 		return nil, sbxerr.New(sbxerr.Canceled, op, "the sandbox ended")
 	}
 	l := s.lanes[key]
-	if l == nil || !reflect.DeepEqual(l.route.Route, r.Route) || r.Credential != "" && !s.config.Secrets.Current(l.value) {
+	if l == nil || !reflect.DeepEqual(l.route.Route, r.Route) || r.Credential != "" && !s.config.Secrets.Current(l.value) || r.ClientKey != "" && !s.config.Secrets.Current(l.key) {
 		next, err := s.newLane(key, r)
 		if err != nil {
 			return nil, err
@@ -97,6 +98,11 @@ func (s *Server) newLane(key laneKey, r *policy.Routed) (*lane, error) {
 		}
 		l.value, l.placed, l.mask = v, p, v.Mask()
 	}
+	certificates, err := s.certify(l)
+	if err != nil {
+		l.value.Release()
+		return nil, err
+	}
 	roots := x509.NewCertPool()
 	switch {
 	case r.CA != "":
@@ -113,7 +119,7 @@ func (s *Server) newLane(key laneKey, r *policy.Routed) (*lane, error) {
 		},
 		DisableCompression: true, MaxIdleConnsPerHost: idlePerRoute, IdleConnTimeout: idleUpstream,
 		TLSHandshakeTimeout: handshakeTime, ExpectContinueTimeout: continueTime, MaxResponseHeaderBytes: answerHead,
-		TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, Protocols: protocols,
+		TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: certificates, MinVersion: tls.VersionTLS12}, Protocols: protocols,
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
 	}
 	return l, nil
@@ -139,6 +145,7 @@ func (l *lane) emptyLocked() {
 		return
 	}
 	l.transport.CloseIdleConnections()
+	l.key.Release()
 	l.value.Release() // the store keeps it until each connection has closed
 }
 

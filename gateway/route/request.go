@@ -100,6 +100,9 @@ func (l *lane) rewrite(p *httputil.ProxyRequest) {
 		if slices.Contains(carriers, plainName) || l.placed.header != "" && strings.EqualFold(plainName, strings.ReplaceAll(l.placed.header, "_", "-")) {
 			delete(out.Header, name)
 		}
+		if slices.ContainsFunc(l.route.Strip, func(strip string) bool { return strings.EqualFold(strip, name) }) {
+			delete(out.Header, name)
+		}
 	}
 	if _, said := out.Header["User-Agent"]; !said {
 		out.Header.Set("User-Agent", "") // else there is one of Go
