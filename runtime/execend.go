@@ -11,6 +11,7 @@ import (
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/runtime/failpoint"
+	"github.com/caisson-run/caisson/runtime/observe"
 	"github.com/caisson-run/caisson/runtime/pid1"
 )
 
@@ -278,7 +279,7 @@ func (h *host) conclude(ctx context.Context, e *execution, end ending) {
 	}
 	_ = e.hangUpInput() // its reader is gone
 	line := []any{"sandbox", s.id, "exec", e.number(), "code", result.ExitCode, "reason", string(result.Reason), "dur", result.Duration}
-	h.log.Info("command ended", append(line, throttledAttrs(result.ThrottledPeriods, result.Throttled)...)...)
+	h.log.Info("command ended", append(line, observe.ThrottledAttrs(result.ThrottledPeriods, result.Throttled)...)...)
 	h.concluded(s, e)
 	close(e.kept)
 }

@@ -2,74 +2,54 @@ package runtime
 
 import (
 	"context"
-	"sync"
+	"errors"
+	"io/fs"
 	"time"
 
 	"github.com/caisson-run/caisson/cgroups"
+	"github.com/caisson-run/caisson/rootfs/mount"
+	"github.com/caisson-run/caisson/runtime/events"
+	"github.com/caisson-run/caisson/runtime/observe"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/runtime/usage"
 )
 
-const (
-	sampleInterval = time.Second
-	// cpuSpan is the least time over which a share of CPU is told: over less, one tick of
-	// the scheduler shows as a peak.
-	cpuSpan = 500 * time.Millisecond
-)
-
-// meter keeps what a sandbox used. The zero meter is ready.
-type meter struct {
-	mu      sync.Mutex
-	began   time.Time // when the sandbox was made
-	unknown bool      // what an earlier daemon measured
-	series  usage.Series
-	last    cgroups.Usage
-	point   usage.Point // of last
-
-	watches  watches
-	throttle throttle
+// metered is a sandbox as its meter reads it.
+type metered struct {
+	*host
+	s *sandbox
 }
 
-// measure reads what s uses and adds it to its series.
-func (h *host) measure(s *sandbox) {
-	t := &s.meter
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if h.readLocked(s) {
-		t.series.Add(t.point)
+// Begin implements observe.Source. The meter of a sandbox of an earlier daemon goes on with what
+// that one kept.
+func (m metered) Begin() (made time.Time, kept *observe.Earlier) {
+	made = m.s.kept().CreatedAt
+	if m.s.plan != nil {
+		return made, &observe.Earlier{}
 	}
-}
-
-// used returns what s used last and the use of CPU since the point before, at most a
-// second old. An ended one has what it used in all.
-func (h *host) used(s *sandbox) (u cgroups.Usage, p usage.Point, cpuPercent float64) {
-	live, t := s.isMeasured(), &s.meter
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	h.beginMeterLocked(s)
-	if fresh := t.point.At > 0 && time.Since(t.began)-t.point.At < sampleInterval; live && (fresh || h.readLocked(s)) {
-		return t.last, t.point, t.point.Since(t.series.Last(t.point.At, cpuSpan)).CPUPercent
+	kept, err := observe.Again(&m.usages, m.s.id, made)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		m.log.Warn("go on with what a sandbox used", "sandbox", m.s.id, "err", err)
 	}
-	u = t.last
-	u.MemoryBytes, u.PIDs = 0, 0
-	return u, t.point, 0
+	return made, kept
 }
 
-// readLocked reports whether there was something to read.
-func (h *host) readLocked(s *sandbox) bool {
-	r, t := s.kept(), &s.meter
-	u, err := h.usage(s.id)
+// Read implements observe.Source.
+func (m metered) Read() (read observe.Reading, ok bool) {
+	u, err := m.usage(m.s.id)
 	if err != nil { // the cgroup is gone, or the host is out of descriptors
-		h.log.Debug("measure a sandbox", "sandbox", s.id, "err", err)
-		return false
+		m.log.Debug("measure a sandbox", "sandbox", m.s.id, "err", err)
+		return read, false
 	}
-	h.countThrottledLocked(s, u.CPUUse)
-	t.last = u
-	t.point = usage.Point{At: time.Since(t.began), CPU: u.CPU, MemoryBytes: u.MemoryBytes, PIDs: u.PIDs, IORead: u.IOReadBytes.N, IOWrite: u.IOWriteBytes.N}
-	if e := h.egressOf(r); e != nil {
-		t.point.SentBytes, t.point.ReceivedBytes = e.SentBytes, e.ReceivedBytes
+	read.Usage = u
+	if e := m.egressOf(m.s.kept()); e != nil {
+		read.SentBytes, read.ReceivedBytes = e.SentBytes, e.ReceivedBytes
 	}
-	return true
+	return read, true
 }
+
+// HeldBack implements observe.Source.
+func (m metered) HeldBack(d time.Duration) { m.throttled.Add(int64(d)) }
 
 func (h *host) usage(id string) (cgroups.Usage, error) {
 	g, err := h.group(id)
@@ -83,7 +63,7 @@ func (h *host) usage(id string) (cgroups.Usage, error) {
 // are left out.
 func (m *Manager) StartSampling(ctx context.Context) {
 	go func() {
-		tick := time.NewTicker(sampleInterval)
+		tick := time.NewTicker(observe.Interval)
 		defer tick.Stop()
 		for {
 			select {
@@ -100,7 +80,7 @@ func (m *Manager) sampleAll(ctx context.Context) {
 	all := m.all()
 	for _, s := range all {
 		if s.isMeasured() && !s.keeper.Sleeps(m.connections(s.id)) {
-			m.measure(s)
+			s.meter.Measure(metered{&m.host, s})
 			m.sampleIdle(ctx, s, all)
 			m.alert(ctx, s)
 			m.sampleThrottle(ctx, s)
@@ -115,4 +95,55 @@ func (s *sandbox) isMeasured() bool {
 	defer s.mu.Unlock()
 	live := s.state == StateRunning || s.state == StatePaused || s.state == StateStopping || s.state == StateAdopting
 	return live && !s.record.Pooled
+}
+
+// alert tells what the last sample of s shows of what its profile asks for.
+func (h *host) alert(ctx context.Context, s *sandbox) {
+	r := s.kept()
+	a := h.profileOf(r).Alerts
+	if a == (plan.Alerts{}) {
+		return
+	}
+	var refused int64
+	if e := h.egressOf(r); e != nil {
+		refused = e.Refused + e.LookupsRefused
+	}
+	var fullest mount.TmpfsUse
+	if a.Tmpfs.Percent > 0 {
+		for _, u := range h.usedTmpfs(s) {
+			if u.Percent > fullest.Percent {
+				fullest = u
+			}
+		}
+	}
+	for _, e := range s.meter.Alerts(a, r.Limits, fullest, refused) {
+		h.emit(ctx, r, e.Type, e.Data)
+	}
+}
+
+// sampleThrottle tells when the CPU limit begins to hold s back, by the last sample, and
+// when it no longer does.
+func (h *host) sampleThrottle(ctx context.Context, s *sandbox) {
+	r := s.kept()
+	d := events.Data{Limit: "cpu"}
+	if r.Main != 0 && r.Main != mainToCome {
+		d.ExecID = number(r.Main)
+	}
+	change, use := s.meter.Throttled()
+	switch change {
+	case usage.Raised:
+		d.Reason = observe.ThrottledReason(r.Limits.MilliCPU, use)
+		h.log.Info("the CPU limit holds a sandbox back", "sandbox", s.id, "milli_cpu", r.Limits.MilliCPU, "throttled_periods", use.ThrottledPeriods, "periods", use.Periods)
+		h.emit(ctx, r, events.LimitHit, d)
+	case usage.Cleared:
+		h.emit(ctx, r, events.LimitCleared, d)
+	}
+}
+
+// tellsThrottled reports whether the end of e is to tell that it was held back.
+func (e *execution) tellsThrottled() bool {
+	e.s.mu.Lock()
+	held := e.heldBack
+	e.s.mu.Unlock()
+	return held && (e.group() != nil || !e.s.meter.ToldThrottled())
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime/layers"
 	"github.com/caisson-run/caisson/runtime/memwatch"
+	"github.com/caisson-run/caisson/runtime/observe"
 	"github.com/caisson-run/caisson/runtime/output"
 	"github.com/caisson-run/caisson/runtime/plan"
 )
@@ -155,10 +156,10 @@ func (h *host) addUsage(ctx context.Context, s *sandbox, e *execution, r *Result
 	}
 	use := stats.CPUUse
 	if child == nil {
-		h.noteUse(s, use)
+		s.meter.NoteCPU(metered{h, s}, use)
 		use = cmp.Or(used, use).Since(e.record.Used)
 	}
-	s.update(func() { e.heldBack = isHeldBack(use) })
+	s.update(func() { e.heldBack = observe.IsHeldBack(use) })
 	r.CPU = use.CPU
 	r.PeakMemoryBytes = stats.MemoryPeakBytes.N // 0 where the kernel does not count it
 	r.ThrottledPeriods, r.Throttled = use.ThrottledPeriods, use.Throttled

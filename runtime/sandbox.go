@@ -20,6 +20,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/runtime/idle"
 	"github.com/caisson-run/caisson/runtime/journal"
+	"github.com/caisson-run/caisson/runtime/observe"
 	"github.com/caisson-run/caisson/runtime/output"
 	"github.com/caisson-run/caisson/runtime/pid1"
 	"github.com/caisson-run/caisson/runtime/plan"
@@ -44,8 +45,8 @@ type sandbox struct {
 	room    *output.Room                 // of what they write
 	discard *rate.Limiter                // of what they write that nobody reads or keeps
 
-	meter meter // of what it uses
-	tally tally // of the limits that it hit
+	meter observe.Meter // of what it uses
+	tally tally         // of the limits that it hit
 
 	turn atomic.Pointer[queue.Place] // among the sandboxes that run; nil where those have no bound
 

@@ -56,9 +56,7 @@ func (h *host) sampleIdle(ctx context.Context, s *sandbox, all []*sandbox) {
 		stderr, _ := e.stderr.Total()
 		read.Output += stdout + stderr
 	}
-	s.meter.mu.Lock()
-	read.At, read.CPU = s.meter.point.At, s.meter.point.CPU
-	s.meter.mu.Unlock()
+	read.At, read.CPU = s.meter.Total().Point.At, s.meter.Total().Point.CPU
 	s.keeper.Sample(ctx, read, r.Nested != nil && slices.ContainsFunc(all, func(o *sandbox) bool { return o.identity().parent == s.id && !o.retired() }))
 }
 

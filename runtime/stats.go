@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/cgroups"
+	"github.com/caisson-run/caisson/runtime/observe"
 )
 
 // SandboxStats is what one sandbox uses. Of one that has ended, it is what it used in all.
@@ -48,7 +49,7 @@ func (m *Manager) Stats(ctx context.Context, sel StatsSelection, follow bool, yi
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(m.leaving, func() { cancel(m.leaveCause()) })()
-	tick := time.NewTicker(sampleInterval)
+	tick := time.NewTicker(observe.Interval)
 	defer tick.Stop()
 	for {
 		list, live, err := m.statsNow(ctx, named, sel)
@@ -107,7 +108,8 @@ func (m *Manager) statsNow(ctx context.Context, named []*sandbox, sel StatsSelec
 }
 
 func (h *host) statsOfSandbox(s *sandbox) SandboxStats {
-	u, point, cpu := h.used(s)
+	now, cpu := s.meter.Used(metered{h, s}, s.isMeasured())
+	u := now.Last
 	r, state := s.kept(), s.currentState()
 	var stall cgroups.Stall
 	if g, err := h.group(s.id); err == nil {
@@ -117,7 +119,7 @@ func (h *host) statsOfSandbox(s *sandbox) SandboxStats {
 		SandboxID: r.ID, Name: r.Name, State: state, CPUPercent: cpu, CPU: u.CPU, MilliCPU: r.Limits.MilliCPU,
 		MemoryBytes: u.MemoryBytes, PeakMemoryBytes: ifKnown(u.MemoryPeakBytes), MemoryLimitBytes: r.Limits.MemoryBytes,
 		PIDs: u.PIDs, PIDsLimit: r.Limits.PIDs, Processes: h.processes(s), IOReadBytes: ifKnown(u.IOReadBytes), IOWriteBytes: ifKnown(u.IOWriteBytes),
-		SentBytes: point.SentBytes, ReceivedBytes: point.ReceivedBytes,
+		SentBytes: now.Point.SentBytes, ReceivedBytes: now.Point.ReceivedBytes,
 		CPUPressure: stall.CPU, MemoryPressure: stall.Memory, IOPressure: stall.IO,
 	}
 }
@@ -161,24 +163,12 @@ type History struct {
 	MemoryLimitBytes int64
 	MilliCPU         int64
 	PIDsLimit        int64
-	Samples          []UsageSample // oldest first
+	Samples          []observe.Sample // oldest first
 	CreatedAt        time.Time
 	// Of one that is gone alone:
 	Image   string
 	EndedAt time.Time
 	Execs   []ExecInfo // the last commands, oldest first, with the beginning of their arguments
-}
-
-// UsageSample is what was used in the time since the sample before.
-type UsageSample struct {
-	Time          time.Time // its end
-	CPUPercent    float64   // mean; 100 is one CPU
-	MemoryBytes   int64     // the most
-	PIDs          int64     // the most
-	IOReadBytes   int64
-	IOWriteBytes  int64
-	SentBytes     int64
-	ReceivedBytes int64
 }
 
 // History returns what the sandbox that ref names used, also of one that is gone as far as
@@ -194,13 +184,9 @@ func (m *Manager) History(ctx context.Context, ref string) (*History, error) {
 		return m.pastHistory(g, ref, err)
 	}
 	r := s.kept()
-	h := &History{
+	return &History{
 		SandboxID: r.ID, Name: r.Name, State: s.currentState(), CreatedAt: r.CreatedAt,
 		MemoryLimitBytes: r.Limits.MemoryBytes, MilliCPU: r.Limits.MilliCPU, PIDsLimit: r.Limits.PIDs,
-	}
-	s.meter.mu.Lock()
-	defer s.meter.mu.Unlock()
-	m.beginMeterLocked(s)
-	h.Samples = samplesOf(&s.meter.series, s.meter.began)
-	return h, nil
+		Samples: s.meter.Samples(metered{&m.host, s}),
+	}, nil
 }

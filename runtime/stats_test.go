@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/runtime/observe"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/plan"
 )
@@ -41,7 +42,7 @@ func TestStatsOfSandboxes(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.sampleAll(t.Context())
-	time.Sleep(cpuSpan + 100*time.Millisecond)
+	time.Sleep(observe.CPUSpan + 100*time.Millisecond)
 	f.uses(t, busy.ID, time.Hour, 3<<20) // more than there are CPUs
 	f.sampleAll(t.Context())
 	list, err := f.once(callerContext(t), StatsSelection{})

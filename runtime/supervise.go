@@ -7,6 +7,7 @@ import (
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/cgroups"
+	"github.com/caisson-run/caisson/runtime/observe"
 )
 
 // supervise sees a live sandbox to its end and removes what is to be removed.
@@ -33,7 +34,8 @@ func (m *Manager) supervise(ctx context.Context, s *sandbox) {
 		<-e.kept
 	}
 	if !errors.Is(cause, errMainEnded) {
-		m.log.Info("sandbox ended", append([]any{"sandbox", s.id, "cause", cause}, s.meter.throttledAttrs()...)...)
+		used := s.meter.Total().Last
+		m.log.Info("sandbox ended", append([]any{"sandbox", s.id, "cause", cause}, observe.ThrottledAttrs(used.ThrottledPeriods, used.Throttled)...)...)
 	}
 	m.emitOver(ctx, s, cause)
 	if lived && s.kept().keeps(cause) {
@@ -80,7 +82,7 @@ func (h *host) endProcesses(ctx context.Context, s *sandbox) {
 			}
 		}
 		if s.kept().outlives() {
-			h.measure(s) // the last of its cgroup
+			s.meter.Measure(metered{h, s}) // the last of its cgroup
 		}
 		h.hangUp(s)
 	})

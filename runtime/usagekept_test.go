@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caisson-run/caisson/runtime/observe"
 	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/runtime/usage"
 )
@@ -19,7 +20,7 @@ func TestPast(t *testing.T) {
 	f.uses(t, id, time.Millisecond, 1<<20)
 	f.sampleAll(t.Context())
 	long := strings.Repeat("x", 4096)
-	for i := range maxPastCommands + 1 {
+	for i := range observe.MaxCommands + 1 {
 		args := []string{"exit:3", "", long, "end"}
 		if i == 0 {
 			args = []string{"exit:0"}
@@ -39,11 +40,11 @@ func TestPast(t *testing.T) {
 		t.Errorf("%+v, %v", past, err)
 	}
 	h, err := f.History(callerContext(t), id)
-	if err != nil || len(h.Execs) != maxPastCommands || h.CreatedAt.IsZero() || h.EndedAt.IsZero() {
+	if err != nil || len(h.Execs) != observe.MaxCommands || h.CreatedAt.IsZero() || h.EndedAt.IsZero() {
 		t.Fatalf("%d commands of %v to %v, %v", len(h.Execs), h.CreatedAt, h.EndedAt, err)
 	}
 	for _, e := range h.Execs {
-		if e.Result == nil || e.Result.ExitCode != 3 || e.Result.Reason != ReasonExited || e.State != ExecExited || len(strings.Join(e.Args, "")) > maxPastArgs || !slices.Equal(e.Args[:2], []string{"exit:3", ""}) {
+		if e.Result == nil || e.Result.ExitCode != 3 || e.Result.Reason != ReasonExited || e.State != ExecExited || len(strings.Join(e.Args, "")) > observe.MaxArgs || !slices.Equal(e.Args[:2], []string{"exit:3", ""}) {
 			t.Errorf("%+v", e)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/observe"
 )
 
 // Stats implements SandboxServiceHandler.
@@ -70,7 +71,7 @@ func historyPB(h *runtime.History) *caissonv1.HistoryResponse {
 	}
 }
 
-func samplePB(s runtime.UsageSample) *caissonv1.UsageSample {
+func samplePB(s observe.Sample) *caissonv1.UsageSample {
 	return &caissonv1.UsageSample{
 		Time: timestamp(s.Time), CpuPercent: s.CPUPercent, MemoryBytes: s.MemoryBytes, Pids: s.PIDs,
 		IoReadBytes: s.IOReadBytes, IoWriteBytes: s.IOWriteBytes, SentBytes: s.SentBytes, ReceivedBytes: s.ReceivedBytes,

@@ -73,6 +73,7 @@ var rules = []struct {
 	{"runtime/clock", []string{"api/sbxerr"}},
 	{"runtime/idle", []string{"runtime/clock"}},
 	{"runtime/usage", []string{"api/sbxerr", "owndir"}},
+	{"runtime/observe", []string{"cgroups", "rootfs/mount", "runtime/events", "runtime/plan", "runtime/usage"}},
 	{"runtime/spend", []string{"api/sbxerr", "gateway/route/budget", "owndir"}},
 	{"runtime/secrets", nil},
 	{"runtime/staging", []string{"api/sbxerr", "runtime/output"}},

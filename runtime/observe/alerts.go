@@ -1,7 +1,6 @@
-package runtime
+package observe
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/caisson-run/caisson/rootfs/mount"
@@ -13,34 +12,12 @@ import (
 // watches are those of one sandbox, for the alerts of its profile.
 type watches struct{ memory, cpu, pids, tmpfs, refusals usage.Watch }
 
-// alert tells what the last sample of s shows of what its profile asks for.
-func (h *host) alert(ctx context.Context, s *sandbox) {
-	r := s.kept()
-	a := h.profileOf(r).Alerts
-	if a == (plan.Alerts{}) {
-		return
-	}
-	var refused int64
-	if e := h.egressOf(r); e != nil {
-		refused = e.Refused + e.LookupsRefused
-	}
-	var fullest mount.TmpfsUse
-	if a.Tmpfs.Percent > 0 {
-		for _, u := range h.usedTmpfs(s) {
-			if u.Percent > fullest.Percent {
-				fullest = u
-			}
-		}
-	}
-	for _, e := range s.meter.alerts(a, r.Limits, fullest, refused) {
-		h.emit(ctx, r, e.Type, e.Data)
-	}
-}
-
-func (t *meter) alerts(a plan.Alerts, l plan.Limits, fullest mount.TmpfsUse, refused int64) (list []events.Event) {
+// Alerts are the events that the last sample asks for, of a sandbox with the limits l. fullest is
+// its tmpfs with the least room, and refused how many connections and lookups were.
+func (t *Meter) Alerts(a plan.Alerts, l plan.Limits, fullest mount.TmpfsUse, refused int64) (list []events.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	cpu := t.point.Since(t.series.Last(t.point.At, cpuSpan)).CPUPercent
+	at := t.total.Point
 	for _, c := range []struct {
 		limit string
 		watch *usage.Watch
@@ -48,22 +25,22 @@ func (t *meter) alerts(a plan.Alerts, l plan.Limits, fullest mount.TmpfsUse, ref
 		share float64 // of the limit, in percent
 		of    string
 	}{
-		{"memory", &t.watches.memory, a.Memory, share(float64(t.point.MemoryBytes), l.MemoryBytes), "the limit"},
-		{"cpu", &t.watches.cpu, a.CPU, share(cpu*10, l.MilliCPU), "the limit"},
-		{"pids", &t.watches.pids, a.PIDs, share(float64(t.point.PIDs), l.PIDs), "the limit"},
+		{"memory", &t.watches.memory, a.Memory, share(float64(at.MemoryBytes), l.MemoryBytes), "the limit"},
+		{"cpu", &t.watches.cpu, a.CPU, share(t.cpuLocked()*10, l.MilliCPU), "the limit"},
+		{"pids", &t.watches.pids, a.PIDs, share(float64(at.PIDs), l.PIDs), "the limit"},
 		{"tmpfs", &t.watches.tmpfs, a.Tmpfs, fullest.Percent, "the size of " + fullest.Point},
 	} {
 		if c.than.Percent == 0 {
 			continue
 		}
-		switch c.watch.Step(t.point.At, c.share > float64(c.than.Percent), c.than.For) {
+		switch c.watch.Step(at.At, c.share > float64(c.than.Percent), c.than.For) {
 		case usage.Raised:
 			list = append(list, events.Event{Type: events.AlertRaised, Data: events.Data{Limit: c.limit, Reason: passed(c.share, c.of, c.than)}})
 		case usage.Cleared:
 			list = append(list, events.Event{Type: events.AlertCleared, Data: events.Data{Limit: c.limit}})
 		}
 	}
-	if a.Refusals > 0 && t.watches.refusals.Step(t.point.At, refused > a.Refusals, 0) == usage.Raised { // never less again
+	if a.Refusals > 0 && t.watches.refusals.Step(at.At, refused > a.Refusals, 0) == usage.Raised { // never less again
 		list = append(list, events.Event{Type: events.AlertRaised, Data: events.Data{
 			Limit: "refusals", Reason: fmt.Sprintf("%d connections and lookups refused, the alert is above %d", refused, a.Refusals),
 		}})
