@@ -343,8 +343,15 @@ func TestLatePlaceIsAsWide(t *testing.T) {
 		b.record()
 	}
 	// The last step of the kernel's adapting begins below farBuffer, and doubles it and a little
-	// more (tcp_rcv_space_adjust).
-	if n := receive(); n <= 8*narrow || n > 2*farBuffer+farBuffer/4 {
+	// more (tcp_rcv_space_adjust). It adapts to what a reader takes in a round trip, which on a
+	// busy host may be little.
+	n := 0
+	for range 8 {
+		if n = receive(); n > 8*narrow {
+			break
+		}
+	}
+	if n <= 8*narrow || n > 2*farBuffer+farBuffer/4 {
 		t.Errorf("wide, it has %d bytes", n)
 	}
 }
