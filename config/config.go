@@ -169,8 +169,8 @@ type Profile struct {
 
 // Mount is a mount of a sandbox.
 type Mount struct {
-	Type     string `yaml:"type" json:"type" jsonschema:"enum=bind,enum=volume,enum=tmpfs"`
-	Source   string `yaml:"source" json:"source" jsonschema:"description=Of a bind: directory of the host; of a volume: its name"`
+	Type     string `yaml:"type" json:"type" jsonschema:"enum=bind,enum=volume,enum=snapshot,enum=tmpfs"`
+	Source   string `yaml:"source" json:"source" jsonschema:"description=Of a bind: directory of the host; of a volume or snapshot: its name"`
 	Target   string `yaml:"target" json:"target" jsonschema:"description=Absolute path inside"`
 	ReadOnly bool   `yaml:"readonly" json:"readonly" jsonschema:"description=Of a bind or volume"`
 	Size     string `yaml:"size" json:"size" jsonschema:"description=Of a tmpfs; empty is the profile's tmpfs,example=64M"`

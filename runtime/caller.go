@@ -180,6 +180,7 @@ func (m *Manager) planFor(ctx context.Context, r plan.CreateRequest) (*plan.Sand
 	if pl.Parent, err = m.parentOf(g); err != nil {
 		return nil, err
 	}
+	pl.Snapshot = func(name string) (*plan.Origin, error) { return m.snapshots.Tree(g, name) }
 	pl.IOReadBPS, pl.IOWriteBPS = g.IORates()
 	p, err := pl.Sandbox(r)
 	if err := plan.JoinReasons(linkErr, err); err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/failpoint"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/plan"
+	"github.com/caisson-run/caisson/runtime/snapshots"
 )
 
 // createMounts attaches the directories and files of the host that s has, the workspace and the
@@ -75,11 +76,24 @@ func (h *host) eachBind(ctx context.Context, s *sandbox, p *plan.Sandbox) error 
 			}
 			continue
 		}
-		if err := h.withBind(ctx, s, p, b); err != nil {
+		attach := func() error { return h.withBind(ctx, s, p, b) }
+		if b.Snapshot {
+			attach = func() error { return h.attachSnapshot(s, b) }
+		}
+		if err := attach(); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (h *host) attachSnapshot(s *sandbox, b plan.Mount) error {
+	ids, err := h.idsFrom(b.From.IDBase, s)
+	if err != nil {
+		return err
+	}
+	c := mount.Cow{Dir: h.paths.sandbox(s.id), Lower: b.Lower, Changes: b.Changes, Target: h.paths.point(s.id, b.Point), Base: s.block.Base}
+	return errors.Join(snapshots.Mount(*b.From, c, ids), ids.Close())
 }
 
 // attachOfBuild attaches a file of memory, or an image of which a build step has a part.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/rootfs/disk"
 	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/failpoint"
@@ -23,31 +22,19 @@ type snapshotFleet struct{ *Manager }
 // Grant implements snapshots.Fleet.
 func (f snapshotFleet) Grant(ctx context.Context) (peer.Grant, error) { return f.grant(ctx) }
 
-// Save implements snapshots.Fleet.
-func (f snapshotFleet) Save(ctx context.Context, ref, file string) (snapshot plan.Snapshot, err error) {
+// Still implements snapshots.Fleet.
+func (f snapshotFleet) Still(ctx context.Context, ref string, work func(context.Context, snapshots.Source) error) error {
 	s, err := f.findToEnter(ctx, ref)
 	if err != nil {
-		return plan.Snapshot{}, err
+		return err
 	}
-	err = f.still(ctx, s, func(ctx context.Context) error {
+	return f.still(ctx, s, func(ctx context.Context) error {
 		r := s.kept()
-		if r.Limits.DiskBytes == 0 {
-			return sbxerr.New(sbxerr.SnapshotDisk, "runtime.snapshot", "sandbox %q has no disk", r.Name)
-		}
-		if err := r.Workspace.CheckSnapshot("runtime.snapshot", r.Name); err != nil {
-			return err
-		}
-		use, err := disk.UseOf(f.paths.disk(s.id))
-		if err == nil {
-			err = f.roomFor("a snapshot", use.UsedBytes)
-		}
-		if err != nil {
-			return err
-		}
-		snapshot = snapshotOf(r, time.Now().Round(0), use)
-		return disk.Save(ctx, f.paths.diskImage(s.id), f.paths.disk(s.id), file)
+		return work(ctx, snapshots.Source{
+			Snapshot: snapshotOf(r, time.Now().Round(0), disk.Use{}), Workspace: r.Workspace, Isolated: !r.unisolated(), Base: r.HostIDBase,
+			Image: f.paths.diskImage(s.id), Disk: f.paths.disk(s.id), Root: f.paths.rootfs(s.id), Spec: s.spec,
+		})
 	})
-	return snapshot, err
 }
 
 // keepDisk makes a snapshot of the disk of a sandbox that has ended, if that was asked for.
@@ -83,7 +70,13 @@ func (f snapshotFleet) Begin(ctx context.Context, r plan.CreateRequest) (string,
 // Origins implements snapshots.Fleet.
 func (f snapshotFleet) Origins(each func(owner uint32, ref string)) {
 	for _, s := range f.all() {
-		each(s.kept().OwnerUID, s.kept().Settings.From)
+		r := s.kept()
+		each(r.OwnerUID, r.Settings.From)
+		for _, m := range r.Mounts {
+			if m.Type == plan.SnapshotType {
+				each(r.OwnerUID, m.Source)
+			}
+		}
 	}
 }
 

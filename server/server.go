@@ -122,7 +122,7 @@ type Workspaces interface {
 
 // Snapshots manages disks of sandboxes as they were once.
 type Snapshots interface {
-	Create(ctx context.Context, ref, name string) (snapshots.Info, error)
+	Create(ctx context.Context, ref, name, path string) (snapshots.Info, error)
 	Rewind(ctx context.Context, ref, name string) (snapshots.Rewound, error)
 	Fork(ctx context.Context, ref string, count int) ([]snapshots.Fork, error)
 	List(ctx context.Context) ([]snapshots.Info, error)

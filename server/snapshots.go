@@ -19,7 +19,7 @@ type snapshotService struct {
 }
 
 func (s snapshotService) CreateSnapshot(ctx context.Context, r *connect.Request[caissonv1.CreateSnapshotRequest]) (*connect.Response[caissonv1.Snapshot], error) {
-	i, err := s.store.Create(ctx, r.Msg.Ref, r.Msg.Name)
+	i, err := s.store.Create(ctx, r.Msg.Ref, r.Msg.Name, r.Msg.Path)
 	return reply(snapshotPB(i), err)
 }
 
@@ -98,6 +98,6 @@ func snapshotPB(i snapshots.Info) *caissonv1.Snapshot {
 	}
 	return &caissonv1.Snapshot{
 		Name: i.Name, Owner: i.Owner, CreatedAt: timestamp(i.CreatedAt), SandboxId: i.SandboxID, SandboxName: i.SandboxName,
-		Image: i.Image, ImageDigest: i.ImageDigest, Rootfs: rootfs, DiskBytes: i.Size.Bytes, UsedBytes: i.UsedBytes,
+		Image: i.Image, ImageDigest: i.ImageDigest, Rootfs: rootfs, DiskBytes: i.Size.Bytes, UsedBytes: i.UsedBytes, Path: i.Path,
 	}
 }

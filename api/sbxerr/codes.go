@@ -87,6 +87,7 @@ const (
 	CloneSource      Code = "SBX-250" // the directory cannot be cloned
 	CloneImage       Code = "SBX-251" // the image has no git to make a clone with
 	CloneFailed      Code = "SBX-252" // git in the sandbox could not make the clone
+	SnapshotPath     Code = "SBX-253" // no snapshot can be made of the directory
 
 	Seccomp        Code = "SBX-301" // the filter is invalid or cannot be enforced here
 	SeccompProfile Code = "SBX-302" // no such seccomp profile

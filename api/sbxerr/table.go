@@ -81,6 +81,7 @@ var table = []Description{
 	{CloneSource, "the directory cannot be cloned", ClassInput, 422, false, "name a git repository with its working tree and all its objects, or take the files as they are: --workspace DIR:cow"},
 	{CloneImage, "the image has no git to make a clone with", ClassInput, 422, false, "name an image with git and a shell, or take --workspace DIR:cow"},
 	{CloneFailed, "git in the sandbox could not make the clone", ClassInput, 422, false, "do what git says in the message, or take --workspace DIR:cow"},
+	{SnapshotPath, "no snapshot can be made of the directory", ClassInput, 422, false, "name a directory of the sandbox's own files below /, with no symbolic link in its path and no mount in it or above it"},
 	{Disk, "a disk for a sandbox could not be made", ClassHost, 503, false, "caisson doctor says what the host lacks: e2fsprogs, loop devices or room below root"},
 
 	{Seccomp, "the seccomp filter cannot be enforced", ClassHost, 503, false, "use the runc of this installation; caisson doctor names the missing feature"},

@@ -39,7 +39,7 @@ var Sets = [...]Set{
 	{Name: "OnIdle", Values: []string{"remove", "pause"}, Fields: []string{"UpdateRequest.on_idle"}, OrEmpty: []string{"SandboxSpec.on_idle", "Sandbox.on_idle"}},
 	{Name: "PausedBy", Values: []string{"caller", "idle"}, OrEmpty: []string{"Sandbox.paused_by"}},
 	{Name: "WorkspaceMode", Values: []string{"rw", "ro", "cow", "clone"}, OrEmpty: []string{"Workspace.mode"}},
-	{Name: "MountType", Values: []string{"bind", "volume", "tmpfs"}, Fields: []string{"Mount.type"}},
+	{Name: "MountType", Values: []string{"bind", "volume", "snapshot", "tmpfs"}, Fields: []string{"Mount.type"}},
 	{
 		Name:   "Reason",
 		Values: []string{"exited", "signaled", "timeout", "oom", "canceled", "lost", "expired", "kernel_memory"},

@@ -172,6 +172,19 @@ func openSaved(file string) (_ *os.File, err error) {
 	return root, errors.Join(err, image.Close())
 }
 
+// AttachSaved mounts the disk in a file that nobody writes to at point, an existing directory of the
+// daemon's, to read it. The mount shows its ids as ids maps them, and keeps the file.
+func AttachSaved(file, point string, ids *mount.UserNS) error {
+	root, err := openSaved(file)
+	if err == nil {
+		if err = ids.MapMount(int(root.Fd())); err == nil {
+			err = unix.MoveMount(int(root.Fd()), "", unix.AT_FDCWD, point, unix.MOVE_MOUNT_F_EMPTY_PATH)
+		}
+		err = errors.Join(err, root.Close())
+	}
+	return sbxerr.Wrap(sbxerr.Disk, "disk.attach", err)
+}
+
 // openRoot mounts the disk in image nowhere, with these attributes.
 func openRoot(image *os.File, attributes int) (_ *os.File, err error) {
 	device, err := attachLoop(image)

@@ -132,6 +132,9 @@ func Store(ctx context.Context, o StoreOptions, head Head, feed Feed, sink Sink)
 	if err := head.check(o.Limits); err != nil {
 		return Result{}, err
 	}
+	if head.Config.Labels[SnapshotLabel] != "" {
+		return Result{}, sbxerr.WithRemedy(sbxerr.ImageFormat, "image.import", errors.New("it is a snapshot: the changes to an image, and not the image"), "import it as one: caisson snapshot import FILE")
+	}
 	name, err := choose(o.Name, head.Names)
 	if err != nil {
 		return Result{}, err

@@ -46,6 +46,10 @@ const (
 	LabelReport     = "caisson.image.report"     // the Report as JSON
 )
 
+// SnapshotLabel is the label of a configuration whose one layer has the changes to an image, as an
+// archive of a snapshot has it.
+const SnapshotLabel = "caisson.snapshot.version"
+
 // The kinds of images, by what they were made from.
 const (
 	KindOCILayout     = "oci-layout"

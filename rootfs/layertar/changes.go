@@ -28,7 +28,7 @@ func Changes(upper *os.Root, base uint32, skip []string, w io.Writer) error {
 	c := writer{tar: tar.NewWriter(w), names: map[string]string{}, adapt: func(h *tar.Header) {
 		h.Uid, h.Gid = h.Uid-int(base), h.Gid-int(base)
 	}}
-	err := walk(upper, ".", func(name string, entry fs.DirEntry) error {
+	err := Walk(upper, ".", func(name string, entry fs.DirEntry) error {
 		if slices.Contains(skip, name) {
 			return nil
 		}
@@ -108,7 +108,7 @@ func (p Part) write(parts []Part, base uint32, layer *tar.Writer) error {
 			return err
 		}
 	}
-	return walk(p.Root, ".", func(name string, entry fs.DirEntry) error {
+	return Walk(p.Root, ".", func(name string, entry fs.DirEntry) error {
 		switch hidden := slices.ContainsFunc(parts, func(over Part) bool { return p.At == "" && over.At == name }); {
 		case hidden && entry.IsDir():
 			return fs.SkipDir

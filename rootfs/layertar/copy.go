@@ -174,7 +174,7 @@ func (p *planner) match(pattern string) ([]string, error) {
 	}
 	var names []string
 	depth := len(parts) - fixed
-	err = walk(p.From, dir, func(name string, entry fs.DirEntry) error {
+	err = Walk(p.From, dir, func(name string, entry fs.DirEntry) error {
 		below := name
 		if dir != "." {
 			below = name[len(dir)+1:]

@@ -101,9 +101,9 @@ func list(root *os.Root, dir string) ([]fs.DirEntry, error) {
 	return entries, errors.Join(err, f.Close())
 }
 
-// walk calls visit for all that dir holds, and below, parents first. visit may return
+// Walk calls visit for all that dir holds, and below, parents first. visit may return
 // fs.SkipDir for a directory.
-func walk(root *os.Root, dir string, visit func(name string, entry fs.DirEntry) error) error {
+func Walk(root *os.Root, dir string, visit func(name string, entry fs.DirEntry) error) error {
 	entries, err := list(root, dir)
 	if err != nil {
 		return err
@@ -112,7 +112,7 @@ func walk(root *os.Root, dir string, visit func(name string, entry fs.DirEntry) 
 		name := path.Join(dir, e.Name())
 		err := visit(name, e)
 		if err == nil && e.IsDir() {
-			err = walk(root, name, visit)
+			err = Walk(root, name, visit)
 		}
 		if err != nil && !errors.Is(err, fs.SkipDir) {
 			return err

@@ -40,10 +40,8 @@ func (w *Workspace) AttachCow(c Cow, ids *UserNS) (Base, error) {
 func (w *Workspace) attachCow(c Cow, ids *UserNS) error {
 	const op = "mount.cow"
 	lower := filepath.Join(c.Dir, c.Lower)
-	for _, dir := range []string{lower, filepath.Join(c.Dir, c.Changes)} {
-		if err := owndir.Mkdir(dir, 0o700); err != nil {
-			return sbxerr.Wrap(sbxerr.StateDir, op, err)
-		}
+	if err := owndir.Mkdir(lower, 0o700); err != nil {
+		return sbxerr.Wrap(sbxerr.StateDir, op, err)
 	}
 	if err := w.Attach(lower, true, ids); err != nil {
 		if errors.Is(err, sbxerr.IDMap) {
@@ -51,12 +49,22 @@ func (w *Workspace) attachCow(c Cow, ids *UserNS) error {
 		}
 		return err
 	}
+	if err := c.Attach(); err != nil {
+		return sbxerr.Wrap(sbxerr.Of(err), op, fmt.Errorf("host directory %q, copy-on-write: %w", w.dir.Name(), err))
+	}
+	return nil
+}
+
+// Attach mounts the overlay. Its lower layer is attached.
+func (c Cow) Attach() error {
+	const op = "mount.cow"
+	lower := filepath.Join(c.Dir, c.Lower)
+	if err := owndir.Mkdir(filepath.Join(c.Dir, c.Changes), 0o700); err != nil {
+		return sbxerr.Wrap(sbxerr.StateDir, op, err)
+	}
 	err := c.prepare(lower)
 	if err == nil {
 		err = c.attach(lower)
-	}
-	if err != nil {
-		err = fmt.Errorf("host directory %q, copy-on-write: %w", w.dir.Name(), err)
 	}
 	return sbxerr.Wrap(sbxerr.Overlay, op, err)
 }

@@ -308,6 +308,23 @@ func openIn(root int, target string) (int, error) {
 	return unix.Openat2(root, strings.TrimPrefix(target, "/"), &how)
 }
 
+// OpenBelow opens a directory below root, with O_PATH, through no link and no other mount.
+func OpenBelow(root, name string) (*os.File, error) {
+	above, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	how := unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
+	}
+	fd, err := unix.Openat2(above, name, &how)
+	if err = errors.Join(err, unix.Close(above)); err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
 // Outermost are those of the targets that lie in no other.
 func Outermost(targets []string) []string {
 	return slices.DeleteFunc(slices.Clone(targets), func(t string) bool {

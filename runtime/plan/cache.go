@@ -102,7 +102,7 @@ type Cache struct {
 // CachesIn are the caches among the mounts of a sandbox.
 func CachesIn(mounts []MountRequest) (caches []Cache) {
 	for i, m := range mounts {
-		if m.Cow {
+		if m.Cow && m.Type == VolumeType {
 			caches = append(caches, Cache{m.Source, cacheLower(i), cacheChanges(i)})
 		}
 	}

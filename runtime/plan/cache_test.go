@@ -52,7 +52,7 @@ func TestCaches(t *testing.T) {
 			t.Errorf("%q: %v, want %q", asked, err, want)
 		}
 	}
-	if _, err := pl.Sandbox(CreateRequest{Mounts: []MountRequest{{Type: "tmpfs", Target: "/x", Cow: true}, {Type: "volume", Source: "v", Target: "/y", Cow: true, ReadOnly: true}}}); err == nil || strings.Count(err.Error(), "cow is for type volume") != 2 {
+	if _, err := pl.Sandbox(CreateRequest{Mounts: []MountRequest{{Type: "tmpfs", Target: "/x", Cow: true}, {Type: "volume", Source: "v", Target: "/y", Cow: true, ReadOnly: true}}}); err == nil || strings.Count(err.Error(), "copy-on-write is for types volume and snapshot") != 2 {
 		t.Errorf("cow: %v", err)
 	}
 }

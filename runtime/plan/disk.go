@@ -73,7 +73,7 @@ func (p *Sandbox) hasDisk(r CreateRequest) bool {
 
 // copiesOnWrite reports whether r has mounts of which the changes are on its disk.
 func (p *Sandbox) copiesOnWrite(r CreateRequest) bool {
-	return r.Workspace.OnDisk() || len(p.Profile.cachesOf(r)) > 0 || slices.ContainsFunc(r.Mounts, func(m MountRequest) bool { return m.Cow })
+	return r.Workspace.OnDisk() || len(p.Profile.cachesOf(r)) > 0 || slices.ContainsFunc(p.Profile.mountsWith(r), func(m MountRequest) bool { return m.Cow || m.Type == SnapshotType })
 }
 
 // writesRoot reports whether r gets a root that can be written.

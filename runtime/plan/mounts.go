@@ -23,6 +23,10 @@ import (
 // VolumeType is the type of a mount whose source is the name of a volume of the caller's.
 const VolumeType = "volume"
 
+// SnapshotType is the type of a mount whose source is the name of a snapshot of a directory. It is
+// copy-on-write.
+const SnapshotType = "snapshot"
+
 // maxMounts bounds the mounts beside the workspace.
 const maxMounts = 16
 
@@ -37,6 +41,8 @@ const (
 type Mount struct {
 	Source   string   // of a bind: the directory or file of the host, or the name of a volume; empty is a tmpfs
 	Volume   bool     // Source is the name of a volume
+	Snapshot bool     // Source is the name of a snapshot
+	From     *Origin  // that snapshot, if the request may have it
 	Layers   []string // Source is a name in the image with these directories
 	File     *mount.MemoryFile
 	Target   string
@@ -54,7 +60,7 @@ type Mount struct {
 
 // OnHost reports whether b shows a directory of the host that a request names.
 func (b Mount) OnHost() bool {
-	return b.Source != "" && !b.Volume && len(b.Layers) == 0 && b.File == nil
+	return b.Source != "" && !b.Volume && !b.Snapshot && len(b.Layers) == 0 && b.File == nil
 }
 
 // TakesFile reports whether b may be one of a regular file.
@@ -96,7 +102,11 @@ func (p *Sandbox) planMounts(allowed mount.Allowed, inside bool, r CreateRequest
 		p.Mounts = append(p.Mounts, w.mount())
 	}
 	for i, asked := range p.MountRequests {
-		m := Mount{Source: asked.Source, Volume: asked.Type == VolumeType, Layers: asked.Layers, File: asked.File, Target: withoutLink(asked.Target), ReadOnly: asked.ReadOnly}
+		if asked.Type == SnapshotType {
+			asked.Cow = true
+			p.MountRequests[i].Cow = true
+		}
+		m := Mount{Source: asked.Source, Volume: asked.Type == VolumeType, Snapshot: asked.Type == SnapshotType, Layers: asked.Layers, File: asked.File, Target: withoutLink(asked.Target), ReadOnly: asked.ReadOnly}
 		if asked.Cow {
 			m.Cow, m.Lower, m.Changes = true, cacheLower(i), cacheChanges(i)
 		}
@@ -167,8 +177,8 @@ func BindPoints(w *WorkspaceRequest, mounts []MountRequest) (points []string) {
 
 func (r MountRequest) check(allowed mount.Allowed, build bool) error {
 	errs := []error{checkTarget("mount target", withoutLink(r.Target))}
-	if r.Cow && (r.Type != VolumeType || r.ReadOnly) {
-		errs = append(errs, Invalid("mount on %q: cow is for type volume, and not with read-only", sbxerr.Clip(r.Target)))
+	if r.Cow && (r.Type != VolumeType && r.Type != SnapshotType || r.ReadOnly) {
+		errs = append(errs, Invalid("mount on %q: copy-on-write is for types volume and snapshot, and not with read-only", sbxerr.Clip(r.Target)))
 	}
 	if build && r.Type != "tmpfs" {
 		errs = nil // see oci.Config
@@ -194,13 +204,15 @@ func (r MountRequest) check(allowed mount.Allowed, build bool) error {
 		if r.SizeBytes != nil {
 			errs = append(errs, settings.Row("tmpfs_bytes").CheckNamed(*r.SizeBytes))
 		}
-	case VolumeType:
-		errs = append(errs, volumes.CheckName(r.Source))
+	case VolumeType, SnapshotType:
+		if r.Type == VolumeType {
+			errs = append(errs, volumes.CheckName(r.Source))
+		}
 		if r.SizeBytes != nil {
 			errs = append(errs, Invalid("mount on %q: a size is for type tmpfs", sbxerr.Clip(r.Target)))
 		}
 	default:
-		errs = append(errs, Invalid("mount on %q: type %q is none of bind, volume, tmpfs", sbxerr.Clip(r.Target), sbxerr.Clip(r.Type)))
+		errs = append(errs, Invalid("mount on %q: type %q is none of bind, volume, snapshot, tmpfs", sbxerr.Clip(r.Target), sbxerr.Clip(r.Type)))
 	}
 	return errors.Join(errs...)
 }

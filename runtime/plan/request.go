@@ -149,12 +149,12 @@ func (w *WorkspaceRequest) Point() string { return cmp.Or(w.Path, WorkspacePath)
 
 // MountRequest asks for one mount beside the workspace.
 type MountRequest struct {
-	Type      string // "bind", "volume" or "tmpfs"; for a build step also "tree" and "file"
-	Source    string `json:",omitempty"` // of a bind: absolute path of a directory of the host; of a volume: its name
+	Type      string // "bind", "volume", "snapshot" or "tmpfs"; for a build step also "tree" and "file"
+	Source    string `json:",omitempty"` // of a bind: absolute path of a directory of the host; of a volume or snapshot: its name
 	Target    string // where it is mounted inside, absolute
 	ReadOnly  bool   `json:",omitempty"`
 	SizeBytes *int64 `json:",omitempty"` // of a tmpfs; nil is that of every tmpfs
-	Cow       bool   `json:",omitempty"` // of a volume: what is written goes to the sandbox's disk
+	Cow       bool   `json:",omitempty"` // of a volume or snapshot: what is written goes to the sandbox's disk
 	// Layers are the directories of an image, the topmost first, of which a tree shows the file
 	// or directory Source.
 	Layers []string `json:"-"`

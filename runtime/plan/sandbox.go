@@ -102,9 +102,10 @@ type Planner struct {
 	MaxTmpfs   int64 // bytes of a tmpfs for which nobody asks for a size
 	IOReadBPS  int64 // of a sandbox for which nobody asks for a lower rate; 0 is unbounded
 	IOWriteBPS int64
-	Disk       func(bytes int64) error // why the host gives no disk of that size; nil: it gives any
-	DiskBytes  int64                   // of the disk of a writable root for which nobody asks for a size
-	Slots      []uint32                // groups that every user has besides: see mount.GroupSlotIDs
+	Disk       func(bytes int64) error            // why the host gives no disk of that size; nil: it gives any
+	DiskBytes  int64                              // of the disk of a writable root for which nobody asks for a size
+	Snapshot   func(name string) (*Origin, error) // of a directory
+	Slots      []uint32                           // groups that every user has besides: see mount.GroupSlotIDs
 }
 
 // Sandbox plans r, or reports every reason to refuse it.

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -28,9 +29,10 @@ type Snapshot struct {
 	IDBase       uint32        `json:"id_base"`           // first id of the block whose ids are on the disk
 	Request      CreateRequest `json:"request"`           // what sandboxes from it begin with
 	Unnamed      bool          `json:"unnamed,omitempty"` // nobody chose its name
+	Path         string        `json:"path,omitempty"`    // of the only directory that the disk has, at DiskWorkspace
 }
 
-// Origin is the snapshot that a sandbox begins with.
+// Origin is the snapshot that a sandbox begins with, or of which it has the directory.
 type Origin struct {
 	Snapshot
 	Name string
@@ -95,7 +97,17 @@ func (p *Sandbox) planSnapshots(pl Planner, r CreateRequest) error {
 	if r.SnapshotOnEnd != "" && r.Workspace.OnDisk() {
 		return sbxerr.New(sbxerr.SnapshotWorkspace, "runtime.plan", "a snapshot %q at the end of a sandbox with a workspace that is %s", sbxerr.Clip(r.SnapshotOnEnd), r.Workspace.kind())
 	}
-	return p.planOrigin(pl)
+	return errors.Join(p.planOrigin(pl), p.planTrees(pl))
+}
+
+// planTrees finds the snapshots whose directories are mounted.
+func (p *Sandbox) planTrees(pl Planner) (err error) {
+	for i, m := range p.Mounts {
+		if m.Snapshot && err == nil {
+			p.Mounts[i].From, err = pl.Snapshot(m.Source)
+		}
+	}
+	return err
 }
 
 func (p *Sandbox) planOrigin(pl Planner) error {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/rootfs/disk"
+	"github.com/caisson-run/caisson/rootfs/image"
 	"github.com/caisson-run/caisson/rootfs/layertar"
 	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/plan"
@@ -28,8 +29,8 @@ import (
 // The archive of a snapshot is an OCI image layout. Its one layer has the changes to the image whose
 // digest is the annotation of the base. The configuration has the environment, and these labels.
 const (
-	labelVersion  = "caisson.snapshot.version" // of the format; also an annotation of the manifest
-	labelSnapshot = "caisson.snapshot"         // archived, as JSON
+	labelVersion  = image.SnapshotLabel // of the format; also an annotation of the manifest
+	labelSnapshot = "caisson.snapshot"  // archived, as JSON
 
 	archiveVersion = "1"
 )

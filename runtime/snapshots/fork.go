@@ -29,7 +29,7 @@ func (s *Service) Fork(ctx context.Context, ref string, count int) ([]Fork, erro
 	if count < 1 || count > MaxForks {
 		return nil, plan.Invalid("fork %d times: give 1 to %d", count, MaxForks)
 	}
-	snapshot, err := s.Create(ctx, ref, "fork-"+strings.ToLower(rand.Text()))
+	snapshot, err := s.Create(ctx, ref, "fork-"+strings.ToLower(rand.Text()), "")
 	if err != nil {
 		return nil, err
 	}

@@ -21,7 +21,7 @@ type keeping struct {
 	used []string
 }
 
-func (k *keeping) Save(_ context.Context, _, file string) (plan.Snapshot, error) {
+func (k *keeping) save(_ context.Context, _ Source, _, file string) (plan.Snapshot, error) {
 	*k.at = k.at.Add(time.Second)
 	return plan.Snapshot{CreatedAt: *k.at, UsedBytes: 10}, os.WriteFile(file, nil, 0o600)
 }
@@ -51,9 +51,10 @@ func TestRetention(t *testing.T) {
 			bus := events.New(events.Options{})
 			f := &keeping{fleet: fleet{}, at: &at}
 			s := NewService(NewStore(t.TempDir()), f, nil, nil, bus, func() Retention { return bound }, slog.New(slog.DiscardHandler))
+			s.save = f.save
 			ctx := peer.NewContext(t.Context(), peer.User(0, 0, nil, 1))
 			create := func(name string) string {
-				info, err := s.Create(ctx, "box", name)
+				info, err := s.Create(ctx, "box", name, "")
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -26,12 +26,12 @@ type Fleet interface {
 	Busy() (done func())
 	// Grant is what the caller in ctx may do.
 	Grant(ctx context.Context) (peer.Grant, error)
-	// Save writes the disk of a sandbox to a new file, and returns what a snapshot keeps.
-	Save(ctx context.Context, ref, file string) (plan.Snapshot, error)
+	// Still calls work with a sandbox, whose processes stand still meanwhile.
+	Still(ctx context.Context, ref string, work func(context.Context, Source) error) error
 	// Begin makes a sandbox and returns its ID; End removes it.
 	Begin(ctx context.Context, r plan.CreateRequest) (id string, err error)
 	End(ctx context.Context, id string) error
-	// Origins calls each with the snapshot, or "", that a sandbox of a user began with.
+	// Origins calls each with the snapshots, or "", that a sandbox of a user began with or mounts.
 	Origins(each func(owner uint32, ref string))
 	// CheckRoom refuses a disk that the host has no room for.
 	CheckRoom(bytes int64) error
@@ -56,18 +56,21 @@ type Service struct {
 	images Images
 	disks  *disk.Maker
 
+	save      func(ctx context.Context, from Source, at, file string) (plan.Snapshot, error)
 	retention func() Retention
 	log       *slog.Logger
 }
 
 // NewService returns the Service of the snapshots in a store.
 func NewService(store *Store, fleet Fleet, imgs Images, disks *disk.Maker, bus *events.Bus, retention func() Retention, log *slog.Logger) *Service {
-	return &Service{store: store, fleet: fleet, events: bus, images: imgs, disks: disks, retention: retention, log: log}
+	s := &Service{store: store, fleet: fleet, events: bus, images: imgs, disks: disks, retention: retention, log: log}
+	s.save = s.saveFiles
+	return s
 }
 
-// Create makes a snapshot of a sandbox, of a name that is made up where none is given. The
-// processes of the sandbox stand still meanwhile.
-func (s *Service) Create(ctx context.Context, ref, name string) (Info, error) {
+// Create makes a snapshot of a sandbox, or of the directory at, if that is given. The name is made up
+// where none is given. The processes of the sandbox stand still meanwhile.
+func (s *Service) Create(ctx context.Context, ref, name, at string) (Info, error) {
 	defer s.fleet.Busy()()
 	unnamed := name == ""
 	if unnamed {
@@ -78,14 +81,20 @@ func (s *Service) Create(ctx context.Context, ref, name string) (Info, error) {
 		err = CheckName(name)
 	}
 	k := Key{Owner: g.Caller().UID, Name: name}
+	if err == nil && at != "" {
+		err = CheckPath(at)
+	}
 	if err == nil {
 		err = s.bound(g)
 	}
 	if err != nil {
 		return Info{}, err
 	}
-	info, err := s.store.Create(k, func(file string) (plan.Snapshot, error) {
-		snapshot, err := s.fleet.Save(ctx, ref, file)
+	info, err := s.store.Create(k, func(file string) (snapshot plan.Snapshot, err error) {
+		err = s.fleet.Still(ctx, ref, func(ctx context.Context, from Source) error {
+			snapshot, err = s.save(ctx, from, at, file)
+			return err
+		})
 		snapshot.Unnamed = unnamed
 		return snapshot, err
 	})
@@ -176,6 +185,18 @@ func (s *Service) Origin(g peer.Grant, ref string) (*plan.Origin, error) {
 	if ref == "" {
 		return nil, nil
 	}
+	o, err := s.origin(g, ref)
+	if err == nil && o.Path != "" {
+		err = sbxerr.WithRemedy(sbxerr.SnapshotMismatch, "snapshots.origin", fmt.Errorf("snapshot %q has the directory %q alone", ref, sbxerr.Clip(o.Path)),
+			"mount it in one instead: caisson create --mount type=snapshot,src="+ref+",dst="+o.Path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+func (s *Service) origin(g peer.Grant, ref string) (*plan.Origin, error) {
 	if err := g.CheckSnapshots(); err != nil {
 		return nil, err
 	}

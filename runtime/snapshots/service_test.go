@@ -28,8 +28,8 @@ func (f fleet) Grant(ctx context.Context) (peer.Grant, error) {
 	return f.peers.Grant(c)
 }
 
-func (f fleet) Save(_ context.Context, _, file string) (plan.Snapshot, error) {
-	return saveNothing(file)
+func (f fleet) Still(ctx context.Context, _ string, work func(context.Context, Source) error) error {
+	return work(ctx, Source{})
 }
 
 // A user has so many snapshots and no more, whether made now or at an end. Those of others, and
@@ -41,8 +41,9 @@ func TestSnapshotsAreBounded(t *testing.T) {
 	}
 	as := func(uid uint32) context.Context { return peer.NewContext(t.Context(), peer.User(uid, uid, nil, 1)) }
 	s := NewService(NewStore(t.TempDir()), fleet{peers: peers}, nil, nil, events.New(events.Options{}), func() Retention { return Retention{} }, slog.New(slog.DiscardHandler))
+	s.save = func(_ context.Context, _ Source, _, file string) (plan.Snapshot, error) { return saveNothing(file) }
 	create := func(uid uint32, n int) error {
-		_, err := s.Create(as(uid), "box", fmt.Sprintf("s%d", n))
+		_, err := s.Create(as(uid), "box", fmt.Sprintf("s%d", n), "")
 		return err
 	}
 	for n := range peer.MaxSnapshots {

@@ -92,6 +92,9 @@ func readArchived(c image.Config) (archived, error) {
 	if said.SandboxName != "" && CheckName(said.SandboxName) != nil || said.UsedBytes < 0 {
 		return said, sbxerr.New(sbxerr.SnapshotArchive, opImport, "the label %s says what no snapshot is", labelSnapshot)
 	}
+	if said.Path != "" && (CheckPath(said.Path) != nil || said.WritableRoot) {
+		return said, sbxerr.New(sbxerr.SnapshotArchive, opImport, "the label %s says what no snapshot is", labelSnapshot)
+	}
 	return said, said.Size.Check()
 }
 
@@ -145,7 +148,7 @@ func unpack(dir string, root bool, layer io.Reader) error {
 	defer closeAll()
 	err = layertar.Apply(layer, importedBase, parts)
 	if !coded(err) {
-		err = sbxerr.WithRemedy(sbxerr.Disk, opImport, err, "the disk of the snapshot, or that of the host, is full: make room, and import it again")
+		err = sbxerr.WithRemedy(sbxerr.Disk, opImport, err, "the disk of the snapshot, or that of the host, is full: make room, and try again")
 	}
 	return err
 }

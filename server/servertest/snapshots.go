@@ -15,9 +15,9 @@ import (
 // snapshotFake implements server.Snapshots.
 type snapshotFake struct{ *Fake }
 
-func (f snapshotFake) Create(_ context.Context, ref, name string) (snapshots.Info, error) {
+func (f snapshotFake) Create(_ context.Context, ref, name, path string) (snapshots.Info, error) {
 	name = cmp.Or(name, "made-up")
-	return snapshots.Info{Key: snapshots.Key{Name: name}, Snapshot: plan.Snapshot{SandboxName: ref}}, snapshots.CheckName(name)
+	return snapshots.Info{Key: snapshots.Key{Name: name}, Snapshot: plan.Snapshot{SandboxName: ref, Path: path}}, snapshots.CheckName(name)
 }
 
 func (f snapshotFake) List(context.Context) ([]snapshots.Info, error) { return f.Snapshots, nil }

@@ -149,6 +149,16 @@ func TestSnapshotArchiveRefused(t *testing.T) {
 			t.Errorf("%s: want %s: %d %s%s", name, tt.code, r.Code, r.Stdout, r.Stderr)
 		}
 	}
+	if r := d.TryWith(string(archive), "image", "import", "--name", "changes", "-"); r.Code == 0 || !strings.Contains(r.Stderr, "SBX-202") || !strings.Contains(r.Stderr, "caisson snapshot import") {
+		t.Errorf("imported as an image: %+v", r)
+	}
+	ordinary, err := os.ReadFile(writeTar(t, ociLayout(t, "ordinary")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := try(ordinary, "-"); r.Code == 0 || !strings.Contains(r.Stdout+r.Stderr, "SBX-247") || !strings.Contains(r.Stdout+r.Stderr, "caisson image import") {
+		t.Errorf("an image, imported as a snapshot: %+v", r)
+	}
 	if r := d.User(t, ann).Try("snapshot", "export", "0+one", "-"); r.Code == 0 || !strings.Contains(r.Stderr, "SBX-235") || r.Stdout != "" {
 		t.Errorf("to another user: %+v", r)
 	}

@@ -41,7 +41,7 @@ var constants = map[string]struct {
 	"OnIdle":         {`^\t(Remove|Pause) += `, []string{"runtime/idle/clock.go"}},
 	"PausedBy":       {`^\tBy\w+ += `, []string{"runtime/idle/clock.go"}},
 	"WorkspaceMode":  {`^\tcase "", "rw", "ro", modeCow, modeClone:|^const mode(Cow|Clone) = `, []string{"runtime/plan/mounts.go", "runtime/plan/cow.go", "runtime/plan/clone.go"}},
-	"MountType":      {`^\tcase "\w+":$|^const VolumeType = `, []string{"runtime/plan/mounts.go"}},
+	"MountType":      {`^\tcase "\w+":$|^const (Volume|Snapshot)Type = `, []string{"runtime/plan/mounts.go"}},
 	"SharedLimit":    {`^var limitNames = `, []string{"runtime/limittally.go"}},
 	"Stream":         {`Contains\(\[\]string\{"", "stdout"`, []string{"runtime/execs.go"}},
 	"FileAction":     {`events\.Data\{Action: "`, []string{"runtime/fileaccess.go"}},

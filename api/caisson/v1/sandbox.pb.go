@@ -225,9 +225,10 @@ func (x *Workspace) GetPath() string {
 // another bind, in which it is an existing directory.
 type Mount struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Type  string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"` // "bind", "volume" or "tmpfs"
+	Type  string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"` // "bind", "volume", "snapshot" or "tmpfs"
 	// Of a bind: absolute path of a directory or regular file of the host. Of a volume: its name; where the
-	// caller has none of it, it is made.
+	// caller has none of it, it is made. Of a snapshot: its name; it is one of a directory, which stays as
+	// it is, since writes go to the sandbox's disk.
 	Source        string `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
 	Target        string `protobuf:"bytes,3,opt,name=target,proto3" json:"target,omitempty"`                               // where it is mounted inside, absolute
 	ReadOnly      bool   `protobuf:"varint,4,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`          // of a bind or volume

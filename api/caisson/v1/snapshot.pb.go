@@ -23,17 +23,20 @@ const (
 )
 
 type Snapshot struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Owner         uint32                 `protobuf:"varint,2,opt,name=owner,proto3" json:"owner,omitempty"` // uid of the user to whom it belongs; root may name it UID+NAME
-	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	SandboxId     string                 `protobuf:"bytes,4,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"` // of which it was made
-	SandboxName   string                 `protobuf:"bytes,5,opt,name=sandbox_name,json=sandboxName,proto3" json:"sandbox_name,omitempty"`
-	Image         string                 `protobuf:"bytes,6,opt,name=image,proto3" json:"image,omitempty"`
-	ImageDigest   string                 `protobuf:"bytes,7,opt,name=image_digest,json=imageDigest,proto3" json:"image_digest,omitempty"`
-	Rootfs        string                 `protobuf:"bytes,8,opt,name=rootfs,proto3" json:"rootfs,omitempty"`                          // "rw": it has what was written to the root; "ro": /workspace alone
-	DiskBytes     int64                  `protobuf:"varint,9,opt,name=disk_bytes,json=diskBytes,proto3" json:"disk_bytes,omitempty"`  // size of the disk
-	UsedBytes     int64                  `protobuf:"varint,10,opt,name=used_bytes,json=usedBytes,proto3" json:"used_bytes,omitempty"` // that files take on it
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Name        string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Owner       uint32                 `protobuf:"varint,2,opt,name=owner,proto3" json:"owner,omitempty"` // uid of the user to whom it belongs; root may name it UID+NAME
+	CreatedAt   *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	SandboxId   string                 `protobuf:"bytes,4,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"` // of which it was made
+	SandboxName string                 `protobuf:"bytes,5,opt,name=sandbox_name,json=sandboxName,proto3" json:"sandbox_name,omitempty"`
+	Image       string                 `protobuf:"bytes,6,opt,name=image,proto3" json:"image,omitempty"`
+	ImageDigest string                 `protobuf:"bytes,7,opt,name=image_digest,json=imageDigest,proto3" json:"image_digest,omitempty"`
+	Rootfs      string                 `protobuf:"bytes,8,opt,name=rootfs,proto3" json:"rootfs,omitempty"`                          // "rw": it has what was written to the root; "ro": /workspace alone
+	DiskBytes   int64                  `protobuf:"varint,9,opt,name=disk_bytes,json=diskBytes,proto3" json:"disk_bytes,omitempty"`  // size of the disk
+	UsedBytes   int64                  `protobuf:"varint,10,opt,name=used_bytes,json=usedBytes,proto3" json:"used_bytes,omitempty"` // that files take on it
+	// The directory of the sandbox that it has, to be mounted in others; empty: it has the disk, to begin
+	// others with.
+	Path          string `protobuf:"bytes,11,opt,name=path,proto3" json:"path,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -138,10 +141,18 @@ func (x *Snapshot) GetUsedBytes() int64 {
 	return 0
 }
 
+func (x *Snapshot) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
 type CreateSnapshotRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`   // of the sandbox
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"` // 1 to 128 letters, digits, and _ . - after the first; empty is one that is made up
+	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"` // absolute: of this directory alone
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -186,6 +197,13 @@ func (x *CreateSnapshotRequest) GetRef() string {
 func (x *CreateSnapshotRequest) GetName() string {
 	if x != nil {
 		return x.Name
+	}
+	return ""
+}
+
+func (x *CreateSnapshotRequest) GetPath() string {
+	if x != nil {
+		return x.Path
 	}
 	return ""
 }
@@ -890,7 +908,7 @@ var File_caisson_v1_snapshot_proto protoreflect.FileDescriptor
 const file_caisson_v1_snapshot_proto_rawDesc = "" +
 	"\n" +
 	"\x19caisson/v1/snapshot.proto\x12\n" +
-	"caisson.v1\x1a\x18caisson/v1/caisson.proto\x1a\x16caisson/v1/route.proto\x1a\x18caisson/v1/sandbox.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc0\x02\n" +
+	"caisson.v1\x1a\x18caisson/v1/caisson.proto\x1a\x16caisson/v1/route.proto\x1a\x18caisson/v1/sandbox.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd4\x02\n" +
 	"\bSnapshot\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\rR\x05owner\x129\n" +
@@ -906,10 +924,12 @@ const file_caisson_v1_snapshot_proto_rawDesc = "" +
 	"disk_bytes\x18\t \x01(\x03R\tdiskBytes\x12\x1d\n" +
 	"\n" +
 	"used_bytes\x18\n" +
-	" \x01(\x03R\tusedBytes\"=\n" +
+	" \x01(\x03R\tusedBytes\x12\x12\n" +
+	"\x04path\x18\v \x01(\tR\x04path\"Q\n" +
 	"\x15CreateSnapshotRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"@\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
+	"\x04path\x18\x03 \x01(\tR\x04path\"@\n" +
 	"\x14ListSnapshotsRequest\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\x05R\x05limit\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\tR\x04next\"_\n" +

@@ -11,6 +11,7 @@ import (
 // first. The commands are regular expressions of both languages.
 var calls = [][2]string{
 	{`caisson update --`, "Sandbox.update with --"},
+	{`caisson create --mount type=snapshot,src=[^\s;:()]*`, "Sandbox.create() with a mount of type snapshot"},
 	{`caisson create --`, "Sandbox.create with --"},
 	{`caisson spec --`, "Client.spec with --"},
 	{`\(create --nested\)`, "(nested of Sandbox.create)"},
@@ -43,6 +44,7 @@ var calls = [][2]string{
 	{`caisson volume ls`, "Client.volumes.list()"},
 	{`caisson snapshot ls`, "Client.snapshots.list()"},
 	{`caisson snapshot export`, "Client.snapshots.save()"},
+	{`caisson snapshot import(?: FILE)?`, "Client.snapshots.load()"},
 	{`caisson snapshot rm(?: [^\s,;:()]+)?`, "Client.snapshots.remove()"},
 	{`caisson template ls`, "Client.templates.list()"},
 	{`caisson template inspect [^\s,;:()]+`, "Client.templates.get()"},

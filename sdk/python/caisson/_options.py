@@ -536,6 +536,7 @@ BUILD: Table = {
 
 CALLS = [
     (r"caisson update --", "Sandbox.update with --"),
+    (r"caisson create --mount type=snapshot,src=[^\s;:()]*", "Sandbox.create() with a mount of type snapshot"),
     (r"caisson create --", "Sandbox.create with --"),
     (r"caisson spec --", "Client.spec with --"),
     (r"\(create --nested\)", "(nested of Sandbox.create)"),
@@ -568,6 +569,7 @@ CALLS = [
     (r"caisson volume ls", "Client.volumes.list()"),
     (r"caisson snapshot ls", "Client.snapshots.list()"),
     (r"caisson snapshot export", "Client.snapshots.save()"),
+    (r"caisson snapshot import(?: FILE)?", "Client.snapshots.load()"),
     (r"caisson snapshot rm(?: [^\s,;:()]+)?", "Client.snapshots.remove()"),
     (r"caisson template ls", "Client.templates.list()"),
     (r"caisson template inspect [^\s,;:()]+", "Client.templates.get()"),

@@ -449,6 +449,12 @@ class CloneFailed(CaissonError):
     code = "SBX-252"
 
 
+class SnapshotPath(CaissonError):
+    """SBX-253: no snapshot can be made of the directory."""
+
+    code = "SBX-253"
+
+
 class Disk(CaissonError):
     """SBX-234: a disk for a sandbox could not be made."""
 

@@ -245,8 +245,8 @@ class Workspace:
 class Mount:
     """A mount beside the workspace.
 
-    The source of a bind is a directory of the host, that of a volume is its name. A tmpfs may
-    have a size, else it has that of every tmpfs.
+    The source of a bind is a directory of the host, that of a volume or a snapshot is its name.
+    A tmpfs may have a size, else it has that of every tmpfs.
     """
 
     type: MountType = ABSENT
@@ -706,6 +706,8 @@ class Snapshot:
     """The size of the disk."""
     used_bytes: int = 0
     """What files take of it."""
+    path: str = ""
+    """The directory that it has, to be mounted; empty: it has the disk."""
 
 
 @dataclass(frozen=True)

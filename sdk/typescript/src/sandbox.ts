@@ -174,9 +174,10 @@ export class Sandbox {
   /**
    * Copies the disk, while the processes stand still. `Sandbox.create` begins with it: `from`.
    * The sandbox has a disk with `rootfs: 'rw'`, or with `disk`. Without a name one is made up.
+   * With a path it is that directory alone, for a mount of type 'snapshot'.
    */
-  async snapshot(name?: string): Promise<Snapshot> {
-    const json = present({ ref: this.id, name })
+  async snapshot(name?: string, path?: string): Promise<Snapshot> {
+    const json = present({ ref: this.id, name, path })
     return decode('Snapshot', await this.transport.call({ method: 'POST', path: '/v1/snapshots', json }))
   }
 

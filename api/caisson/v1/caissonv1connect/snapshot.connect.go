@@ -59,8 +59,8 @@ const (
 
 // SnapshotServiceClient is a client for the caisson.v1.SnapshotService service.
 type SnapshotServiceClient interface {
-	// CreateSnapshot copies the disk of a running or paused sandbox, whose processes stand still
-	// meanwhile.
+	// CreateSnapshot copies the disk of a running or paused sandbox, or one directory, while its
+	// processes stand still.
 	CreateSnapshot(context.Context, *connect.Request[v1.CreateSnapshotRequest]) (*connect.Response[v1.Snapshot], error)
 	// ListSnapshots returns the caller's snapshots, the newest first. Root gets those of all users.
 	ListSnapshots(context.Context, *connect.Request[v1.ListSnapshotsRequest]) (*connect.Response[v1.ListSnapshotsResponse], error)
@@ -198,8 +198,8 @@ func (c *snapshotServiceClient) Fork(ctx context.Context, req *connect.Request[v
 
 // SnapshotServiceHandler is an implementation of the caisson.v1.SnapshotService service.
 type SnapshotServiceHandler interface {
-	// CreateSnapshot copies the disk of a running or paused sandbox, whose processes stand still
-	// meanwhile.
+	// CreateSnapshot copies the disk of a running or paused sandbox, or one directory, while its
+	// processes stand still.
 	CreateSnapshot(context.Context, *connect.Request[v1.CreateSnapshotRequest]) (*connect.Response[v1.Snapshot], error)
 	// ListSnapshots returns the caller's snapshots, the newest first. Root gets those of all users.
 	ListSnapshots(context.Context, *connect.Request[v1.ListSnapshotsRequest]) (*connect.Response[v1.ListSnapshotsResponse], error)

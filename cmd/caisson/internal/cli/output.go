@@ -213,6 +213,22 @@ func (a *App) SaveArchive(path string, write func(io.Writer) error) error {
 	return SaveFile(path, write)
 }
 
+// OpenArchive opens an archive that is sent to the daemon: a file, or - for the standard input.
+func (a *App) OpenArchive(path string) (io.ReadCloser, error) {
+	if path == "-" {
+		return io.NopCloser(a.Stdin), nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, ArchiveError(err)
+	}
+	return f, nil
+}
+
+func ArchiveError(err error) error {
+	return sbxerr.Wrap(sbxerr.ClientIO, "caisson.import", fmt.Errorf("read the archive: %w", err))
+}
+
 // SizeOf is the size of an archive that is a file, else 0.
 func SizeOf(archive io.Reader) int64 {
 	f, ok := archive.(*os.File)

@@ -2,14 +2,12 @@ package images
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/caisson-run/caisson/api"
-	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
 )
 
@@ -57,31 +55,18 @@ func importImage(a *cli.App, ctx context.Context, name string, archive io.Reader
 // openArchive opens what is to be imported: a file as it is, a folder as a tar, an image of
 // a store as its program saves it.
 func openArchive(a *cli.App, ctx context.Context, path string) (io.ReadCloser, error) {
-	if path == "-" {
-		return io.NopCloser(a.Stdin), nil
-	}
 	if save, err := saveCommand(path); save != nil || err != nil {
 		if err != nil {
 			return nil, err
 		}
 		return saveImage(ctx, save)
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, archiveError(err)
+	if info, err := os.Stat(path); err != nil || !info.IsDir() {
+		return a.OpenArchive(path)
 	}
-	info, err := f.Stat()
-	if err != nil {
-		f.Close()
-		return nil, archiveError(err)
-	}
-	if !info.IsDir() {
-		return f, nil
-	}
-	f.Close()
 	root, err := os.OpenRoot(path)
 	if err != nil {
-		return nil, archiveError(err)
+		return nil, cli.ArchiveError(err)
 	}
 	return packed(root, a.Progress), nil
 }
@@ -94,8 +79,4 @@ func packed(root *os.Root, warn func(string)) io.ReadCloser {
 		w.CloseWithError(pack(root, w, warn))
 	}()
 	return r
-}
-
-func archiveError(err error) error {
-	return sbxerr.Wrap(sbxerr.ClientIO, "caisson.import", fmt.Errorf("read the image: %w", err))
 }

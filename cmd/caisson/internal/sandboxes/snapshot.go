@@ -28,14 +28,16 @@ func snapshotCreateCommand(a *cli.App) *cobra.Command {
 		Use:   "create SANDBOX",
 		Short: "Keep the disk of a sandbox as it is now",
 		Long: "Keep the disk of a running or paused sandbox as it is now, and print the name of the\nsnapshot. The sandbox has a disk with --rootfs rw or --disk. Its processes stand still\n" +
-			"meanwhile. /tmp and mounts of the host are not part of it.",
-		Example:           "  caisson create --name agent --rootfs rw\n  caisson snapshot create agent --name installed\n  caisson create --from installed",
+			"meanwhile. /tmp and mounts of the host are not part of it. With --path it is one directory,\nwhich other sandboxes mount.",
+		Example: "  caisson create --name agent --rootfs rw\n  caisson snapshot create agent --name installed\n  caisson create --from installed\n" +
+			"  caisson snapshot create agent --name deps --path /opt/deps\n  caisson create --mount type=snapshot,src=deps,dst=/opt/deps",
 		Args:              cli.Exactly("SANDBOX"),
 		ValidArgsFunction: a.CompleteSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req.Ref = args[0]
 			p := cli.Parser{Flags: cmd.Flags()}
 			p.NotEmpty("name")
+			p.NotEmpty("path")
 			if err := p.End(req); err != nil {
 				return err
 			}
@@ -43,6 +45,7 @@ func snapshotCreateCommand(a *cli.App) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&req.Name, "name", "", "`NAME` of the snapshot (default: one that is made up)")
+	cmd.Flags().StringVar(&req.Path, "path", "", "keep this `DIR` of the sandbox alone, to be mounted")
 	a.OutputFlags(cmd)
 	return cmd
 }
@@ -56,7 +59,7 @@ func snapshotLsCommand(a *cli.App) *cobra.Command {
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return cli.Ask(cmd.Context(), a, (*api.Client).ListSnapshots, &caissonv1.ListSnapshotsRequest{}, func(r *caissonv1.ListSnapshotsResponse) error {
-				return cli.PrintList(a, r.Snapshots, []string{"NAME", "OWNER", "CREATED", "SANDBOX", "IMAGE", "ROOTFS", "USED"}, func(s *caissonv1.Snapshot) []string { return snapshotRow(a, s) })
+				return cli.PrintList(a, r.Snapshots, []string{"NAME", "OWNER", "CREATED", "SANDBOX", "IMAGE", "ROOTFS", "PATH", "USED"}, func(s *caissonv1.Snapshot) []string { return snapshotRow(a, s) })
 			})
 		},
 	}
@@ -69,7 +72,7 @@ func snapshotRow(a *cli.App, s *caissonv1.Snapshot) []string {
 	if a.Wide {
 		created = cli.TimeCell(s.CreatedAt)
 	}
-	return []string{s.Name, cli.Decimal(int64(s.Owner)), created, s.SandboxName, s.Image, s.Rootfs, cli.SizeCell(s.UsedBytes)}
+	return []string{s.Name, cli.Decimal(int64(s.Owner)), created, s.SandboxName, s.Image, s.Rootfs, s.Path, cli.SizeCell(s.UsedBytes)}
 }
 
 func snapshotInspectCommand(a *cli.App) *cobra.Command {

@@ -2,15 +2,12 @@ package sandboxes
 
 import (
 	"context"
-	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
-	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
 )
 
@@ -50,13 +47,9 @@ func snapshotImportCommand(a *cli.App) *cobra.Command {
 			if cmd.Flags().Changed("name") && name == "" {
 				return cli.Usage("--name is empty: leave it out for the name that the snapshot had")
 			}
-			archive := io.NopCloser(a.Stdin)
-			if args[0] != "-" {
-				f, err := os.Open(args[0])
-				if err != nil {
-					return sbxerr.Wrap(sbxerr.ClientIO, "caisson.import", fmt.Errorf("read the archive: %w", err))
-				}
-				archive = f
+			archive, err := a.OpenArchive(args[0])
+			if err != nil {
+				return err
 			}
 			defer archive.Close()
 			return importSnapshot(a, cmd.Context(), name, archive)

@@ -17,7 +17,7 @@ import (
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
 )
 
-const mountExample = "write type=bind,src=PATH,dst=PATH[,ro], type=volume,src=NAME,dst=PATH[,ro] or type=tmpfs,dst=PATH[,size=SIZE]"
+const mountExample = "write type=bind,src=PATH,dst=PATH[,ro], type=volume,src=NAME,dst=PATH[,ro], type=snapshot,src=NAME,dst=PATH or type=tmpfs,dst=PATH[,size=SIZE]"
 
 // mounts reads the values of --mount, which has Docker's syntax: a line of CSV with KEY=VALUE.
 func mounts(p *cli.Parser, list []string) (out []*caissonv1.Mount) {
@@ -112,11 +112,11 @@ func setMount(m *caissonv1.Mount, name, value string, given bool) (err error) {
 // checkMount refuses a type that is none, and resolves a source where it was typed.
 func checkMount(m *caissonv1.Mount) error {
 	switch m.Type {
-	case "bind", "volume", "tmpfs":
+	case "bind", "volume", "snapshot", "tmpfs":
 	case "":
 		return errors.New("the type is missing")
 	default:
-		return fmt.Errorf("type %q is none of bind, volume, tmpfs", m.Type)
+		return fmt.Errorf("type %q is none of bind, volume, snapshot, tmpfs", m.Type)
 	}
 	if m.Target == "" {
 		return errors.New("the target is missing")
@@ -127,7 +127,7 @@ func checkMount(m *caissonv1.Mount) error {
 	if m.Source == "" {
 		return errors.New("the source is missing")
 	}
-	if m.Type == "volume" {
+	if m.Type != "bind" {
 		return nil
 	}
 	source, err := filepath.Abs(m.Source)

@@ -45,7 +45,7 @@ func (f *SandboxFlags) Register(cmd *cobra.Command) {
 	flags.StringVar(&f.Image, "image", "", "`IMAGE` of the sandbox (default: the profile's, else base)")
 	flags.StringVar(&f.profile, "profile", "", "`PROFILE`: strict, compat, debug, or a name from the daemon's configuration (default strict)")
 	flags.StringVar(&f.workspace, "workspace", "", "bind mount `DIR[:PATH][:rw|ro]` of the host (default PATH /workspace, default rw); the host's stays as it is with :cow, and :clone makes a git clone")
-	flags.StringArrayVar(&f.mounts, "mount", nil, "attach `MOUNT`: type=bind,src=PATH,dst=PATH[,ro], or type=volume,src=NAME,dst=PATH with ro or cow, or type=tmpfs,dst=PATH[,size=SIZE]")
+	flags.StringArrayVar(&f.mounts, "mount", nil, "attach `MOUNT`: type=bind,src=PATH,dst=PATH[,ro], or type=volume,src=NAME,dst=PATH with ro or cow, or type=snapshot,src=NAME,dst=PATH, or type=tmpfs,dst=PATH[,size=SIZE]")
 	flags.StringArrayVar(&f.caches, "cache", nil, "share the downloads of a tool: `NAME`: cargo, go, maven, npm, nuget, pip or uv, or NAME=PATH (default: the profile's)")
 	flags.StringVarP(&f.user, "user", "u", "", "`USER`: name, uid or uid:gid (default: the profile's, else 1000:1000)")
 	flags.StringArrayVarP(&f.env, "env", "e", nil, "set environment variable `K=V`; K alone copies its value from here")

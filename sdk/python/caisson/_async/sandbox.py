@@ -246,12 +246,13 @@ class AsyncSandbox:
         body = present(paths=list(paths), dry_run=dry_run, conflicts=conflicts, include_control=include_control)
         return decode(Applied, await self._transport.call(Request("POST", sandbox_path(self.id, "apply"), body=body)))
 
-    async def snapshot(self, name: Optional[str] = None) -> Snapshot:
+    async def snapshot(self, name: Optional[str] = None, path: Optional[str] = None) -> Snapshot:
         """Copies the disk, while the processes stand still. create begins with it: from_=NAME.
 
         The sandbox has a disk with rootfs="rw", or with disk. Without a name one is made up.
+        With a path it is that directory alone: Mount(type="snapshot", source=NAME, target=PATH).
         """
-        body = present(ref=self.id, name=name)
+        body = present(ref=self.id, name=name, path=path)
         return decode(Snapshot, await self._transport.call(Request("POST", "/v1/snapshots", body=body)))
 
     async def rewind(self, snapshot: str) -> Rewound:

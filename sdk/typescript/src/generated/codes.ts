@@ -223,6 +223,9 @@ export class CloneImageError extends CaissonError {}
 /** SBX-252: git in the sandbox could not make the clone. */
 export class CloneFailedError extends CaissonError {}
 
+/** SBX-253: no snapshot can be made of the directory. */
+export class SnapshotPathError extends CaissonError {}
+
 /** SBX-234: a disk for a sandbox could not be made. */
 export class DiskError extends CaissonError {}
 
@@ -467,6 +470,7 @@ export const byCode: Readonly<Record<string, typeof CaissonError>> = {
   'SBX-250': CloneSourceError,
   'SBX-251': CloneImageError,
   'SBX-252': CloneFailedError,
+  'SBX-253': SnapshotPathError,
   'SBX-234': DiskError,
   'SBX-301': SeccompError,
   'SBX-302': SeccompProfileError,

@@ -168,6 +168,7 @@ export const fields = {
   },
   CreateSnapshotRequest: {
     name: 'string',
+    path: 'string',
     ref: 'string',
   },
   CreateVolumeRequest: {
@@ -901,6 +902,7 @@ export const fields = {
     image_digest: 'string',
     name: 'string',
     owner: 'number',
+    path: 'string',
     rootfs: 'string',
     sandbox_id: 'string',
     sandbox_name: 'string',

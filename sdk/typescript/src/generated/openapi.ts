@@ -339,6 +339,8 @@ export interface components {
         CreateSnapshotRequest: {
             /** @description 1 to 128 letters, digits, and _ . - after the first; empty is one that is made up */
             name?: string;
+            /** @description absolute: of this directory alone */
+            path?: string;
             /** @description of the sandbox */
             ref?: string;
         };
@@ -1153,15 +1155,15 @@ export interface components {
              * @description of a tmpfs; absent is limits.tmpfs_bytes
              */
             size_bytes?: Int64;
-            /** @description Of a bind: absolute path of a directory or regular file of the host. Of a volume: its name; where the caller has none of it, it is made. */
+            /** @description Of a bind: absolute path of a directory or regular file of the host. Of a volume: its name; where the caller has none of it, it is made. Of a snapshot: its name; it is one of a directory, which stays as it is, since writes go to the sandbox's disk. */
             source?: string;
             /** @description where it is mounted inside, absolute */
             target?: string;
             /**
-             * @description "bind", "volume" or "tmpfs"
+             * @description "bind", "volume", "snapshot" or "tmpfs"
              * @enum {string}
              */
-            type?: "bind" | "volume" | "tmpfs";
+            type?: "bind" | "volume" | "snapshot" | "tmpfs";
         };
         MoveFileRequest: {
             from?: string;
@@ -1935,6 +1937,8 @@ export interface components {
              * @description uid of the user to whom it belongs; root may name it UID+NAME
              */
             owner: number;
+            /** @description The directory of the sandbox that it has, to be mounted in others; empty: it has the disk, to begin others with. */
+            path: string;
             /**
              * @description "rw": it has what was written to the root; "ro": /workspace alone
              * @enum {string}

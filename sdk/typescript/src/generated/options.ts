@@ -514,6 +514,7 @@ export const buildTable = {
 /** The commands of remedies, and what is called instead. */
 export const calls: readonly (readonly [RegExp, string])[] = [
   [/caisson update --/g, 'Sandbox.update with --'],
+  [/caisson create --mount type=snapshot,src=[^\s;:()]*/g, 'Sandbox.create() with a mount of type snapshot'],
   [/caisson create --/g, 'Sandbox.create with --'],
   [/caisson spec --/g, 'Client.spec with --'],
   [/\(create --nested\)/g, '(nested of Sandbox.create)'],
@@ -546,6 +547,7 @@ export const calls: readonly (readonly [RegExp, string])[] = [
   [/caisson volume ls/g, 'Client.volumes.list()'],
   [/caisson snapshot ls/g, 'Client.snapshots.list()'],
   [/caisson snapshot export/g, 'Client.snapshots.save()'],
+  [/caisson snapshot import(?: FILE)?/g, 'Client.snapshots.load()'],
   [/caisson snapshot rm(?: [^\s,;:()]+)?/g, 'Client.snapshots.remove()'],
   [/caisson template ls/g, 'Client.templates.list()'],
   [/caisson template inspect [^\s,;:()]+/g, 'Client.templates.get()'],
