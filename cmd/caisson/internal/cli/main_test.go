@@ -24,6 +24,7 @@ import (
 	"github.com/caisson-run/caisson/gateway/route/tokens"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/images"
+	"github.com/caisson-run/caisson/runtime/observe"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/runtime/pool"
@@ -194,7 +195,7 @@ func sample() *servertest.Fake {
 		OnHistory: func(ref string) (*runtime.History, error) {
 			h := &runtime.History{SandboxID: live.ID, Name: ref, State: live.State, MemoryLimitBytes: 64 << 20, MilliCPU: 1000, PIDsLimit: 256}
 			for i := range 8 * min(1, len(ref)-4) { // of "build", and none of "idle"
-				s := runtime.UsageSample{Time: time.Unix(int64(1767322800+5*i), 0), CPUPercent: float64(10 * i), MemoryBytes: int64(i) << 20, PIDs: 2, IOReadBytes: 1 << 20}
+				s := observe.Sample{Time: time.Unix(int64(1767322800+5*i), 0), CPUPercent: float64(10 * i), MemoryBytes: int64(i) << 20, PIDs: 2, IOReadBytes: 1 << 20}
 				h.Samples = append(h.Samples, s)
 			}
 			return h, nil
