@@ -28,7 +28,9 @@ const (
 	scheduling = "the control plane's: the pod is bound by then"
 	hostOnly   = "a sandbox shares nothing with its host"
 	strictly   = "never looser than the profile"
-	noDrivers  = "there is no driver of volumes on this node"
+	// EphemeralText is told of one container alone: its pod goes on.
+	EphemeralText = "refused alone, and the pod goes on: use `kubectl exec`"
+	noDrivers     = "there is no driver of volumes on this node"
 )
 
 // Fields decides every field of a pod's spec. Containers stands for initContainers too, where these
@@ -91,7 +93,7 @@ var Fields = []Field{
 	{"containers[].securityContext.appArmorProfile", Mapped, "`RuntimeDefault` is the profile's", notDefault},
 	{"containers[].securityContext.seLinuxOptions", Refused, "labels of SELinux are the host's", nil},
 	{"containers[].securityContext.windowsOptions", Refused, "this node runs Linux", nil},
-	{"ephemeralContainers", Refused, "`kubectl debug` of a pod is not done: use `kubectl exec`", nil},
+	{"ephemeralContainers", Refused, EphemeralText, harmless},
 
 	{"volumes[].name", Mapped, "the name of the volume, after the pod's UID", nil},
 	{"volumes[].emptyDir.medium", Mapped, "a volume; `Memory`: a tmpfs of each container", hugePages},
@@ -155,7 +157,7 @@ var Fields = []Field{
 	{"securityContext.seLinuxOptions", Refused, "labels of SELinux are the host's", nil},
 	{"securityContext.seLinuxChangePolicy", Refused, "labels of SELinux are the host's", nil},
 	{"securityContext.windowsOptions", Refused, "this node runs Linux", nil},
-	{"imagePullSecrets", Refused, "not done yet", nil},
+	{"imagePullSecrets", Mapped, "`credentials` of the pull", nil},
 	{"serviceAccountName", Ignored, "a pod has no token of the API", nil},
 	{"serviceAccount", Ignored, "a pod has no token of the API", nil},
 	{"automountServiceAccountToken", Ignored, "a pod has no token of the API", nil},

@@ -129,9 +129,11 @@ func (r *Reconciler) forget(ctx context.Context, uid types.UID, rs runs) error {
 		}
 	}
 	r.clear(uid)
+	r.endPulls(uid)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.admitted, uid)
+	delete(r.deleted, uid)
 	return nil
 }
 
@@ -143,8 +145,15 @@ func (r *Reconciler) removeFiles(uid types.UID) error {
 	return errors.Join(root.RemoveAll(string(uid)), root.Close())
 }
 
-// exists asks the API server itself. A node may list its own pods, and get none that is gone.
+// exists asks the API server itself, unless it has told of the end. A node may list its own pods,
+// and get none that is gone.
 func (r *Reconciler) exists(ctx context.Context, uid types.UID) (bool, error) {
+	r.mu.Lock()
+	deleted := r.deleted[uid]
+	r.mu.Unlock()
+	if deleted {
+		return false, nil
+	}
 	l, err := r.Client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", r.Node).String(),
 	})

@@ -105,13 +105,19 @@ func TestInitContainersComeFirst(t *testing.T) {
 // deleted marks the pod as the API server does for a deletion with grace.
 func (w *world) deleted(t *testing.T, grace time.Duration) {
 	t.Helper()
-	p := w.pod(t)
 	seconds := int64(grace / time.Second)
-	p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{Time: time.Now().Add(grace)}, &seconds
-	p.Finalizers = []string{"caisson.run/test"} // the fake drops objects that are being deleted without any
-	if err := w.client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("pods"), p, "ns"); err != nil {
-		t.Fatal(err)
-	}
+	at := metav1.Time{Time: time.Now().Add(grace)}
+	eventually(t, "the deletion", func() bool { // the fake's patch of a status may undo it
+		p := w.pod(t)
+		if p.UID == "" || p.DeletionTimestamp != nil {
+			return true
+		}
+		p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &at, &seconds
+		p.Finalizers = []string{"caisson.run/test"} // the fake drops objects that are being deleted without any
+		_ = w.client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("pods"), p, "ns")
+		time.Sleep(20 * time.Millisecond)
+		return false
+	})
 }
 
 func TestDeletionWithGrace(t *testing.T) {

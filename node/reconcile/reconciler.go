@@ -75,8 +75,10 @@ type Reconciler struct {
 	notes    map[types.UID]note    // why a container does not run yet
 	failures map[types.UID]failure // starts in a row that failed
 	admitted map[types.UID]bool    // pods that are counted against the node
+	deleted  map[types.UID]bool    // pods of which the API server told the end
 	stopping map[string]time.Time  // sandboxes that are being stopped, until when
 	probes   map[string]*prober    // by sandbox
+	pulls    map[pullKey]*pulling
 }
 
 const byUID = "uid"
@@ -87,8 +89,9 @@ func New(c Config) *Reconciler {
 		Config: c,
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](200*time.Millisecond, 20*time.Second)),
-		notes: map[types.UID]note{}, failures: map[types.UID]failure{}, admitted: map[types.UID]bool{},
+		notes: map[types.UID]note{}, failures: map[types.UID]failure{}, admitted: map[types.UID]bool{}, deleted: map[types.UID]bool{},
 		stopping: map[string]time.Time{}, probes: map[string]*prober{},
+		pulls: map[pullKey]*pulling{},
 	}
 	r.informer = cache.NewSharedIndexInformer(r.source(), &corev1.Pod{}, 0, cache.Indexers{
 		byUID:                func(o any) ([]string, error) { return []string{string(o.(*corev1.Pod).UID)}, nil },
@@ -118,7 +121,10 @@ func (r *Reconciler) Run(ctx context.Context) error {
 	_, err := r.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { r.enqueue(o) },
 		UpdateFunc: func(_, o any) { r.enqueue(o) },
-		DeleteFunc: func(o any) { r.enqueue(o) },
+		DeleteFunc: func(o any) {
+			r.noteDeleted(o)
+			r.enqueue(o)
+		},
 	})
 	if err != nil {
 		return err
@@ -151,6 +157,16 @@ func (r *Reconciler) enqueue(o any) {
 	}
 	if p, ok := o.(*corev1.Pod); ok {
 		r.queue.Add(p.UID)
+	}
+}
+
+// noteDeleted keeps that a pod is gone where an event says so. One that a new list does not have
+// is asked for.
+func (r *Reconciler) noteDeleted(o any) {
+	if p, ok := o.(*corev1.Pod); ok {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.deleted[p.UID] = true
 	}
 }
 

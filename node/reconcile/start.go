@@ -30,6 +30,9 @@ func (r *Reconciler) start(ctx context.Context, p *corev1.Pod, s *start) time.Du
 		r.Events.Eventf(p, corev1.EventTypeNormal, "Started", "Container %s started", s.container.Name)
 		return 0
 	}
+	if errors.Is(err, errPulling) {
+		return pullLook
+	}
 	n := explain(err)
 	r.Events.Event(p, corev1.EventTypeWarning, n.reason, n.message)
 	return r.failedStart(p.UID, n)
@@ -41,7 +44,7 @@ func (r *Reconciler) run(ctx context.Context, p *corev1.Pod, s *start) error {
 		return err
 	}
 	f.Try, f.Backoff = s.try, s.backoff
-	if f.Entrypoint, f.Cmd, err = r.image(ctx, p, s.container); err != nil {
+	if f.Entrypoint, f.Cmd, err = r.image(ctx, p, s.container, f); err != nil {
 		return err
 	}
 	spec, err := pod.Request(p, s.container, r.Offer, f)
@@ -143,15 +146,15 @@ func writeFiles(dir string, files []pod.File) error {
 }
 
 // image returns what an image runs by itself, and pulls it where the pod's policy says so.
-func (r *Reconciler) image(ctx context.Context, p *corev1.Pod, c corev1.Container) (entry, args []string, err error) {
+func (r *Reconciler) image(ctx context.Context, p *corev1.Pod, c corev1.Container, f pod.Facts) (entry, args []string, err error) {
 	if c.ImagePullPolicy == corev1.PullAlways && hasRegistry(c.Image) {
-		if err := r.pull(ctx, p, c.Image); err != nil {
+		if err := r.pull(ctx, p, c.Image, f); err != nil {
 			return nil, nil, err
 		}
 	}
 	i, err := r.Caisson.InspectImage(ctx, &caissonv1.InspectImageRequest{Name: c.Image})
 	if errors.Is(err, sbxerr.ImageNotFound) && c.ImagePullPolicy != corev1.PullNever && hasRegistry(c.Image) {
-		if err := r.pull(ctx, p, c.Image); err != nil {
+		if err := r.pull(ctx, p, c.Image, f); err != nil {
 			return nil, nil, err
 		}
 		i, err = r.Caisson.InspectImage(ctx, &caissonv1.InspectImageRequest{Name: c.Image})
@@ -168,14 +171,6 @@ func (r *Reconciler) image(ctx context.Context, p *corev1.Pod, c corev1.Containe
 		}
 	}
 	return config.Config.Entrypoint, config.Config.Cmd, nil
-}
-
-func (r *Reconciler) pull(ctx context.Context, p *corev1.Pod, image string) error {
-	r.Events.Eventf(p, corev1.EventTypeNormal, "Pulling", "Pulling image %q", image)
-	if _, err := r.Caisson.PullImage(ctx, &caissonv1.PullImageRequest{Name: image}, nil); err != nil {
-		return &imageError{err}
-	}
-	return nil
 }
 
 // hasRegistry says that an image's name begins with a host. Others are images of the daemon.

@@ -40,6 +40,7 @@ func (r *Reconciler) status(p *corev1.Pod, rs runs, phase corev1.PodPhase) corev
 	}
 	s.ContainerStatuses = []corev1.ContainerStatus{cs}
 	setConditions(p, &s, initialized, cs.Ready)
+	r.refuseDebug(p, &s)
 	return s
 }
 
