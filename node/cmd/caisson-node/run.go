@@ -16,6 +16,7 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	corev1 "k8s.io/api/core/v1"
+	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -114,8 +115,9 @@ func connect(kubeconfig string) (kubernetes.Interface, error) {
 	if err != nil {
 		return nil, err
 	}
-	config.QPS, config.Burst = 200, 400 // the API server has its own fairness
+	config.QPS = -1 // no bound: the API server has its own fairness
 	config.UserAgent = "caisson-node"
+	config.ContentType, config.AcceptContentTypes = k8sruntime.ContentTypeProtobuf, k8sruntime.ContentTypeProtobuf+","+k8sruntime.ContentTypeJSON
 	return kubernetes.NewForConfig(config)
 }
 
