@@ -27,6 +27,7 @@ type Field struct {
 const (
 	scheduling = "the control plane's: the pod is bound by then"
 	hostOnly   = "a sandbox shares nothing with its host"
+	notInit    = "only of containers"
 	strictly   = "never looser than the profile"
 	// EphemeralText is told of one container alone: its pod goes on.
 	EphemeralText = "refused alone, and the pod goes on: use `kubectl exec`"
@@ -71,11 +72,16 @@ var Fields = []Field{
 	{"containers[].volumeMounts[].mountPropagation", Refused, "not with the host", notValue("None")},
 	{"containers[].volumeMounts[].bindMountOptions", Refused, "not done yet", nil},
 	{"containers[].volumeDevices", Refused, "there are no devices inside", nil},
-	{"containers[].readinessProbe", Mapped, "`exec` by Exec, `httpGet` and `tcpSocket` by Forward", unknownProbe},
-	{"initContainers[].readinessProbe", Refused, "only of containers", nil},
-	{"containers[].livenessProbe", Refused, "not done yet", nil},
-	{"containers[].startupProbe", Refused, "not done yet", nil},
-	{"containers[].lifecycle", Refused, "not done yet", nil},
+	{"containers[].readinessProbe", Mapped, "`exec` by Exec, the others by Forward", unknownProbe},
+	{"initContainers[].readinessProbe", Refused, notInit, nil},
+	{"containers[].livenessProbe", Mapped, "the same; Stop with the grace, then a restart", unknownProbe},
+	{"initContainers[].livenessProbe", Refused, notInit, nil},
+	{"containers[].startupProbe", Mapped, "the same", unknownProbe},
+	{"initContainers[].startupProbe", Refused, notInit, nil},
+	{"containers[].lifecycle.postStart", Mapped, "before the pod is told to run", unknownHook},
+	{"containers[].lifecycle.preStop", Mapped, "before Stop, of the grace", unknownHook},
+	{"containers[].lifecycle.stopSignal", Refused, "TERM, then KILL", notValue("SIGTERM")},
+	{"initContainers[].lifecycle", Refused, notInit, nil},
 	{"containers[].restartPolicy", Refused, "sidecars are not done yet", nil},
 	{"containers[].restartPolicyRules", Refused, "not done yet", nil},
 	{"containers[].terminationMessagePath", Ignored, "the message of an end is caisson's", nil},

@@ -35,6 +35,7 @@ type daemon struct {
 	graces  []time.Duration
 	events  chan *caissonv1.Event
 	runErr  error
+	probed  func(context.Context, string, *corev1.Probe) (bool, string, error)
 }
 
 func newDaemon() *daemon {
@@ -165,7 +166,15 @@ func (d *daemon) Watch(ctx context.Context, _ *caissonv1.WatchRequest, yield fun
 	}
 }
 
-func (d *daemon) Probe(context.Context, string, *corev1.Probe) error { return nil }
+func (d *daemon) Probe(ctx context.Context, ref string, p *corev1.Probe) (bool, string, error) {
+	d.mu.Lock()
+	asked := d.probed
+	d.mu.Unlock()
+	if asked == nil {
+		return true, "", nil
+	}
+	return asked(ctx, ref, p)
+}
 
 // names are the sandboxes that there are.
 func (d *daemon) names() []string {

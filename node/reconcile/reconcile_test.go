@@ -51,11 +51,11 @@ func TestExitCodeFailsAPod(t *testing.T) {
 func TestRefusedPodStartsNothing(t *testing.T) {
 	w := newWorld(t, newPod(func(p *corev1.Pod) {
 		p.Spec.HostNetwork = true
-		p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{}}
+		p.Spec.Containers[0].VolumeDevices = []corev1.VolumeDevice{{Name: "v"}}
 	}))
 	w.run(t)
 	s := w.phase(t, corev1.PodFailed).Status
-	if s.Reason != "CaissonRefused" || !strings.Contains(s.Message, "spec.hostNetwork: ") || !strings.Contains(s.Message, "spec.containers[0].lifecycle: ") {
+	if s.Reason != "CaissonRefused" || !strings.Contains(s.Message, "spec.hostNetwork: ") || !strings.Contains(s.Message, "spec.containers[0].volumeDevices: ") {
 		t.Errorf("the status is %s: %s", s.Reason, s.Message)
 	}
 	if len(w.names()) > 0 || len(w.ips.of) > 0 {

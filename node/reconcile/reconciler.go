@@ -37,7 +37,7 @@ type Caisson interface {
 	ListVolumes(context.Context, *caissonv1.ListVolumesRequest) (*caissonv1.ListVolumesResponse, error)
 	RemoveVolume(context.Context, *caissonv1.RemoveVolumeRequest) (*caissonv1.RemoveVolumeResponse, error)
 	Watch(context.Context, *caissonv1.WatchRequest, func(*caissonv1.Event) error) error
-	Probe(ctx context.Context, ref string, probe *corev1.Probe) error
+	Probe(ctx context.Context, ref string, probe *corev1.Probe) (healthy bool, why string, err error)
 }
 
 // Addresses gives pods addresses of the host. Take returns the same one for the same pod, and Of
@@ -71,14 +71,15 @@ type Reconciler struct {
 	informer cache.SharedIndexInformer
 	queue    workqueue.TypedRateLimitingInterface[types.UID]
 
-	mu       sync.Mutex
-	notes    map[types.UID]note    // why a container does not run yet
-	failures map[types.UID]failure // starts in a row that failed
-	admitted map[types.UID]bool    // pods that are counted against the node
-	deleted  map[types.UID]bool    // pods of which the API server told the end
-	stopping map[string]time.Time  // sandboxes that are being stopped, until when
-	probes   map[string]*prober    // by sandbox
-	pulls    map[pullKey]*pulling
+	mu         sync.Mutex
+	notes      map[types.UID]note    // why a container does not run yet
+	failures   map[types.UID]failure // starts in a row that failed
+	admitted   map[types.UID]bool    // pods that are counted against the node
+	deleted    map[types.UID]bool    // pods of which the API server told the end
+	stopping   map[string]time.Time  // sandboxes that are being stopped, until when
+	probes     map[string]*prober    // by sandbox
+	prestopped map[string]bool       // sandboxes of which the preStop hook was begun
+	pulls      map[pullKey]*pulling
 }
 
 const byUID = "uid"
@@ -91,7 +92,7 @@ func New(c Config) *Reconciler {
 			workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](200*time.Millisecond, 20*time.Second)),
 		notes: map[types.UID]note{}, failures: map[types.UID]failure{}, admitted: map[types.UID]bool{}, deleted: map[types.UID]bool{},
 		stopping: map[string]time.Time{}, probes: map[string]*prober{},
-		pulls: map[pullKey]*pulling{},
+		pulls: map[pullKey]*pulling{}, prestopped: map[string]bool{},
 	}
 	r.informer = cache.NewSharedIndexInformer(r.source(), &corev1.Pod{}, 0, cache.Indexers{
 		byUID:                func(o any) ([]string, error) { return []string{string(o.(*corev1.Pod).UID)}, nil },

@@ -129,7 +129,7 @@ func deadline(p *corev1.Pod, now time.Time) (left time.Duration, over bool) {
 // expire ends a pod whose time is over.
 func (r *Reconciler) expire(ctx context.Context, p *corev1.Pod, rs runs) (time.Duration, error) {
 	if live := rs.live(); len(live) > 0 {
-		r.stop(ctx, p.UID, live, grace(p))
+		r.stop(ctx, p, live, grace(p))
 		return 0, nil
 	}
 	return 0, r.fail(ctx, p, withRemembered(p, rs), "DeadlineExceeded", "the pod ran longer than activeDeadlineSeconds")
