@@ -54,7 +54,7 @@ var Fields = []Field{
 	{"containers[].env[].valueFrom.resourceFieldRef", Refused, "not done yet", nil},
 	{"containers[].env[].valueFrom.fileKeyRef", Refused, "not done yet", nil},
 	{"containers[].envFrom", Mapped, "`env`", nil},
-	{"containers[].resources.limits", Mapped, "`memory_bytes`, `milli_cpu`, `disk_bytes`", otherResources},
+	{"containers[].resources.limits", Mapped, "`memory_bytes`, `milli_cpu`; [storage](#storage)", otherResources},
 	{"containers[].resources.requests", Mapped, "`cpu_shares`; counted against the node", otherResources},
 	{"containers[].resources.claims", Refused, "there are no devices inside", nil},
 	{"containers[].resizePolicy", Refused, "limits do not change while a pod runs", nil},
@@ -103,7 +103,7 @@ var Fields = []Field{
 
 	{"volumes[].name", Mapped, "the name of the volume, after the pod's UID", nil},
 	{"volumes[].emptyDir.medium", Mapped, "a volume; `Memory`: a tmpfs of each container", hugePages},
-	{"volumes[].emptyDir.sizeLimit", Mapped, "`size_bytes` of the volume or tmpfs", nil},
+	{"volumes[].emptyDir.sizeLimit", Mapped, "`size_bytes`; see [storage](#storage)", nil},
 	{"volumes[].emptyDir.mode", Refused, "not done yet", nil},
 	{"volumes[].configMap", Mapped, "a read-only directory, written when the pod starts", nil},
 	{"volumes[].secret", Mapped, "a read-only directory, written when the pod starts", nil},

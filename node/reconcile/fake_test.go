@@ -252,7 +252,8 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 		Resync: 50 * time.Millisecond, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Allocatable: func() corev1.ResourceList {
 			return corev1.ResourceList{
-				corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("4Gi"), corev1.ResourcePods: resource.MustParse("10"),
+				corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("4Gi"),
+				corev1.ResourceEphemeralStorage: resource.MustParse("4Gi"), corev1.ResourcePods: resource.MustParse("10"),
 			}
 		},
 	}

@@ -64,12 +64,16 @@ func TestRefusedPodStartsNothing(t *testing.T) {
 }
 
 func TestPodThatDoesNotFit(t *testing.T) {
-	w := newWorld(t, newPod(func(p *corev1.Pod) {
-		p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("5Gi")}
-	}))
-	w.run(t)
-	if s := w.phase(t, corev1.PodFailed).Status; s.Reason != "OutOfmemory" {
-		t.Errorf("the reason is %s", s.Reason)
+	for reason, asked := range map[string]corev1.ResourceList{
+		"OutOfmemory":            {corev1.ResourceMemory: resource.MustParse("5Gi")},
+		"OutOfcpu":               {corev1.ResourceCPU: resource.MustParse("5")},
+		"OutOfephemeral-storage": {corev1.ResourceEphemeralStorage: resource.MustParse("5Gi")},
+	} {
+		w := newWorld(t, newPod(func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = asked }))
+		w.run(t)
+		if s := w.phase(t, corev1.PodFailed).Status; s.Reason != reason {
+			t.Errorf("the reason is %s, not %s", s.Reason, reason)
+		}
 	}
 }
 
