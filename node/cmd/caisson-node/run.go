@@ -54,7 +54,11 @@ func run(ctx context.Context, o options) error {
 	}
 	registration := register.New(register.Config{
 		Node: o.node, Address: o.address, Port: int32(o.port), PodCIDR: cidr(o), Client: client, Caisson: d, MaxPods: o.maxPods, Log: log,
+		Machine: register.Machine(), Instance: version.Instance,
 	})
+	if err := registration.Claim(ctx); err != nil {
+		return err
+	}
 	if err := registration.Learn(ctx); err != nil {
 		return err
 	}
