@@ -4,6 +4,7 @@ module github.com/caisson-run/caisson/node
 go 1.26.8
 
 require (
+	connectrpc.com/connect v1.21.1
 	github.com/caisson-run/caisson/api v0.0.0
 	github.com/gorilla/mux v1.8.1
 	github.com/virtual-kubelet/virtual-kubelet v1.14.1
@@ -20,7 +21,6 @@ require (
 
 require (
 	cel.dev/expr v0.25.2 // indirect
-	connectrpc.com/connect v1.21.1 // indirect
 	github.com/NYTimes/gziphandler v1.1.1 // indirect
 	github.com/antlr4-go/antlr/v4 v4.13.1 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
