@@ -13,14 +13,15 @@ import (
 )
 
 type options struct {
-	kubeconfig, socket, node, address string
-	port                              int
-	podCIDR                           netip.Prefix
-	cert, key, clientCA               string
-	files                             string
-	offer                             pod.Offer
-	memory, maxPods                   int64
-	workers                           int
+	kubeconfig, bootstrap, certDir string
+	socket, node, address          string
+	port                           int
+	podCIDR                        netip.Prefix
+	cert, key, clientCA            string
+	files                          string
+	offer                          pod.Offer
+	memory, maxPods                int64
+	workers                        int
 }
 
 func parse(args []string) (options, error) {
@@ -28,6 +29,8 @@ func parse(args []string) (options, error) {
 	host, _ := os.Hostname() // the flag is needed then
 	f := flag.NewFlagSet("caisson-node", flag.ContinueOnError)
 	f.StringVar(&o.kubeconfig, "kubeconfig", "/etc/caisson-node/kubeconfig", "`file` with the node's identity, system:node:NAME")
+	f.StringVar(&o.bootstrap, "bootstrap-kubeconfig", "", "`file` with an identity that may ask for the node's, which is kept in --cert-dir; instead of --kubeconfig")
+	f.StringVar(&o.certDir, "cert-dir", "", "`directory` of certificates that the cluster signs and renews; instead of --tls-cert-file")
 	f.StringVar(&o.socket, "socket", api.DefaultSocket, "the daemon's `socket`")
 	f.StringVar(&o.node, "node-name", strings.ToLower(host), "`name` of the node")
 	f.StringVar(&o.address, "address", "", "`address` of this host at which the API server reaches the node")
@@ -51,6 +54,9 @@ func parse(args []string) (options, error) {
 	}
 	if o.node == "" || o.address == "" || f.NArg() > 0 {
 		return o, errors.New("give --node-name and --address, and no arguments")
+	}
+	if o.bootstrap != "" && o.certDir == "" {
+		return o, errors.New("--bootstrap-kubeconfig needs --cert-dir")
 	}
 	if *cidr != "" {
 		var err error

@@ -28,6 +28,7 @@ import (
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/node/address"
 	"github.com/caisson-run/caisson/node/daemon"
+	"github.com/caisson-run/caisson/node/identity"
 	"github.com/caisson-run/caisson/node/kubelet"
 	"github.com/caisson-run/caisson/node/reconcile"
 	"github.com/caisson-run/caisson/node/register"
@@ -48,7 +49,8 @@ func run(ctx context.Context, o options) error {
 	if err := os.MkdirAll(o.files, 0o700); err != nil {
 		return err
 	}
-	client, err := connect(o.kubeconfig)
+	own := identity.Config{Node: o.node, Dir: o.certDir, Log: log}
+	client, err := connect(ctx, o, own)
 	if err != nil {
 		return err
 	}
@@ -72,7 +74,7 @@ func run(ctx context.Context, o options) error {
 		c.Addresses = address.New(o.podCIDR, address.Loopback{})
 	}
 	pods := reconcile.New(c)
-	served, err := serve(ctx, o, client, &kubelet.Server{Node: o.node, Pods: pods, Caisson: d})
+	served, err := serve(ctx, o, own, client, &kubelet.Server{Node: o.node, Pods: pods, Caisson: d})
 	if err != nil {
 		return err
 	}
@@ -114,8 +116,15 @@ func lock(instance string) (unlock func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-func connect(kubeconfig string) (kubernetes.Interface, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+func connect(ctx context.Context, o options, own identity.Config) (kubernetes.Interface, error) {
+	file := o.kubeconfig
+	if o.bootstrap != "" {
+		file = o.bootstrap
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", file)
+	if err == nil && o.bootstrap != "" {
+		config, err = own.Client(ctx, config)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +148,7 @@ func cidr(o options) string {
 }
 
 // serve begins to serve the kubelet's API. The channel has the error that ends it.
-func serve(ctx context.Context, o options, client kubernetes.Interface, s *kubelet.Server) (<-chan error, error) {
+func serve(ctx context.Context, o options, own identity.Config, client kubernetes.Interface, s *kubelet.Server) (<-chan error, error) {
 	ca, err := dynamiccertificates.NewDynamicCAContentFromFile("clients", o.clientCA)
 	if err != nil {
 		return nil, err
@@ -152,18 +161,15 @@ func serve(ctx context.Context, o options, client kubernetes.Interface, s *kubel
 		return nil, err
 	}
 	go ca.Run(ctx, 1)
-	if _, err := tls.LoadX509KeyPair(o.cert, o.key); err != nil {
+	certificate, err := serving(o, own, client)
+	if err != nil {
 		return nil, fmt.Errorf("the serving certificate: %w", err)
 	}
 	server := &http.Server{
 		Handler:           s.Handler(auth),
 		ReadHeaderTimeout: 10 * time.Second,
 		TLSConfig: &tls.Config{
-			MinVersion: tls.VersionTLS12, ClientAuth: tls.RequestClientCert,
-			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-				c, err := tls.LoadX509KeyPair(o.cert, o.key) // renewed files count at once
-				return &c, err
-			},
+			MinVersion: tls.VersionTLS12, ClientAuth: tls.RequestClientCert, GetCertificate: certificate,
 		},
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}, // SPDY needs HTTP/1.1
 	}
@@ -175,4 +181,17 @@ func serve(ctx context.Context, o options, client kubernetes.Interface, s *kubel
 	go func() { ended <- server.ServeTLS(l, "", "") }()
 	context.AfterFunc(ctx, func() { _ = server.Close() })
 	return ended, nil
+}
+
+// serving returns what gives the certificate of the kubelet's API: the cluster's, or that of files.
+func serving(o options, own identity.Config, client kubernetes.Interface) (func(*tls.ClientHelloInfo) (*tls.Certificate, error), error) {
+	if o.certDir != "" {
+		return own.Serving(client, o.address)
+	}
+	load := func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		c, err := tls.LoadX509KeyPair(o.cert, o.key) // renewed files count at once
+		return &c, err
+	}
+	_, err := load(nil)
+	return load, err
 }

@@ -35,7 +35,8 @@ issue admin /O=system:masters/CN=admin
 issue scheduler /CN=system:kube-scheduler
 issue manager /O=system:masters/CN=system:kube-controller-manager
 issue nobody /CN=nobody
-for name in admin scheduler manager nobody; do kubeconfig $name; done
+issue bootstrap /O=system:bootstrappers/CN=bootstrap
+for name in admin scheduler manager nobody bootstrap; do kubeconfig $name; done
 for node in ${NODES:-}; do
   issue "${node%%=*}" "/O=system:nodes/CN=system:node:${node%%=*}"
   issue "${node%%=*}-serving" "/O=system:nodes/CN=system:node:${node%%=*}" "IP:${node#*=}"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -33,6 +34,7 @@ type cluster struct {
 // node is a daemon with its node program.
 type node struct {
 	name, address, root, state, files string
+	pods                              *net.IPNet
 	daemon, program                   process
 	caisson                           *api.Client
 	instance                          string
@@ -83,14 +85,15 @@ func up() error {
 	return netlink.LinkSetUp(lo)
 }
 
-func (c *cluster) newNode(name string, number int) (*node, error) {
+// newNode prepares a node. Without flags of its identity it has files that cluster.sh made.
+func (c *cluster) newNode(name string, number int, identity ...string) (*node, error) {
 	state, err := os.MkdirTemp("/run", "caisson-k")
 	if err != nil {
 		return nil, err
 	}
 	n := &node{
 		name: name, address: fmt.Sprintf("192.0.2.%d", number), state: state,
-		root: filepath.Join(c.dir, name), files: filepath.Join(c.dir, name+"-files"),
+		pods: &net.IPNet{IP: net.IPv4(10, 244, byte(number), 0).To4(), Mask: net.CIDRMask(24, 32)}, root: filepath.Join(c.dir, name), files: filepath.Join(c.dir, name+"-files"),
 	}
 	if err := (address.Loopback{}).Add(netip.MustParseAddr(n.address)); err != nil {
 		return nil, err
@@ -105,11 +108,14 @@ func (c *cluster) newNode(name string, number int) (*node, error) {
 	n.daemon = process{log: n.root + "-daemon.log", line: []string{
 		program("CAISSON_BIN_DIR", "caissond"), "--config", config, "--root", n.root, "--state", n.state}}
 	plane := filepath.Join(c.dir, "plane")
-	n.program = process{log: n.root + "-node.log", line: []string{
+	if len(identity) == 0 {
+		identity = []string{"--kubeconfig", filepath.Join(plane, name+".conf"),
+			"--tls-cert-file", filepath.Join(plane, name+"-serving.crt"), "--tls-private-key-file", filepath.Join(plane, name+"-serving.key")}
+	}
+	n.program = process{log: n.root + "-node.log", line: append([]string{
 		program("CAISSON_KUBERNETES", "caisson-node"), "--node-name", name, "--address", n.address, "--socket", filepath.Join(n.state, "caisson.sock"),
-		"--pod-cidr", fmt.Sprintf("10.244.%d.0/24", number), "--files", n.files, "--kubeconfig", filepath.Join(plane, name+".conf"),
-		"--client-ca-file", filepath.Join(plane, "ca.crt"), "--tls-cert-file", filepath.Join(plane, name+"-serving.crt"),
-		"--tls-private-key-file", filepath.Join(plane, name+"-serving.key"), "--default-memory", "33554432", "--allow-egress"}}
+		"--pod-cidr", n.pods.String(), "--files", n.files,
+		"--client-ca-file", filepath.Join(plane, "ca.crt"), "--default-memory", "33554432", "--allow-egress"}, identity...)}
 	n.caisson = api.Dial(filepath.Join(n.state, "caisson.sock"))
 	return n, nil
 }
@@ -149,16 +155,20 @@ func (c *cluster) ready() error {
 		return err
 	}
 	for _, n := range c.nodes {
-		if err := until(n.name+" is ready", func() error { return c.nodeReady(n, corev1.ConditionTrue) }); err != nil {
+		if err := c.joined(n); err != nil {
 			return err
 		}
-		v, err := n.caisson.Version(context.Background(), &caissonv1.VersionRequest{})
-		if err != nil {
-			return err
-		}
-		n.instance = v.Instance
 	}
 	return nil
+}
+
+func (c *cluster) joined(n *node) error {
+	if err := until(n.name+" is ready", func() error { return c.nodeReady(n, corev1.ConditionTrue) }); err != nil {
+		return err
+	}
+	v, err := n.caisson.Version(context.Background(), &caissonv1.VersionRequest{})
+	n.instance = v.GetInstance()
+	return err
 }
 
 func (c *cluster) nodeReady(n *node, want corev1.ConditionStatus) error {
@@ -194,12 +204,9 @@ func (c *cluster) end() error {
 		errs = append(errs, c.emptied())
 	}
 	for _, n := range c.nodes {
-		errs = append(errs, n.program.signal(syscall.SIGTERM), n.daemon.stopAll())
+		errs = append(errs, n.end())
 	}
 	errs = append(errs, c.plane.signal(syscall.SIGTERM))
-	for _, n := range c.nodes {
-		errs = append(errs, n.left(), os.RemoveAll(n.state))
-	}
 	err := errors.Join(errs...)
 	if err != nil || os.Getenv("CAISSON_TEST_LOGS") != "" {
 		for _, n := range c.nodes {
@@ -208,6 +215,11 @@ func (c *cluster) end() error {
 		fmt.Println(c.plane.tail())
 	}
 	return errors.Join(err, os.RemoveAll(c.dir))
+}
+
+// end stops a node, and says what it leaves.
+func (n *node) end() error {
+	return errors.Join(n.program.signal(syscall.SIGTERM), n.daemon.stopAll(), n.left(), os.RemoveAll(n.state))
 }
 
 // stopAll ends the daemon with its sandboxes.
@@ -259,7 +271,7 @@ func (n *node) emptied(ctx context.Context) error {
 	}
 	addresses, err := netlink.AddrList(lo, netlink.FAMILY_V4)
 	for _, a := range addresses {
-		if strings.HasPrefix(a.IP.String(), "10.244.") {
+		if n.pods.Contains(a.IP) {
 			return fmt.Errorf("the address %s is left", a.IP)
 		}
 	}
