@@ -249,7 +249,7 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 	w.config = Config{
 		Node: "n", HostIP: "192.0.2.1", Client: w.client, Caisson: w.daemon, Addresses: w.ips,
 		Events: record.NewFakeRecorder(1000), Files: t.TempDir(), Memory: 512 << 20, Workers: 4,
-		Resync: 50 * time.Millisecond, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Resync: 50 * time.Millisecond, Refresh: 50 * time.Millisecond, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Allocatable: func() corev1.ResourceList {
 			return corev1.ResourceList{
 				corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("4Gi"),

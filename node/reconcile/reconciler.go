@@ -62,6 +62,7 @@ type Config struct {
 	Memory       int64 // of a container that asks for none, counted against the node
 	Workers      int
 	Resync       time.Duration
+	Refresh      time.Duration // between two looks at the ConfigMaps and Secrets of pods that run
 	Log          *slog.Logger
 }
 
@@ -70,6 +71,8 @@ type Reconciler struct {
 	Config
 	informer cache.SharedIndexInformer
 	queue    workqueue.TypedRateLimitingInterface[types.UID]
+
+	writing sync.Mutex // of files of pods
 
 	mu         sync.Mutex
 	notes      map[types.UID]note    // why a container does not run yet
@@ -143,6 +146,7 @@ func (r *Reconciler) Run(ctx context.Context) error {
 	}
 	running.Go(func() { r.watch(ctx) })
 	running.Go(func() { r.resync(ctx) })
+	running.Go(func() { r.refresh(ctx) })
 	<-ctx.Done()
 	r.queue.ShutDown()
 	running.Wait()

@@ -5,14 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/sbxerr"
@@ -58,45 +54,16 @@ func (r *Reconciler) run(ctx context.Context, p *corev1.Pod, s *start) error {
 	return err
 }
 
-// facts gets by name what a pod refers to: its node may read nothing else.
+// facts gets what a pod refers to, and its address.
 func (r *Reconciler) facts(ctx context.Context, p *corev1.Pod) (pod.Facts, error) {
-	f := pod.Facts{
-		Node: r.Node, HostIP: r.HostIP, Files: r.filesOf(p),
-		ConfigMaps: map[string]*corev1.ConfigMap{}, Secrets: map[string]*corev1.Secret{},
+	f := pod.Facts{Node: r.Node, HostIP: r.HostIP, Files: r.filesOf(p)}
+	err := (&objects{client: r.Client}).fill(ctx, p, &f)
+	if err != nil || r.Addresses == nil {
+		return f, err
 	}
-	configMaps, secrets := pod.References(p)
-	for _, name := range configMaps {
-		m, err := r.Client.CoreV1().ConfigMaps(p.Namespace).Get(ctx, name, metav1.GetOptions{})
-		if err := unlessAbsent(err); err != nil {
-			return f, err
-		} else if m != nil && m.Name != "" {
-			f.ConfigMaps[name] = m
-		}
-	}
-	for _, name := range secrets {
-		s, err := r.Client.CoreV1().Secrets(p.Namespace).Get(ctx, name, metav1.GetOptions{})
-		if err := unlessAbsent(err); err != nil {
-			return f, err
-		} else if s != nil && s.Name != "" {
-			f.Secrets[name] = s
-		}
-	}
-	if r.Addresses == nil {
-		return f, nil
-	}
-	var err error
 	f.PodIP, err = r.Addresses.Take(p.UID)
 	return f, err
 }
-
-func unlessAbsent(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
-}
-
-func (r *Reconciler) filesOf(p *corev1.Pod) string { return filepath.Join(r.Files, string(p.UID)) }
 
 func (r *Reconciler) makeVolumes(ctx context.Context, p *corev1.Pod, f pod.Facts) error {
 	for _, v := range pod.Volumes(p) {
@@ -108,41 +75,7 @@ func (r *Reconciler) makeVolumes(ctx context.Context, p *corev1.Pod, f pod.Facts
 			return err
 		}
 	}
-	volumes, err := pod.Files(p, f)
-	if err != nil {
-		return err
-	}
-	for name, files := range volumes {
-		if err := writeFiles(filepath.Join(f.Files, name), files); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// writeFiles writes below dir alone: a key of a ConfigMap is not trusted.
-func writeFiles(dir string, files []pod.File) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	for _, f := range files {
-		if err := root.MkdirAll(filepath.Dir(f.Path), 0o755); err != nil {
-			return err
-		}
-		mode := os.FileMode(f.Mode) & os.ModePerm
-		if err := root.WriteFile(f.Path, f.Data, mode); err != nil {
-			return err
-		}
-		if err := root.Chmod(f.Path, mode); err != nil {
-			return err
-		}
-	}
-	return nil
+	return r.writeVolumes(p, f)
 }
 
 // image returns what an image runs by itself, and pulls it where the pod's policy says so.

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/node/pod"
@@ -22,6 +23,7 @@ type options struct {
 	offer                          pod.Offer
 	memory, maxPods                int64
 	workers                        int
+	refresh                        time.Duration
 }
 
 func parse(args []string) (options, error) {
@@ -45,6 +47,7 @@ func parse(args []string) (options, error) {
 	f.BoolVar(&o.offer.Allow, "allow-egress", false, "pods may name destinations by the annotation caisson.run/allow")
 	f.Int64Var(&o.memory, "default-memory", 512<<20, "`bytes` that a container without a word about its memory counts for: the profile's limit")
 	f.Int64Var(&o.maxPods, "max-pods", 0, "most `pods`; 0: as many as the daemon has room for")
+	f.DurationVar(&o.refresh, "refresh-files", time.Minute, "`time` between two looks at ConfigMaps and Secrets that running pods have as files")
 	f.IntVar(&o.workers, "workers", 32, "pods that are worked on at once")
 	if err := f.Parse(args); err != nil {
 		return o, err
@@ -54,6 +57,9 @@ func parse(args []string) (options, error) {
 	}
 	if o.node == "" || o.address == "" || f.NArg() > 0 {
 		return o, errors.New("give --node-name and --address, and no arguments")
+	}
+	if o.refresh < time.Second {
+		return o, errors.New("--refresh-files is less than 1s")
 	}
 	if o.bootstrap != "" && o.certDir == "" {
 		return o, errors.New("--bootstrap-kubeconfig needs --cert-dir")

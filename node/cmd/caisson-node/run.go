@@ -68,7 +68,7 @@ func run(ctx context.Context, o options) error {
 	defer stop()
 	c := reconcile.Config{
 		Node: o.node, HostIP: o.address, Client: client, Caisson: d, Events: events, Offer: o.offer, Files: o.files,
-		Allocatable: registration.Allocatable, Memory: o.memory, Workers: o.workers, Resync: 20 * time.Second, Log: log,
+		Allocatable: registration.Allocatable, Memory: o.memory, Workers: o.workers, Resync: 20 * time.Second, Refresh: o.refresh, Log: log,
 	}
 	if o.podCIDR.IsValid() {
 		c.Addresses = address.New(o.podCIDR, address.Loopback{})

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -43,8 +44,14 @@ type node struct {
 // deadline is what a step may take on a busy machine.
 const deadline = 90 * time.Second
 
-// settings let a daemon run 300 pods, with some kept ready.
-const settings = "ids: {blocks: 400}\nsandboxes: {max: 350}\npools: [{size: 8, max: 40}]\nworkspaces: {allowed_roots: [%q]}\n"
+// settings let a daemon run so many pods, with some kept ready.
+const settings = "ids: {blocks: %[1]d}\nsandboxes: {max: %[1]d}\npools: [{size: 8, max: 40}]\nworkspaces: {allowed_roots: [%[2]q]}\n"
+
+// room is how many sandboxes a daemon may have: those of the tests, and some that are kept ready.
+func room() int {
+	n, _ := strconv.Atoi(os.Getenv("CAISSON_TEST_PODS")) // the test that wants them says what is wrong with it
+	return max(n, 250) + 100
+}
 
 func start() (*cluster, error) {
 	c := &cluster{}
@@ -102,7 +109,7 @@ func (c *cluster) newNode(name string, number int, identity ...string) (*node, e
 		return nil, err
 	}
 	config := n.root + ".yaml"
-	if err := os.WriteFile(config, fmt.Appendf(nil, settings, n.files), 0o600); err != nil {
+	if err := os.WriteFile(config, fmt.Appendf(nil, settings, room(), n.files), 0o600); err != nil {
 		return nil, err
 	}
 	n.daemon = process{log: n.root + "-daemon.log", line: []string{
@@ -115,7 +122,7 @@ func (c *cluster) newNode(name string, number int, identity ...string) (*node, e
 	n.program = process{log: n.root + "-node.log", line: append([]string{
 		program("CAISSON_KUBERNETES", "caisson-node"), "--node-name", name, "--address", n.address, "--socket", filepath.Join(n.state, "caisson.sock"),
 		"--pod-cidr", n.pods.String(), "--files", n.files,
-		"--client-ca-file", filepath.Join(plane, "ca.crt"), "--default-memory", "33554432", "--allow-egress"}, identity...)}
+		"--client-ca-file", filepath.Join(plane, "ca.crt"), "--default-memory", "33554432", "--refresh-files", "1s", "--allow-egress"}, identity...)}
 	n.caisson = api.Dial(filepath.Join(n.state, "caisson.sock"))
 	return n, nil
 }
