@@ -10,6 +10,9 @@ import (
 	"strconv"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	health "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/protobuf/types/known/durationpb"
 	corev1 "k8s.io/api/core/v1"
 
@@ -20,8 +23,25 @@ import (
 // Daemon is a client with what pods need beside its calls.
 type Daemon struct{ *api.Client }
 
-// Probe asks a sandbox as a probe says. Nil is success.
-func (d Daemon) Probe(ctx context.Context, ref string, p *corev1.Probe) error {
+// Probe asks a sandbox as a probe says. why is what an unhealthy one answered, and err why it could
+// not be asked.
+func (d Daemon) Probe(ctx context.Context, ref string, p *corev1.Probe) (healthy bool, why string, err error) {
+	failed := d.ask(ctx, ref, p)
+	if failed == nil {
+		return true, "", nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	if _, err := d.Ping(ctx); err != nil {
+		return false, "", err
+	}
+	return false, failed.Error(), nil
+}
+
+// pingTimeout is how long a daemon is asked whether it is there.
+const pingTimeout = 2 * time.Second
+
+func (d Daemon) ask(ctx context.Context, ref string, p *corev1.Probe) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(max(p.TimeoutSeconds, 1))*time.Second)
 	defer cancel()
 	switch {
@@ -29,6 +49,8 @@ func (d Daemon) Probe(ctx context.Context, ref string, p *corev1.Probe) error {
 		return d.probeExec(ctx, ref, p)
 	case p.HTTPGet != nil:
 		return d.probeHTTP(ctx, ref, p.HTTPGet)
+	case p.GRPC != nil:
+		return d.probeGRPC(ctx, ref, p.GRPC)
 	case p.TCPSocket != nil:
 		conn, err := d.Forward(ctx, ref, uint16(p.TCPSocket.Port.IntValue()))
 		if err != nil {
@@ -48,8 +70,8 @@ func (d Daemon) probeExec(ctx context.Context, ref string, p *corev1.Probe) erro
 	if err != nil {
 		return err
 	}
-	if code := f.Result.GetExitCode(); code != 0 {
-		return fmt.Errorf("exit code %d", code)
+	if code := f.Result.GetExitCode(); code != 0 || f.Result.GetTimedOut() {
+		return fmt.Errorf("exit code %d: %s%s", code, f.Stdout, f.Stderr)
 	}
 	return nil
 }
@@ -92,6 +114,30 @@ func (d Daemon) probeHTTP(ctx context.Context, ref string, g *corev1.HTTPGetActi
 	defer res.Body.Close()
 	if res.StatusCode < http.StatusOK || res.StatusCode >= http.StatusBadRequest {
 		return fmt.Errorf("the answer is %s", res.Status)
+	}
+	return nil
+}
+
+func (d Daemon) probeGRPC(ctx context.Context, ref string, g *corev1.GRPCAction) error {
+	client, err := grpc.NewClient("passthrough:///localhost:"+strconv.Itoa(int(g.Port)), grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			f, err := d.Forward(ctx, ref, uint16(g.Port))
+			return conn{f}, err
+		}))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	req := &health.HealthCheckRequest{}
+	if g.Service != nil {
+		req.Service = *g.Service
+	}
+	res, err := health.NewHealthClient(client).Check(ctx, req)
+	if err != nil {
+		return err
+	}
+	if res.Status != health.HealthCheckResponse_SERVING {
+		return fmt.Errorf("the service is %s", res.Status)
 	}
 	return nil
 }

@@ -86,36 +86,29 @@ func (s *Server) logs(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// copyLogs writes what is there in the order of its time, and then what comes.
 func (s *Server) copyLogs(ctx context.Context, sandbox string, o logOptions, out *lines) error {
-	req := &caissonv1.LogsRequest{Ref: sandbox, Follow: o.follow, Timestamps: o.timestamps || !o.since.IsZero()}
+	req := &caissonv1.LogsRequest{Ref: sandbox, Timestamps: true}
 	if !o.since.IsZero() {
 		req.Since = timestamppb.New(o.since)
 	}
-	stdout, stderr := &stream{to: out}, &stream{to: out}
 	if o.tail >= 0 {
-		req.Follow = false
 		out.tail = &ring{most: o.tail}
-		if err := s.read(ctx, req, stdout, stderr); err != nil {
-			return err
-		}
-		if !o.follow { // a last line without an end counts, too
-			stdout.finish()
-			stderr.finish()
-		}
-		if err := out.release(); err != nil || !o.follow {
-			return err
-		}
-		req.Follow, req.Since = true, nil
-		req.StdoutOffset, req.StderrOffset = stdout.offset, stderr.offset
 	}
-	err := s.read(ctx, req, stdout, stderr)
+	stdout, stderr := &stream{}, &stream{}
+	if err := s.merge(ctx, req, stdout, stderr, o.follow, out); err != nil {
+		return err
+	}
+	if err := out.release(); err != nil || !o.follow {
+		return err
+	}
+	stdout.to, stderr.to = out, out
+	req.Follow, req.Since = true, nil
+	req.StdoutOffset, req.StderrOffset = stdout.offset, stderr.offset
+	err := s.Caisson.Logs(ctx, req, stdout, stderr)
 	stdout.finish()
 	stderr.finish()
 	return err
-}
-
-func (s *Server) read(ctx context.Context, req *caissonv1.LogsRequest, stdout, stderr *stream) error {
-	return s.Caisson.Logs(ctx, req, stdout, stderr)
 }
 
 // lines merges two streams by whole lines.
@@ -173,6 +166,9 @@ func (l *lines) write(text []byte) error {
 func (l *lines) release() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.tail == nil {
+		return nil
+	}
 	kept := l.tail.lines
 	l.tail = nil
 	for _, text := range kept {
@@ -196,12 +192,17 @@ func (r *ring) add(text []byte) {
 	}
 }
 
+// sink takes lines with the time of their first byte.
+type sink interface {
+	line(text []byte, came time.Time) error
+}
+
 // longestLine is passed on without its end.
 const longestLine = 64 << 10
 
 // stream cuts one stream into lines with the time of their first byte.
 type stream struct {
-	to     *lines
+	to     sink
 	part   []byte
 	came   time.Time // of part's first byte
 	now    time.Time // of the bytes that come

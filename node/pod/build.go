@@ -155,10 +155,20 @@ func setLimits(c corev1.Container, l *caissonv1.Limits) {
 		shares := min(max(q.MilliValue()*cpuShares/1000, leastShares), mostShares)
 		l.CpuShares = &shares
 	}
-	if q, ok := c.Resources.Limits[corev1.ResourceEphemeralStorage]; ok {
-		size := q.Value()
+	if size := storage(c); size > 0 && !readOnly(c) {
 		l.DiskBytes = &size
 	}
+}
+
+// storage is what a container may write outside of volumes with a size of their own; 0 is no bound.
+func storage(c corev1.Container) int64 {
+	q := c.Resources.Limits[corev1.ResourceEphemeralStorage]
+	return q.Value()
+}
+
+// readOnly says that a container has no root to write to.
+func readOnly(c corev1.Container) bool {
+	return c.SecurityContext != nil && c.SecurityContext.ReadOnlyRootFilesystem != nil && *c.SecurityContext.ReadOnlyRootFilesystem
 }
 
 // Memory is the most that a container gets: its limit, else its request; 0 is the profile's.
@@ -190,7 +200,13 @@ func Volumes(p *corev1.Pod) []Volume {
 			continue
 		}
 		volume := Volume{Name: VolumesPrefix(string(p.UID)) + v.Name}
-		if size := value(v.EmptyDir.SizeLimit); size > 0 {
+		size := value(v.EmptyDir.SizeLimit)
+		for _, c := range p.Spec.Containers {
+			if size == 0 {
+				size = storage(c)
+			}
+		}
+		if size > 0 {
 			volume.Size = max(size, smallestVolume)
 		}
 		volumes = append(volumes, volume)

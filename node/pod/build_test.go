@@ -65,6 +65,27 @@ func TestRequest(t *testing.T) {
 	}
 }
 
+func TestStorage(t *testing.T) {
+	p := example()
+	c := &p.Spec.Containers[0]
+	c.Resources.Limits[corev1.ResourceEphemeralStorage] = resource.MustParse("64Mi")
+	f := Facts{Secrets: map[string]*corev1.Secret{"s": {Data: map[string][]byte{"k": []byte("v")}}}}
+	for _, writable := range []bool{false, true} {
+		readOnly := !writable
+		c.SecurityContext.ReadOnlyRootFilesystem = &readOnly
+		r, err := Request(p, *c, Offer{}, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.Sandbox.Limits.GetDiskBytes(); got != map[bool]int64{true: 64 << 20}[writable] {
+			t.Errorf("writable %t: a disk of %d", writable, got)
+		}
+	}
+	if v := Volumes(p); len(v) != 1 || v[0].Size != 64<<20 {
+		t.Errorf("the volumes are %v", v)
+	}
+}
+
 func TestMissingSecret(t *testing.T) {
 	p := example()
 	var missing *Missing

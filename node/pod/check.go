@@ -131,6 +131,9 @@ func (c *checker) decide(f Field, v reflect.Value, shown string) {
 	}
 }
 
+// harmless is for fields of which the refusal is told elsewhere.
+func harmless(reflect.Value) string { return "" }
+
 func notValue(harmless string) func(reflect.Value) string {
 	return func(v reflect.Value) string {
 		if v.String() == harmless {
@@ -202,13 +205,23 @@ func unknownFieldRef(v reflect.Value) string {
 
 func unknownProbe(v reflect.Value) string {
 	probe := v.Interface().(corev1.Probe)
+	return otherHost(probe.ProbeHandler)
+}
+
+func otherHost(h corev1.ProbeHandler) string {
 	switch {
-	case probe.GRPC != nil:
-		return "grpc is not done yet"
-	case probe.HTTPGet != nil && probe.HTTPGet.Host != "":
-		return "httpGet.host: a probe asks the pod itself"
-	case probe.TCPSocket != nil && probe.TCPSocket.Host != "":
-		return "tcpSocket.host: a probe asks the pod itself"
+	case h.HTTPGet != nil && h.HTTPGet.Host != "":
+		return "httpGet.host: only the pod itself is asked"
+	case h.TCPSocket != nil && h.TCPSocket.Host != "":
+		return "tcpSocket.host: only the pod itself is asked"
 	}
 	return ""
+}
+
+func unknownHook(v reflect.Value) string {
+	hook := v.Interface().(corev1.LifecycleHandler)
+	if hook.TCPSocket != nil {
+		return "tcpSocket is no hook"
+	}
+	return otherHost(corev1.ProbeHandler{HTTPGet: hook.HTTPGet})
 }

@@ -40,6 +40,9 @@ func References(p *corev1.Pod) (configMaps, secrets []string) {
 			secrets = append(secrets, v.Secret.SecretName)
 		}
 	}
+	for _, ref := range p.Spec.ImagePullSecrets {
+		secrets = append(secrets, ref.Name)
+	}
 	return configMaps, secrets
 }
 

@@ -27,8 +27,11 @@ type Field struct {
 const (
 	scheduling = "the control plane's: the pod is bound by then"
 	hostOnly   = "a sandbox shares nothing with its host"
+	notInit    = "only of containers"
 	strictly   = "never looser than the profile"
-	noDrivers  = "there is no driver of volumes on this node"
+	// EphemeralText is told of one container alone: its pod goes on.
+	EphemeralText = "refused alone, and the pod goes on: use `kubectl exec`"
+	noDrivers     = "there is no driver of volumes on this node"
 )
 
 // Fields decides every field of a pod's spec. Containers stands for initContainers too, where these
@@ -51,7 +54,7 @@ var Fields = []Field{
 	{"containers[].env[].valueFrom.resourceFieldRef", Refused, "not done yet", nil},
 	{"containers[].env[].valueFrom.fileKeyRef", Refused, "not done yet", nil},
 	{"containers[].envFrom", Mapped, "`env`", nil},
-	{"containers[].resources.limits", Mapped, "`memory_bytes`, `milli_cpu`, `disk_bytes`", otherResources},
+	{"containers[].resources.limits", Mapped, "`memory_bytes`, `milli_cpu`; [storage](#storage)", otherResources},
 	{"containers[].resources.requests", Mapped, "`cpu_shares`; counted against the node", otherResources},
 	{"containers[].resources.claims", Refused, "there are no devices inside", nil},
 	{"containers[].resizePolicy", Refused, "limits do not change while a pod runs", nil},
@@ -69,11 +72,16 @@ var Fields = []Field{
 	{"containers[].volumeMounts[].mountPropagation", Refused, "not with the host", notValue("None")},
 	{"containers[].volumeMounts[].bindMountOptions", Refused, "not done yet", nil},
 	{"containers[].volumeDevices", Refused, "there are no devices inside", nil},
-	{"containers[].readinessProbe", Mapped, "`exec` by Exec, `httpGet` and `tcpSocket` by Forward", unknownProbe},
-	{"initContainers[].readinessProbe", Refused, "only of containers", nil},
-	{"containers[].livenessProbe", Refused, "not done yet", nil},
-	{"containers[].startupProbe", Refused, "not done yet", nil},
-	{"containers[].lifecycle", Refused, "not done yet", nil},
+	{"containers[].readinessProbe", Mapped, "`exec` by Exec, the others by Forward", unknownProbe},
+	{"initContainers[].readinessProbe", Refused, notInit, nil},
+	{"containers[].livenessProbe", Mapped, "the same; Stop with the grace, then a restart", unknownProbe},
+	{"initContainers[].livenessProbe", Refused, notInit, nil},
+	{"containers[].startupProbe", Mapped, "the same", unknownProbe},
+	{"initContainers[].startupProbe", Refused, notInit, nil},
+	{"containers[].lifecycle.postStart", Mapped, "before the pod is told to run", unknownHook},
+	{"containers[].lifecycle.preStop", Mapped, "before Stop, of the grace", unknownHook},
+	{"containers[].lifecycle.stopSignal", Refused, "TERM, then KILL", notValue("SIGTERM")},
+	{"initContainers[].lifecycle", Refused, notInit, nil},
 	{"containers[].restartPolicy", Refused, "sidecars are not done yet", nil},
 	{"containers[].restartPolicyRules", Refused, "not done yet", nil},
 	{"containers[].terminationMessagePath", Ignored, "the message of an end is caisson's", nil},
@@ -91,14 +99,14 @@ var Fields = []Field{
 	{"containers[].securityContext.appArmorProfile", Mapped, "`RuntimeDefault` is the profile's", notDefault},
 	{"containers[].securityContext.seLinuxOptions", Refused, "labels of SELinux are the host's", nil},
 	{"containers[].securityContext.windowsOptions", Refused, "this node runs Linux", nil},
-	{"ephemeralContainers", Refused, "`kubectl debug` of a pod is not done: use `kubectl exec`", nil},
+	{"ephemeralContainers", Refused, EphemeralText, harmless},
 
 	{"volumes[].name", Mapped, "the name of the volume, after the pod's UID", nil},
 	{"volumes[].emptyDir.medium", Mapped, "a volume; `Memory`: a tmpfs of each container", hugePages},
-	{"volumes[].emptyDir.sizeLimit", Mapped, "`size_bytes` of the volume or tmpfs", nil},
+	{"volumes[].emptyDir.sizeLimit", Mapped, "`size_bytes`; see [storage](#storage)", nil},
 	{"volumes[].emptyDir.mode", Refused, "not done yet", nil},
-	{"volumes[].configMap", Mapped, "a read-only directory, written when the pod starts", nil},
-	{"volumes[].secret", Mapped, "a read-only directory, written when the pod starts", nil},
+	{"volumes[].configMap", Mapped, "a read-only directory; changes reach it", nil},
+	{"volumes[].secret", Mapped, "a read-only directory; changes reach it", nil},
 	{"volumes[].projected", Ignored, "`kube-api-access-*` is left out: a pod has no token of the API", nil},
 	{"volumes[].downwardAPI", Refused, "not done yet", nil},
 	{"volumes[].persistentVolumeClaim", Refused, noDrivers, nil},
@@ -155,7 +163,7 @@ var Fields = []Field{
 	{"securityContext.seLinuxOptions", Refused, "labels of SELinux are the host's", nil},
 	{"securityContext.seLinuxChangePolicy", Refused, "labels of SELinux are the host's", nil},
 	{"securityContext.windowsOptions", Refused, "this node runs Linux", nil},
-	{"imagePullSecrets", Refused, "not done yet", nil},
+	{"imagePullSecrets", Mapped, "`credentials` of the pull", nil},
 	{"serviceAccountName", Ignored, "a pod has no token of the API", nil},
 	{"serviceAccount", Ignored, "a pod has no token of the API", nil},
 	{"automountServiceAccountToken", Ignored, "a pod has no token of the API", nil},

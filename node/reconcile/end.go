@@ -25,7 +25,7 @@ import (
 func (r *Reconciler) end(ctx context.Context, p *corev1.Pod, rs runs) (time.Duration, error) {
 	if live := rs.live(); len(live) > 0 {
 		left := max(time.Until(p.DeletionTimestamp.Time), 0)
-		r.stop(ctx, p.UID, live, left)
+		r.stop(ctx, p, live, left)
 		return left + time.Second, nil
 	}
 	if !terminal(p) {
@@ -52,8 +52,8 @@ func (r *Reconciler) lastStatus(p *corev1.Pod, rs runs) corev1.PodStatus {
 	return r.status(p, known, phase)
 }
 
-// stop stops sandboxes in the background, TERM first. A later call with less time counts.
-func (r *Reconciler) stop(ctx context.Context, uid types.UID, live runs, left time.Duration) {
+// stop stops sandboxes in the background: their hooks, then TERM. A later call with less time counts.
+func (r *Reconciler) stop(ctx context.Context, p *corev1.Pod, live runs, left time.Duration) {
 	until := time.Now().Add(left)
 	for _, run := range live {
 		r.mu.Lock()
@@ -66,7 +66,11 @@ func (r *Reconciler) stop(ctx context.Context, uid types.UID, live runs, left ti
 		if skip {
 			continue
 		}
+		if p.DeletionTimestamp != nil {
+			r.Events.Eventf(p, corev1.EventTypeNormal, "Killing", "Stopping container %s", run.container)
+		}
 		go func() {
+			left := r.preStop(ctx, p, run, left)
 			_, err := r.Caisson.Stop(ctx, run.sandbox, &left)
 			if err != nil && !gone(err) && ctx.Err() == nil {
 				r.Log.Warn("stop", "sandbox", run.sandbox, "error", err)
@@ -76,7 +80,7 @@ func (r *Reconciler) stop(ctx context.Context, uid types.UID, live runs, left ti
 				delete(r.stopping, run.sandbox)
 			}
 			r.mu.Unlock()
-			r.queue.Add(uid)
+			r.queue.Add(p.UID)
 		}()
 	}
 }
@@ -129,9 +133,11 @@ func (r *Reconciler) forget(ctx context.Context, uid types.UID, rs runs) error {
 		}
 	}
 	r.clear(uid)
+	r.endPulls(uid)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.admitted, uid)
+	delete(r.deleted, uid)
 	return nil
 }
 
@@ -143,8 +149,15 @@ func (r *Reconciler) removeFiles(uid types.UID) error {
 	return errors.Join(root.RemoveAll(string(uid)), root.Close())
 }
 
-// exists asks the API server itself. A node may list its own pods, and get none that is gone.
+// exists asks the API server itself, unless it has told of the end. A node may list its own pods,
+// and get none that is gone.
 func (r *Reconciler) exists(ctx context.Context, uid types.UID) (bool, error) {
+	r.mu.Lock()
+	deleted := r.deleted[uid]
+	r.mu.Unlock()
+	if deleted {
+		return false, nil
+	}
 	l, err := r.Client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", r.Node).String(),
 	})
@@ -156,6 +169,9 @@ func (r *Reconciler) exists(ctx context.Context, uid types.UID) (bool, error) {
 
 func (r *Reconciler) remove(ctx context.Context, run run) error {
 	r.unfollow(run.sandbox)
+	r.mu.Lock()
+	delete(r.prestopped, run.sandbox)
+	r.mu.Unlock()
 	_, err := r.Caisson.Remove(ctx, &caissonv1.RemoveRequest{Ref: run.sandbox, Force: true})
 	if errors.Is(err, sbxerr.NotFound) {
 		return nil

@@ -35,6 +35,7 @@ type daemon struct {
 	graces  []time.Duration
 	events  chan *caissonv1.Event
 	runErr  error
+	probed  func(context.Context, string, *corev1.Probe) (bool, string, error)
 }
 
 func newDaemon() *daemon {
@@ -165,7 +166,15 @@ func (d *daemon) Watch(ctx context.Context, _ *caissonv1.WatchRequest, yield fun
 	}
 }
 
-func (d *daemon) Probe(context.Context, string, *corev1.Probe) error { return nil }
+func (d *daemon) Probe(ctx context.Context, ref string, p *corev1.Probe) (bool, string, error) {
+	d.mu.Lock()
+	asked := d.probed
+	d.mu.Unlock()
+	if asked == nil {
+		return true, "", nil
+	}
+	return asked(ctx, ref, p)
+}
 
 // names are the sandboxes that there are.
 func (d *daemon) names() []string {
@@ -240,10 +249,11 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 	w.config = Config{
 		Node: "n", HostIP: "192.0.2.1", Client: w.client, Caisson: w.daemon, Addresses: w.ips,
 		Events: record.NewFakeRecorder(1000), Files: t.TempDir(), Memory: 512 << 20, Workers: 4,
-		Resync: 50 * time.Millisecond, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Resync: 50 * time.Millisecond, Refresh: 50 * time.Millisecond, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Allocatable: func() corev1.ResourceList {
 			return corev1.ResourceList{
-				corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("4Gi"), corev1.ResourcePods: resource.MustParse("10"),
+				corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("4Gi"),
+				corev1.ResourceEphemeralStorage: resource.MustParse("4Gi"), corev1.ResourcePods: resource.MustParse("10"),
 			}
 		},
 	}

@@ -81,20 +81,22 @@ func terminal(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
-// requests are what the scheduler counts of a pod, and the memory that a container without a
-// word about it gets.
-func requests(p *corev1.Pod, memory int64) (milliCPU, bytes int64) {
-	for i, c := range pod.Containers(p) {
-		cpu := c.Resources.Requests.Cpu().MilliValue()
-		mem := c.Resources.Requests.Memory().Value()
+// needs are what the scheduler counts of a pod.
+type needs struct{ milliCPU, memory, storage int64 }
+
+func (n needs) plus(o needs) needs {
+	return needs{n.milliCPU + o.milliCPU, n.memory + o.memory, n.storage + o.storage}
+}
+
+// requests of a pod. memory is that of a container without a word about it.
+func requests(p *corev1.Pod, memory int64) (n needs) {
+	for _, c := range pod.Containers(p) { // one runs at a time
+		asked := c.Resources.Requests
+		mem := asked.Memory().Value()
 		if mem == 0 {
 			mem = memory
 		}
-		if i < len(p.Spec.InitContainers) {
-			milliCPU, bytes = max(milliCPU, cpu), max(bytes, mem)
-			continue
-		}
-		return max(milliCPU, cpu), max(bytes, mem)
+		n = needs{max(n.milliCPU, asked.Cpu().MilliValue()), max(n.memory, mem), max(n.storage, asked.StorageEphemeral().Value())}
 	}
-	return milliCPU, bytes
+	return n
 }

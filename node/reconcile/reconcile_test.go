@@ -51,11 +51,11 @@ func TestExitCodeFailsAPod(t *testing.T) {
 func TestRefusedPodStartsNothing(t *testing.T) {
 	w := newWorld(t, newPod(func(p *corev1.Pod) {
 		p.Spec.HostNetwork = true
-		p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{}}
+		p.Spec.Containers[0].VolumeDevices = []corev1.VolumeDevice{{Name: "v"}}
 	}))
 	w.run(t)
 	s := w.phase(t, corev1.PodFailed).Status
-	if s.Reason != "CaissonRefused" || !strings.Contains(s.Message, "spec.hostNetwork: ") || !strings.Contains(s.Message, "spec.containers[0].lifecycle: ") {
+	if s.Reason != "CaissonRefused" || !strings.Contains(s.Message, "spec.hostNetwork: ") || !strings.Contains(s.Message, "spec.containers[0].volumeDevices: ") {
 		t.Errorf("the status is %s: %s", s.Reason, s.Message)
 	}
 	if len(w.names()) > 0 || len(w.ips.of) > 0 {
@@ -64,12 +64,16 @@ func TestRefusedPodStartsNothing(t *testing.T) {
 }
 
 func TestPodThatDoesNotFit(t *testing.T) {
-	w := newWorld(t, newPod(func(p *corev1.Pod) {
-		p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("5Gi")}
-	}))
-	w.run(t)
-	if s := w.phase(t, corev1.PodFailed).Status; s.Reason != "OutOfmemory" {
-		t.Errorf("the reason is %s", s.Reason)
+	for reason, asked := range map[string]corev1.ResourceList{
+		"OutOfmemory":            {corev1.ResourceMemory: resource.MustParse("5Gi")},
+		"OutOfcpu":               {corev1.ResourceCPU: resource.MustParse("5")},
+		"OutOfephemeral-storage": {corev1.ResourceEphemeralStorage: resource.MustParse("5Gi")},
+	} {
+		w := newWorld(t, newPod(func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = asked }))
+		w.run(t)
+		if s := w.phase(t, corev1.PodFailed).Status; s.Reason != reason {
+			t.Errorf("the reason is %s, not %s", s.Reason, reason)
+		}
 	}
 }
 
@@ -105,13 +109,19 @@ func TestInitContainersComeFirst(t *testing.T) {
 // deleted marks the pod as the API server does for a deletion with grace.
 func (w *world) deleted(t *testing.T, grace time.Duration) {
 	t.Helper()
-	p := w.pod(t)
 	seconds := int64(grace / time.Second)
-	p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{Time: time.Now().Add(grace)}, &seconds
-	p.Finalizers = []string{"caisson.run/test"} // the fake drops objects that are being deleted without any
-	if err := w.client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("pods"), p, "ns"); err != nil {
-		t.Fatal(err)
-	}
+	at := metav1.Time{Time: time.Now().Add(grace)}
+	eventually(t, "the deletion", func() bool { // the fake's patch of a status may undo it
+		p := w.pod(t)
+		if p.UID == "" || p.DeletionTimestamp != nil {
+			return true
+		}
+		p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &at, &seconds
+		p.Finalizers = []string{"caisson.run/test"} // the fake drops objects that are being deleted without any
+		_ = w.client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("pods"), p, "ns")
+		time.Sleep(20 * time.Millisecond)
+		return false
+	})
 }
 
 func TestDeletionWithGrace(t *testing.T) {

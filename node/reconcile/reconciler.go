@@ -37,7 +37,7 @@ type Caisson interface {
 	ListVolumes(context.Context, *caissonv1.ListVolumesRequest) (*caissonv1.ListVolumesResponse, error)
 	RemoveVolume(context.Context, *caissonv1.RemoveVolumeRequest) (*caissonv1.RemoveVolumeResponse, error)
 	Watch(context.Context, *caissonv1.WatchRequest, func(*caissonv1.Event) error) error
-	Probe(ctx context.Context, ref string, probe *corev1.Probe) error
+	Probe(ctx context.Context, ref string, probe *corev1.Probe) (healthy bool, why string, err error)
 }
 
 // Addresses gives pods addresses of the host. Take returns the same one for the same pod, and Of
@@ -62,6 +62,7 @@ type Config struct {
 	Memory       int64 // of a container that asks for none, counted against the node
 	Workers      int
 	Resync       time.Duration
+	Refresh      time.Duration // between two looks at the ConfigMaps and Secrets of pods that run
 	Log          *slog.Logger
 }
 
@@ -71,12 +72,17 @@ type Reconciler struct {
 	informer cache.SharedIndexInformer
 	queue    workqueue.TypedRateLimitingInterface[types.UID]
 
-	mu       sync.Mutex
-	notes    map[types.UID]note    // why a container does not run yet
-	failures map[types.UID]failure // starts in a row that failed
-	admitted map[types.UID]bool    // pods that are counted against the node
-	stopping map[string]time.Time  // sandboxes that are being stopped, until when
-	probes   map[string]*prober    // by sandbox
+	writing sync.Mutex // of files of pods
+
+	mu         sync.Mutex
+	notes      map[types.UID]note    // why a container does not run yet
+	failures   map[types.UID]failure // starts in a row that failed
+	admitted   map[types.UID]bool    // pods that are counted against the node
+	deleted    map[types.UID]bool    // pods of which the API server told the end
+	stopping   map[string]time.Time  // sandboxes that are being stopped, until when
+	probes     map[string]*prober    // by sandbox
+	prestopped map[string]bool       // sandboxes of which the preStop hook was begun
+	pulls      map[pullKey]*pulling
 }
 
 const byUID = "uid"
@@ -87,8 +93,9 @@ func New(c Config) *Reconciler {
 		Config: c,
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](200*time.Millisecond, 20*time.Second)),
-		notes: map[types.UID]note{}, failures: map[types.UID]failure{}, admitted: map[types.UID]bool{},
+		notes: map[types.UID]note{}, failures: map[types.UID]failure{}, admitted: map[types.UID]bool{}, deleted: map[types.UID]bool{},
 		stopping: map[string]time.Time{}, probes: map[string]*prober{},
+		pulls: map[pullKey]*pulling{}, prestopped: map[string]bool{},
 	}
 	r.informer = cache.NewSharedIndexInformer(r.source(), &corev1.Pod{}, 0, cache.Indexers{
 		byUID:                func(o any) ([]string, error) { return []string{string(o.(*corev1.Pod).UID)}, nil },
@@ -118,7 +125,10 @@ func (r *Reconciler) Run(ctx context.Context) error {
 	_, err := r.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { r.enqueue(o) },
 		UpdateFunc: func(_, o any) { r.enqueue(o) },
-		DeleteFunc: func(o any) { r.enqueue(o) },
+		DeleteFunc: func(o any) {
+			r.noteDeleted(o)
+			r.enqueue(o)
+		},
 	})
 	if err != nil {
 		return err
@@ -136,6 +146,7 @@ func (r *Reconciler) Run(ctx context.Context) error {
 	}
 	running.Go(func() { r.watch(ctx) })
 	running.Go(func() { r.resync(ctx) })
+	running.Go(func() { r.refresh(ctx) })
 	<-ctx.Done()
 	r.queue.ShutDown()
 	running.Wait()
@@ -151,6 +162,16 @@ func (r *Reconciler) enqueue(o any) {
 	}
 	if p, ok := o.(*corev1.Pod); ok {
 		r.queue.Add(p.UID)
+	}
+}
+
+// noteDeleted keeps that a pod is gone where an event says so. One that a new list does not have
+// is asked for.
+func (r *Reconciler) noteDeleted(o any) {
+	if p, ok := o.(*corev1.Pod); ok {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.deleted[p.UID] = true
 	}
 }
 

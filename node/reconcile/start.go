@@ -5,14 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/sbxerr"
@@ -30,6 +26,9 @@ func (r *Reconciler) start(ctx context.Context, p *corev1.Pod, s *start) time.Du
 		r.Events.Eventf(p, corev1.EventTypeNormal, "Started", "Container %s started", s.container.Name)
 		return 0
 	}
+	if errors.Is(err, errPulling) {
+		return pullLook
+	}
 	n := explain(err)
 	r.Events.Event(p, corev1.EventTypeWarning, n.reason, n.message)
 	return r.failedStart(p.UID, n)
@@ -41,7 +40,7 @@ func (r *Reconciler) run(ctx context.Context, p *corev1.Pod, s *start) error {
 		return err
 	}
 	f.Try, f.Backoff = s.try, s.backoff
-	if f.Entrypoint, f.Cmd, err = r.image(ctx, p, s.container); err != nil {
+	if f.Entrypoint, f.Cmd, err = r.image(ctx, p, s.container, f); err != nil {
 		return err
 	}
 	spec, err := pod.Request(p, s.container, r.Offer, f)
@@ -55,45 +54,16 @@ func (r *Reconciler) run(ctx context.Context, p *corev1.Pod, s *start) error {
 	return err
 }
 
-// facts gets by name what a pod refers to: its node may read nothing else.
+// facts gets what a pod refers to, and its address.
 func (r *Reconciler) facts(ctx context.Context, p *corev1.Pod) (pod.Facts, error) {
-	f := pod.Facts{
-		Node: r.Node, HostIP: r.HostIP, Files: r.filesOf(p),
-		ConfigMaps: map[string]*corev1.ConfigMap{}, Secrets: map[string]*corev1.Secret{},
+	f := pod.Facts{Node: r.Node, HostIP: r.HostIP, Files: r.filesOf(p)}
+	err := (&objects{client: r.Client}).fill(ctx, p, &f)
+	if err != nil || r.Addresses == nil {
+		return f, err
 	}
-	configMaps, secrets := pod.References(p)
-	for _, name := range configMaps {
-		m, err := r.Client.CoreV1().ConfigMaps(p.Namespace).Get(ctx, name, metav1.GetOptions{})
-		if err := unlessAbsent(err); err != nil {
-			return f, err
-		} else if m != nil && m.Name != "" {
-			f.ConfigMaps[name] = m
-		}
-	}
-	for _, name := range secrets {
-		s, err := r.Client.CoreV1().Secrets(p.Namespace).Get(ctx, name, metav1.GetOptions{})
-		if err := unlessAbsent(err); err != nil {
-			return f, err
-		} else if s != nil && s.Name != "" {
-			f.Secrets[name] = s
-		}
-	}
-	if r.Addresses == nil {
-		return f, nil
-	}
-	var err error
 	f.PodIP, err = r.Addresses.Take(p.UID)
 	return f, err
 }
-
-func unlessAbsent(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
-}
-
-func (r *Reconciler) filesOf(p *corev1.Pod) string { return filepath.Join(r.Files, string(p.UID)) }
 
 func (r *Reconciler) makeVolumes(ctx context.Context, p *corev1.Pod, f pod.Facts) error {
 	for _, v := range pod.Volumes(p) {
@@ -105,53 +75,19 @@ func (r *Reconciler) makeVolumes(ctx context.Context, p *corev1.Pod, f pod.Facts
 			return err
 		}
 	}
-	volumes, err := pod.Files(p, f)
-	if err != nil {
-		return err
-	}
-	for name, files := range volumes {
-		if err := writeFiles(filepath.Join(f.Files, name), files); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// writeFiles writes below dir alone: a key of a ConfigMap is not trusted.
-func writeFiles(dir string, files []pod.File) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	for _, f := range files {
-		if err := root.MkdirAll(filepath.Dir(f.Path), 0o755); err != nil {
-			return err
-		}
-		mode := os.FileMode(f.Mode) & os.ModePerm
-		if err := root.WriteFile(f.Path, f.Data, mode); err != nil {
-			return err
-		}
-		if err := root.Chmod(f.Path, mode); err != nil {
-			return err
-		}
-	}
-	return nil
+	return r.writeVolumes(p, f)
 }
 
 // image returns what an image runs by itself, and pulls it where the pod's policy says so.
-func (r *Reconciler) image(ctx context.Context, p *corev1.Pod, c corev1.Container) (entry, args []string, err error) {
+func (r *Reconciler) image(ctx context.Context, p *corev1.Pod, c corev1.Container, f pod.Facts) (entry, args []string, err error) {
 	if c.ImagePullPolicy == corev1.PullAlways && hasRegistry(c.Image) {
-		if err := r.pull(ctx, p, c.Image); err != nil {
+		if err := r.pull(ctx, p, c.Image, f); err != nil {
 			return nil, nil, err
 		}
 	}
 	i, err := r.Caisson.InspectImage(ctx, &caissonv1.InspectImageRequest{Name: c.Image})
 	if errors.Is(err, sbxerr.ImageNotFound) && c.ImagePullPolicy != corev1.PullNever && hasRegistry(c.Image) {
-		if err := r.pull(ctx, p, c.Image); err != nil {
+		if err := r.pull(ctx, p, c.Image, f); err != nil {
 			return nil, nil, err
 		}
 		i, err = r.Caisson.InspectImage(ctx, &caissonv1.InspectImageRequest{Name: c.Image})
@@ -168,14 +104,6 @@ func (r *Reconciler) image(ctx context.Context, p *corev1.Pod, c corev1.Containe
 		}
 	}
 	return config.Config.Entrypoint, config.Config.Cmd, nil
-}
-
-func (r *Reconciler) pull(ctx context.Context, p *corev1.Pod, image string) error {
-	r.Events.Eventf(p, corev1.EventTypeNormal, "Pulling", "Pulling image %q", image)
-	if _, err := r.Caisson.PullImage(ctx, &caissonv1.PullImageRequest{Name: image}, nil); err != nil {
-		return &imageError{err}
-	}
-	return nil
 }
 
 // hasRegistry says that an image's name begins with a host. Others are images of the daemon.

@@ -36,11 +36,30 @@ func (r *Reconciler) status(p *corev1.Pod, rs runs, phase corev1.PodPhase) corev
 	cs := containerStatus(p, main, rs, n, initialized, phase)
 	if last, _ := rs.of(main.Name); last != nil {
 		initialized = true
-		cs.Ready = cs.State.Running != nil && r.isReady(main, last.sandbox)
+		r.addFound(&cs, &s, main, last)
 	}
 	s.ContainerStatuses = []corev1.ContainerStatus{cs}
 	setConditions(p, &s, initialized, cs.Ready)
+	r.refuseDebug(p, &s)
 	return s
+}
+
+// addFound adds what hooks and probes found of a run. Before its hook is over it does not count as
+// running.
+func (r *Reconciler) addFound(cs *corev1.ContainerStatus, s *corev1.PodStatus, c corev1.Container, last *run) {
+	if cs.State.Running == nil {
+		return
+	}
+	hooked, started, ready := r.found(c, last.sandbox)
+	cs.Started, cs.Ready = &started, ready
+	if hooked {
+		return
+	}
+	started = false
+	cs.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}
+	if last.try == 0 && s.Phase == corev1.PodRunning {
+		s.Phase = corev1.PodPending
+	}
 }
 
 func (r *Reconciler) setAddresses(p *corev1.Pod, s *corev1.PodStatus) {

@@ -84,21 +84,22 @@ func (r *Reconciler) refuse(p *corev1.Pod) (reason, message string) {
 
 // misfit compares a pod with what is left of the node: one with spec.nodeName has met no scheduler.
 func (r *Reconciler) misfit(p *corev1.Pod) (reason, message string) {
-	cpu, memory := requests(p, r.Memory)
+	all := requests(p, r.Memory)
 	count := int64(1)
 	for _, other := range r.Pods() {
 		if other.UID == p.UID || terminal(other) || !r.isAdmitted(other) {
 			continue
 		}
-		c, m := requests(other, r.Memory)
-		cpu, memory, count = cpu+c, memory+m, count+1
+		all, count = all.plus(requests(other, r.Memory)), count+1
 	}
 	have := r.Allocatable()
 	switch {
-	case cpu > have.Cpu().MilliValue():
+	case all.milliCPU > have.Cpu().MilliValue():
 		return "OutOfcpu", "the node has no CPUs left for the pod's requests"
-	case memory > have.Memory().Value():
+	case all.memory > have.Memory().Value():
 		return "OutOfmemory", "the node has no memory left for the pod's requests"
+	case all.storage > have.StorageEphemeral().Value():
+		return "OutOfephemeral-storage", "the node has no disk left for the pod's requests"
 	case count > have.Pods().Value():
 		return "OutOfpods", "the node has no room for another pod"
 	}
@@ -129,7 +130,7 @@ func deadline(p *corev1.Pod, now time.Time) (left time.Duration, over bool) {
 // expire ends a pod whose time is over.
 func (r *Reconciler) expire(ctx context.Context, p *corev1.Pod, rs runs) (time.Duration, error) {
 	if live := rs.live(); len(live) > 0 {
-		r.stop(ctx, p.UID, live, grace(p))
+		r.stop(ctx, p, live, grace(p))
 		return 0, nil
 	}
 	return 0, r.fail(ctx, p, withRemembered(p, rs), "DeadlineExceeded", "the pod ran longer than activeDeadlineSeconds")

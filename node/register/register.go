@@ -31,6 +31,7 @@ type Caisson interface {
 // Config says what node this is.
 type Config struct {
 	Node, Address, PodCIDR string
+	Machine, Instance      string // tell the machine and its daemon from others
 	Port                   int32
 	Client                 kubernetes.Interface
 	Caisson                Caisson
@@ -168,6 +169,7 @@ func (r *Registration) node(ctx context.Context) *corev1.Node {
 			{Type: corev1.NodeInternalIP, Address: r.Address}, {Type: corev1.NodeHostName, Address: r.Node}},
 		DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: r.Port}},
 		NodeInfo: corev1.NodeSystemInfo{
+			MachineID: r.Machine, SystemUUID: r.Instance,
 			OperatingSystem: "linux", Architecture: runtime.GOARCH, KubeletVersion: "v1.37.2-caisson",
 			ContainerRuntimeVersion: "caisson://" + r.version,
 		},

@@ -7,20 +7,23 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/node/pod"
 )
 
 type options struct {
-	kubeconfig, socket, node, address string
-	port                              int
-	podCIDR                           netip.Prefix
-	cert, key, clientCA               string
-	files                             string
-	offer                             pod.Offer
-	memory, maxPods                   int64
-	workers                           int
+	kubeconfig, bootstrap, certDir string
+	socket, node, address          string
+	port                           int
+	podCIDR                        netip.Prefix
+	cert, key, clientCA            string
+	files                          string
+	offer                          pod.Offer
+	memory, maxPods                int64
+	workers                        int
+	refresh                        time.Duration
 }
 
 func parse(args []string) (options, error) {
@@ -28,6 +31,8 @@ func parse(args []string) (options, error) {
 	host, _ := os.Hostname() // the flag is needed then
 	f := flag.NewFlagSet("caisson-node", flag.ContinueOnError)
 	f.StringVar(&o.kubeconfig, "kubeconfig", "/etc/caisson-node/kubeconfig", "`file` with the node's identity, system:node:NAME")
+	f.StringVar(&o.bootstrap, "bootstrap-kubeconfig", "", "`file` with an identity that may ask for the node's, which is kept in --cert-dir; instead of --kubeconfig")
+	f.StringVar(&o.certDir, "cert-dir", "", "`directory` of certificates that the cluster signs and renews; instead of --tls-cert-file")
 	f.StringVar(&o.socket, "socket", api.DefaultSocket, "the daemon's `socket`")
 	f.StringVar(&o.node, "node-name", strings.ToLower(host), "`name` of the node")
 	f.StringVar(&o.address, "address", "", "`address` of this host at which the API server reaches the node")
@@ -42,6 +47,7 @@ func parse(args []string) (options, error) {
 	f.BoolVar(&o.offer.Allow, "allow-egress", false, "pods may name destinations by the annotation caisson.run/allow")
 	f.Int64Var(&o.memory, "default-memory", 512<<20, "`bytes` that a container without a word about its memory counts for: the profile's limit")
 	f.Int64Var(&o.maxPods, "max-pods", 0, "most `pods`; 0: as many as the daemon has room for")
+	f.DurationVar(&o.refresh, "refresh-files", time.Minute, "`time` between two looks at ConfigMaps and Secrets that running pods have as files")
 	f.IntVar(&o.workers, "workers", 32, "pods that are worked on at once")
 	if err := f.Parse(args); err != nil {
 		return o, err
@@ -51,6 +57,12 @@ func parse(args []string) (options, error) {
 	}
 	if o.node == "" || o.address == "" || f.NArg() > 0 {
 		return o, errors.New("give --node-name and --address, and no arguments")
+	}
+	if o.refresh < time.Second {
+		return o, errors.New("--refresh-files is less than 1s")
+	}
+	if o.bootstrap != "" && o.certDir == "" {
+		return o, errors.New("--bootstrap-kubeconfig needs --cert-dir")
 	}
 	if *cidr != "" {
 		var err error

@@ -16,6 +16,7 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	corev1 "k8s.io/api/core/v1"
+	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -27,6 +28,7 @@ import (
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/node/address"
 	"github.com/caisson-run/caisson/node/daemon"
+	"github.com/caisson-run/caisson/node/identity"
 	"github.com/caisson-run/caisson/node/kubelet"
 	"github.com/caisson-run/caisson/node/reconcile"
 	"github.com/caisson-run/caisson/node/register"
@@ -47,13 +49,18 @@ func run(ctx context.Context, o options) error {
 	if err := os.MkdirAll(o.files, 0o700); err != nil {
 		return err
 	}
-	client, err := connect(o.kubeconfig)
+	own := identity.Config{Node: o.node, Dir: o.certDir, Log: log}
+	client, err := connect(ctx, o, own)
 	if err != nil {
 		return err
 	}
 	registration := register.New(register.Config{
 		Node: o.node, Address: o.address, Port: int32(o.port), PodCIDR: cidr(o), Client: client, Caisson: d, MaxPods: o.maxPods, Log: log,
+		Machine: register.Machine(), Instance: version.Instance,
 	})
+	if err := registration.Claim(ctx); err != nil {
+		return err
+	}
 	if err := registration.Learn(ctx); err != nil {
 		return err
 	}
@@ -61,13 +68,13 @@ func run(ctx context.Context, o options) error {
 	defer stop()
 	c := reconcile.Config{
 		Node: o.node, HostIP: o.address, Client: client, Caisson: d, Events: events, Offer: o.offer, Files: o.files,
-		Allocatable: registration.Allocatable, Memory: o.memory, Workers: o.workers, Resync: 20 * time.Second, Log: log,
+		Allocatable: registration.Allocatable, Memory: o.memory, Workers: o.workers, Resync: 20 * time.Second, Refresh: o.refresh, Log: log,
 	}
 	if o.podCIDR.IsValid() {
 		c.Addresses = address.New(o.podCIDR, address.Loopback{})
 	}
 	pods := reconcile.New(c)
-	served, err := serve(ctx, o, client, &kubelet.Server{Node: o.node, Pods: pods, Caisson: d})
+	served, err := serve(ctx, o, own, client, &kubelet.Server{Node: o.node, Pods: pods, Caisson: d})
 	if err != nil {
 		return err
 	}
@@ -109,13 +116,21 @@ func lock(instance string) (unlock func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-func connect(kubeconfig string) (kubernetes.Interface, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+func connect(ctx context.Context, o options, own identity.Config) (kubernetes.Interface, error) {
+	file := o.kubeconfig
+	if o.bootstrap != "" {
+		file = o.bootstrap
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", file)
+	if err == nil && o.bootstrap != "" {
+		config, err = own.Client(ctx, config)
+	}
 	if err != nil {
 		return nil, err
 	}
-	config.QPS, config.Burst = 200, 400 // the API server has its own fairness
+	config.QPS = -1 // no bound: the API server has its own fairness
 	config.UserAgent = "caisson-node"
+	config.ContentType, config.AcceptContentTypes = k8sruntime.ContentTypeProtobuf, k8sruntime.ContentTypeProtobuf+","+k8sruntime.ContentTypeJSON
 	return kubernetes.NewForConfig(config)
 }
 
@@ -133,7 +148,7 @@ func cidr(o options) string {
 }
 
 // serve begins to serve the kubelet's API. The channel has the error that ends it.
-func serve(ctx context.Context, o options, client kubernetes.Interface, s *kubelet.Server) (<-chan error, error) {
+func serve(ctx context.Context, o options, own identity.Config, client kubernetes.Interface, s *kubelet.Server) (<-chan error, error) {
 	ca, err := dynamiccertificates.NewDynamicCAContentFromFile("clients", o.clientCA)
 	if err != nil {
 		return nil, err
@@ -146,18 +161,15 @@ func serve(ctx context.Context, o options, client kubernetes.Interface, s *kubel
 		return nil, err
 	}
 	go ca.Run(ctx, 1)
-	if _, err := tls.LoadX509KeyPair(o.cert, o.key); err != nil {
+	certificate, err := serving(o, own, client)
+	if err != nil {
 		return nil, fmt.Errorf("the serving certificate: %w", err)
 	}
 	server := &http.Server{
 		Handler:           s.Handler(auth),
 		ReadHeaderTimeout: 10 * time.Second,
 		TLSConfig: &tls.Config{
-			MinVersion: tls.VersionTLS12, ClientAuth: tls.RequestClientCert,
-			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-				c, err := tls.LoadX509KeyPair(o.cert, o.key) // renewed files count at once
-				return &c, err
-			},
+			MinVersion: tls.VersionTLS12, ClientAuth: tls.RequestClientCert, GetCertificate: certificate,
 		},
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}, // SPDY needs HTTP/1.1
 	}
@@ -169,4 +181,17 @@ func serve(ctx context.Context, o options, client kubernetes.Interface, s *kubel
 	go func() { ended <- server.ServeTLS(l, "", "") }()
 	context.AfterFunc(ctx, func() { _ = server.Close() })
 	return ended, nil
+}
+
+// serving returns what gives the certificate of the kubelet's API: the cluster's, or that of files.
+func serving(o options, own identity.Config, client kubernetes.Interface) (func(*tls.ClientHelloInfo) (*tls.Certificate, error), error) {
+	if o.certDir != "" {
+		return own.Serving(client, o.address)
+	}
+	load := func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		c, err := tls.LoadX509KeyPair(o.cert, o.key) // renewed files count at once
+		return &c, err
+	}
+	_, err := load(nil)
+	return load, err
 }

@@ -35,20 +35,21 @@ issue admin /O=system:masters/CN=admin
 issue scheduler /CN=system:kube-scheduler
 issue manager /O=system:masters/CN=system:kube-controller-manager
 issue nobody /CN=nobody
-for name in admin scheduler manager nobody; do kubeconfig $name; done
+issue bootstrap /O=system:bootstrappers/CN=bootstrap
+for name in admin scheduler manager nobody bootstrap; do kubeconfig $name; done
 for node in ${NODES:-}; do
   issue "${node%%=*}" "/O=system:nodes/CN=system:node:${node%%=*}"
   issue "${node%%=*}-serving" "/O=system:nodes/CN=system:node:${node%%=*}" "IP:${node#*=}"
   kubeconfig "${node%%=*}"
 done
 
-trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT
+trap 'kill -KILL $(jobs -p) 2>/dev/null; wait' EXIT
 (log etcd; exec "$KUBE" etcd --data-dir etcd --unsafe-no-fsync \
   --listen-client-urls http://127.0.0.1:22379 --advertise-client-urls http://127.0.0.1:22379 \
   --listen-peer-urls http://127.0.0.1:22380 --initial-advertise-peer-urls http://127.0.0.1:22380 \
   --initial-cluster default=http://127.0.0.1:22380) &
 (log apiserver; exec "$KUBE" apiserver --etcd-servers=http://127.0.0.1:22379 \
-  --bind-address=127.0.0.1 --secure-port=26443 --endpoint-reconciler-type=none \
+  --bind-address=127.0.0.1 --advertise-address=192.0.2.254 --secure-port=26443 --endpoint-reconciler-type=none \
   --tls-cert-file=apiserver.crt --tls-private-key-file=apiserver.key --client-ca-file=ca.crt \
   --kubelet-client-certificate=kubelet-client.crt --kubelet-client-key=kubelet-client.key \
   --kubelet-certificate-authority=ca.crt --kubelet-preferred-address-types=InternalIP \
@@ -59,10 +60,11 @@ trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT
   --requestheader-extra-headers-prefix=X-Remote-Extra- --requestheader-group-headers=X-Remote-Group \
   --requestheader-username-headers=X-Remote-User \
   --proxy-client-cert-file=front-proxy.crt --proxy-client-key-file=front-proxy.key) &
+until "$KUBE" kubectl --kubeconfig=admin.conf get --raw=/readyz &>/dev/null; do sleep 0.1; done
 (log scheduler; exec "$KUBE" scheduler --kubeconfig=scheduler.conf --authentication-kubeconfig=scheduler.conf \
-  --authorization-kubeconfig=scheduler.conf --leader-elect=false --bind-address=127.0.0.1 --secure-port=20259) &
+  --authorization-kubeconfig=scheduler.conf --leader-elect=false --bind-address=127.0.0.1 --secure-port=20259 --kube-api-qps=500 --kube-api-burst=1000) &
 (log manager; exec "$KUBE" controller-manager --kubeconfig=manager.conf --authentication-kubeconfig=manager.conf \
   --authorization-kubeconfig=manager.conf --leader-elect=false --bind-address=127.0.0.1 --secure-port=20257 \
   --service-account-private-key-file=sa.key --root-ca-file=ca.crt --cluster-signing-cert-file=ca.crt \
-  --cluster-signing-key-file=ca.key --use-service-account-credentials=true) &
+  --cluster-signing-key-file=ca.key --use-service-account-credentials=true --kube-api-qps=500 --kube-api-burst=1000) &
 wait

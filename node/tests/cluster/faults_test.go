@@ -1,0 +1,193 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// counts prints a number every tenth of a second.
+const counts = `i=0; while [ $i -lt %d ]; do echo $i; i=$((i+1)); sleep 0.1; done; exit 9`
+
+func numbers(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintln(&b, i)
+	}
+	return b.String()
+}
+
+// on runs a pod on one node.
+func on(t *testing.T, name string, n *node, script string) {
+	t.Helper()
+	create(t, name, name, n.name, script)
+	t.Cleanup(func() { kubectl(t, "delete", "pod", name, "--ignore-not-found", "--grace-period=1") })
+	phase(t, name, "Running")
+}
+
+// output is what a call prints while it runs.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// followLogs begins logs -f. The channel has its end.
+func followLogs(t *testing.T, name string) (*output, <-chan error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	cmd, out, ended := prepare(ctx, "logs", "-f", name), &output{}, make(chan error, 1)
+	cmd.Stdout = out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { ended <- cmd.Wait() }()
+	if err := until("some output", func() error {
+		if !strings.Contains(out.String(), "\n3\n") {
+			return fmt.Errorf("%q", out)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return out, ended
+}
+
+func TestKilledDaemon(t *testing.T) {
+	n := site.nodes[1]
+	on(t, "counts", n, fmt.Sprintf(counts, 120))
+	on(t, "short", n, "sleep 2; exit 5")
+	out, ended := followLogs(t, "counts")
+	if err := n.daemon.signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if err := until("the node is not ready", func() error { return site.nodeReady(n, corev1.ConditionFalse) }); err != nil {
+		t.Error(err)
+	}
+	time.Sleep(2 * time.Second) // the short one ends meanwhile
+	if err := n.daemon.start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("logs -f ended by %v", err)
+	}
+	equal(t, "logs -f", out.String(), numbers(120))
+	phase(t, "counts", "Failed")
+	phase(t, "short", "Failed")
+	equal(t, "the exit code", exitCode(t, "short"), "5")
+	if err := until("the node is ready", func() error { return site.nodeReady(n, corev1.ConditionTrue) }); err != nil {
+		t.Error(err)
+	}
+}
+
+func exitCode(t *testing.T, name string) string {
+	t.Helper()
+	return kubectl(t, "get", "pod", name, "-o", "jsonpath={.status.containerStatuses[0].state.terminated.exitCode}")
+}
+
+func TestKilledProgram(t *testing.T) {
+	n := site.nodes[1]
+	on(t, "counts", n, fmt.Sprintf(counts, 80))
+	on(t, "short", n, "sleep 1; exit 5")
+	on(t, "forced", n, "exec sleep 1000")
+	_, ended := followLogs(t, "counts")
+	if err := n.program.signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	<-ended // with its connection
+	now := int64(0)
+	if err := site.client.CoreV1().Pods("default").Delete(t.Context(), "forced", metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(2 * time.Second) // the short one ends meanwhile
+	if err := n.program.start(); err != nil {
+		t.Fatal(err)
+	}
+	phase(t, "counts", "Failed")
+	equal(t, "logs", kubectl(t, "logs", "counts"), numbers(80))
+	equal(t, "the exit code", exitCode(t, "counts"), "9")
+	equal(t, "the exit code", exitCode(t, "short"), "5")
+	kubectl(t, "delete", "pod", "counts", "short")
+	if err := until("nothing is left", func() error { return n.emptied(t.Context()) }); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSecondProgram: one daemon is one node's.
+func TestSecondProgram(t *testing.T) {
+	n := site.nodes[1]
+	second := process{line: n.program.line, log: n.root + "-second.log"}
+	if err := second.start(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-second.ended:
+	case <-time.After(deadline):
+		_ = second.signal(syscall.SIGKILL)
+	}
+	if !strings.Contains(second.tail(), "another caisson-node serves this daemon") {
+		t.Errorf("it says %s", second.tail())
+	}
+}
+
+// TestStrangers: the node answers nobody but whom the API server allows.
+func TestStrangers(t *testing.T) {
+	n := site.nodes[0]
+	for name, want := range map[string]string{"": "401", "nobody": "403", "kubelet-client": "200"} {
+		if got := ask(t, n, name); got != want {
+			t.Errorf("%q got %s, not %s", name, got, want)
+		}
+	}
+}
+
+// ask asks the node's own port with a client's certificate, and returns the status.
+func ask(t *testing.T, n *node, name string) string {
+	t.Helper()
+	plane := filepath.Join(site.dir, "plane")
+	pool := x509.NewCertPool()
+	ca, err := os.ReadFile(filepath.Join(plane, "ca.crt"))
+	if err != nil || !pool.AppendCertsFromPEM(ca) {
+		t.Fatal(err)
+	}
+	config := &tls.Config{RootCAs: pool}
+	if name != "" {
+		pair, err := tls.LoadX509KeyPair(filepath.Join(plane, name+".crt"), filepath.Join(plane, name+".key"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	client := http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
+	res, err := client.Get("https://" + n.address + ":10250/pods")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	return strconv.Itoa(res.StatusCode)
+}

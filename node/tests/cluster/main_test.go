@@ -1,0 +1,60 @@
+// Package cluster runs caisson-node against a real control plane: one of tools/kubernetes on
+// loopback, two daemons and two node programs, in a network namespace of their own.
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// inside says that this process is the one in the namespace.
+const inside = "CAISSON_TEST_NETNS"
+
+// site is the cluster of all tests.
+var site *cluster
+
+func TestMain(m *testing.M) {
+	switch {
+	case os.Getenv("CAISSON_KUBERNETES") == "" || os.Getenv("CAISSON_BIN_DIR") == "":
+		fmt.Println("skipped: CAISSON_KUBERNETES and CAISSON_BIN_DIR name no programs; run make test-kubernetes")
+	case os.Getenv(inside) == "":
+		os.Exit(enter())
+	default:
+		os.Exit(run(m))
+	}
+}
+
+// enter runs this program again where addresses, ports and rules are nobody else's.
+func enter() int {
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Env = append(os.Environ(), inside+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	if err := cmd.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+func run(m *testing.M) (code int) {
+	var err error
+	site, err = start()
+	if err == nil {
+		code = m.Run()
+	}
+	err = errors.Join(err, site.end())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "FAIL:", err)
+		return 1
+	}
+	return code
+}
+
+// program returns the path of a built program.
+func program(variable, name string) string { return filepath.Join(os.Getenv(variable), name) }
