@@ -37,6 +37,7 @@ const maxIdle = 32
 // concurrent use.
 type Client struct {
 	transport  *http.Transport
+	key        string
 	reconnect  time.Duration
 	sandboxes  func() caissonv1connect.SandboxServiceClient
 	execs      func() caissonv1connect.ExecServiceClient
@@ -55,6 +56,9 @@ type Client struct {
 // Options say how a Client reaches its daemon.
 type Options struct {
 	Socket string // empty is DefaultSocket
+	// Dial connects in place of the socket. Host.Options has one for other hosts.
+	Dial func(ctx context.Context) (net.Conn, error)
+	Key  string // by which the client acts for a user; sent with each call by Dial
 	// Reconnect is how long the daemon may be away; 0 is DefaultReconnect, and
 	// less than 0 never connects again.
 	Reconnect time.Duration
@@ -72,14 +76,22 @@ func New(o Options) *Client {
 	if o.Reconnect == 0 {
 		o.Reconnect = DefaultReconnect
 	}
-	transport := newTransport(o.Socket)
-	httpClient := &http.Client{Transport: namedTransport{abortingTransport{transport}}}
+	if o.Dial == nil {
+		o.Dial, o.Key = func(ctx context.Context) (net.Conn, error) { return dial(ctx, o.Socket) }, ""
+	}
+	transport := newTransport(o.Dial)
+	var tripper http.RoundTripper = namedTransport{abortingTransport{transport}}
+	if o.Key != "" {
+		tripper = keyTransport{tripper, o.Key}
+	}
+	httpClient := &http.Client{Transport: tripper, CheckRedirect: noRedirect}
 	options := connect.WithClientOptions(
 		connect.WithInterceptors(decoder{}),
 		connect.WithAcceptCompression("gzip", nil, nil), // a local socket gains nothing from it
 	)
 	return &Client{
 		transport:  transport,
+		key:        o.Key,
 		reconnect:  o.Reconnect,
 		sandboxes:  lazily(caissonv1connect.NewSandboxServiceClient, httpClient, options),
 		execs:      lazily(caissonv1connect.NewExecServiceClient, httpClient, options),
@@ -102,13 +114,13 @@ func lazily[C any](make func(connect.HTTPClient, string, ...connect.ClientOption
 	return sync.OnceValue(func() C { return make(h, "http://caisson", o) }) // the host is not looked at
 }
 
-// newTransport speaks HTTP/1.1 over the socket: each call under way has a connection of
-// its own.
-func newTransport(socket string) *http.Transport {
+// noRedirect takes an answer as it is: the daemon sends nobody elsewhere, least of all a key.
+func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+// newTransport speaks HTTP/1.1: each call under way has a connection of its own.
+func newTransport(dial func(context.Context) (net.Conn, error)) *http.Transport {
 	return &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return dial(ctx, socket)
-		},
+		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
 		MaxIdleConnsPerHost: maxIdle,
 		IdleConnTimeout:     idleTimeout,
 		DisableCompression:  true,
@@ -125,6 +137,12 @@ func Ping(ctx context.Context, socket string) error {
 		return decode(ctx, err)
 	}
 	return conn.Close()
+}
+
+// DialSocket connects to the socket, for who speaks to the daemon by other means.
+func DialSocket(ctx context.Context, socket string) (net.Conn, error) {
+	conn, err := dial(ctx, socket)
+	return conn, decode(ctx, err)
 }
 
 func dial(ctx context.Context, socket string) (net.Conn, error) {

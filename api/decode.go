@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"syscall"
 
 	"connectrpc.com/connect"
@@ -43,6 +44,9 @@ func decode(ctx context.Context, err error) error {
 	}
 	if e := detailOf(call); e != nil {
 		return e
+	}
+	if refused := tlsRefused(err); refused != nil {
+		return Explain(sbxerr.Wrap(sbxerr.TLSRefused, "api.call", fmt.Errorf("the daemon refused the connection: %w", refused)))
 	}
 	if code := codeOfCall(ctx, call); code != sbxerr.APIBroken || !errors.Is(call, io.ErrUnexpectedEOF) {
 		return Explain(sbxerr.Wrap(code, "api.call", fallback(call)))
@@ -112,9 +116,23 @@ func daemonOff(dial *dialError) *Error {
 	case errors.Is(dial.err, context.DeadlineExceeded):
 		message = "the daemon on %s does not accept connections"
 	}
+	if strings.Contains(dial.socket, "://") {
+		return hostOff(dial)
+	}
 	e := Explain(sbxerr.WithRemedy(sbxerr.DaemonOff, "api.dial", fmt.Errorf(message, dial.socket), remedy))
 	e.Cause = dial.err.Error()
 	return e
+}
+
+// hostOff explains why a daemon elsewhere cannot be reached.
+func hostOff(dial *dialError) *Error {
+	const op = "api.dial"
+	host := withoutUser(dial.socket)
+	if refused := tlsRefused(dial.err); refused != nil {
+		return Explain(sbxerr.Wrap(sbxerr.TLSRefused, op, fmt.Errorf("connect to %s: %w", host, refused)))
+	}
+	return Explain(sbxerr.WithRemedy(sbxerr.DaemonOff, op, fmt.Errorf("the daemon on %s cannot be reached: %w", host, dial.err),
+		"check the name and the port, that the daemon there runs with listen.tcp, and what lies between"))
 }
 
 // reachRemedy says who may connect to a socket that this user may not use.

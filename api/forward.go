@@ -33,7 +33,7 @@ func (c *Client) Forward(ctx context.Context, ref string, port uint16) (*Forward
 		return nil, decode(ctx, err)
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	f, err := newForwarded(conn, ref, port)
+	f, err := newForwarded(conn, c.key, ref, port)
 	if !stop() && err == nil {
 		err = ctx.Err()
 	}
@@ -45,9 +45,12 @@ func (c *Client) Forward(ctx context.Context, ref string, port uint16) (*Forward
 
 // newForwarded writes a request whose body goes on while its answer comes: net/http sends the
 // headers of one only with the first bytes of its body.
-func newForwarded(conn net.Conn, ref string, port uint16) (*Forwarded, error) {
-	const head = "POST /v1/sandboxes/%s/forward/%d HTTP/1.1\r\nHost: caisson\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
-	if _, err := fmt.Fprintf(conn, head, url.PathEscape(ref), port); err != nil {
+func newForwarded(conn net.Conn, key, ref string, port uint16) (*Forwarded, error) {
+	const head = "POST /v1/sandboxes/%s/forward/%d HTTP/1.1\r\nHost: caisson\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n%s\r\n"
+	if key != "" {
+		key = "Authorization: Bearer " + key + "\r\n"
+	}
+	if _, err := fmt.Fprintf(conn, head, url.PathEscape(ref), port, key); err != nil {
 		return nil, sbxerr.Wrap(sbxerr.APIBroken, "api.forward", err)
 	}
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)

@@ -38,6 +38,7 @@ type Config struct {
 	State       string             `yaml:"state" json:"state" jsonschema:"description=Directory on tmpfs for what dies with the boot"`
 	Socket      string             `yaml:"socket" json:"socket" jsonschema:"description=Unix socket of the API; empty is caisson.sock in state"`
 	SocketGroup Account            `yaml:"socket_group" json:"socket_group" jsonschema:"description=Group that alone may connect\\, by name or number; empty lets everybody connect where peers are listed"`
+	Listen      Listen             `yaml:"listen" json:"listen"`
 	BinDir      string             `yaml:"bin_dir" json:"bin_dir" jsonschema:"description=Directory of caisson-init\\, caisson-gateway\\, caisson-shim\\, containerd\\, its shim and runc; empty is the daemon's own\\, or ../libexec/caisson from there"`
 	IdleTimeout Duration           `yaml:"idle_timeout" json:"idle_timeout" jsonschema:"description=End the daemon after so long without a sandbox or a call; 0 never"`
 	StopGrace   Duration           `yaml:"stop_grace" json:"stop_grace" jsonschema:"description=Time between TERM and KILL"`

@@ -170,7 +170,7 @@ func TestSchema(t *testing.T) {
 	if err := json.Unmarshal(data, &s); err != nil {
 		t.Fatal(err)
 	}
-	if len(s.Properties) != 32 || s.AdditionalProperties {
+	if len(s.Properties) != 33 || s.AdditionalProperties {
 		t.Errorf("the schema has %d properties, additional ones allowed: %v", len(s.Properties), s.AdditionalProperties)
 	}
 }

@@ -30,7 +30,7 @@ func (c *Config) Validate() error {
 	errs := []error{
 		absolute("root", c.Root), absolute("state", c.State), absolute("socket", c.Socket), c.validateCgroup(),
 		c.validatePaths(), c.validateIDs(), c.validateProfiles(), c.validateSecrets(), c.validateUnisolated(),
-		c.validateSandboxes(), c.validatePools(), c.validatePeers(), c.Network.validateProxy(), c.validateAudit(), c.validateMetrics(), c.validatePage(), c.validateWebhooks(), c.validateTelemetry(), c.Registries.validate(),
+		c.validateSandboxes(), c.validatePools(), c.validatePeers(), c.validateListen(), c.Network.validateProxy(), c.validateAudit(), c.validateMetrics(), c.validatePage(), c.validateWebhooks(), c.validateTelemetry(), c.Registries.validate(),
 		oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error"),
 		oneOf("log.format", c.Log.Format, "text", "json"),
 	}

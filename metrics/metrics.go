@@ -97,7 +97,7 @@ func (m *Metrics) Observe(e *events.Event) {
 	case events.LimitHit:
 		m.limits.WithLabelValues(d.Limit).Inc()
 	case events.CallRefused:
-		m.refusals.WithLabelValues(string(d.Code)).Inc()
+		m.refusals.WithLabelValues(string(d.Code)).Add(float64(d.Skipped) + 1)
 	case events.NetworkTried:
 		m.attempts.WithLabelValues(d.Kind, d.Verdict).Add(float64(d.Skipped) + 1)
 		m.network.WithLabelValues("sent").Add(float64(max(0, d.SentBytes)))

@@ -69,7 +69,7 @@ func TestScrape(t *testing.T) {
 		`caisson_orphaned_sandboxes 1`, `caisson_execs_running 3`, `caisson_create_queue_length 5`, `caisson_engine_up 1`,
 		`caisson_pool_hits_total{image="base",profile="strict"} 6`, `caisson_audit_records_total 10`, `caisson_audit_export_lag_records{receiver="journald /run/j"} 7`,
 		`caisson_exec_duration_seconds_count{exit="failure",reason="exited"} 1`, `caisson_limit_hits_total{limit="memory"} 1`, `caisson_limit_hits_total{limit="pids"} 0`,
-		`caisson_refused_calls_total{code="SBX-701"} 1`, `caisson_network_attempts_total{kind="connection",verdict="refused"} 5`,
+		`caisson_refused_calls_total{code="SBX-701"} 5`, `caisson_network_attempts_total{kind="connection",verdict="refused"} 5`,
 		`caisson_network_bytes_total{direction="sent"} 5`, `caisson_file_bytes_total{direction="in"} 7`, `caisson_output_bytes_total{stream="stdout"} 9`,
 		`caisson_sandbox_create_duration_seconds_count{source="new"} 1`, `caisson_sandbox_stage_duration_seconds_bucket{stage="netns",le="0.0025"} 1`,
 		`caisson_sandbox_removal_duration_seconds_sum 0.02`, `caisson_call_duration_seconds_count{call="Create",outcome="ok"} 1`,

@@ -212,6 +212,9 @@ func (m *Manager) planFor(ctx context.Context, r plan.CreateRequest) (*plan.Sand
 		}
 	}
 	if p.Profile.Unisolated != nil {
+		if err := g.CheckLocal("a sandbox without isolation"); err != nil {
+			return nil, err
+		}
 		return p, m.checkHostUser(ctx, p)
 	}
 	return p, nil

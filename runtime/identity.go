@@ -5,10 +5,13 @@ import "github.com/caisson-run/caisson/runtime/peer"
 func (s *sandbox) identity() identity {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return identity{name: s.record.Name, parent: s.record.Parent, owner: s.record.OwnerUID, pooled: s.record.Pooled}
+	return identity{name: s.record.Name, parent: s.record.Parent, owner: s.record.OwnerUID, pooled: s.record.Pooled, unisolated: s.record.unisolated()}
 }
 
-func (i identity) seenBy(g peer.Grant) bool { return !i.pooled && g.Sees(i.owner, i.parent) }
+// seenBy hides what runs as a user of the host from callers of the network.
+func (i identity) seenBy(g peer.Grant) bool {
+	return !i.pooled && !(i.unisolated && g.IsRemote()) && g.Sees(i.owner, i.parent)
+}
 
 // of reports whether the sandbox is one that the caller itself made.
 func (i identity) of(g peer.Grant) bool {
@@ -20,4 +23,5 @@ type identity struct {
 	name, parent string
 	owner        uint32
 	pooled       bool
+	unisolated   bool
 }

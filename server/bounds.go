@@ -65,7 +65,7 @@ func boundCalls(h http.Handler) http.Handler {
 	held, writer := newAmounts(fewConnections), connect.NewErrorWriter()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, known := peer.FromContext(r.Context())
-		if !known || c.Sandbox == "" && c.UID == 0 {
+		if !known || c.IsHostRoot() {
 			h.ServeHTTP(w, r)
 			return
 		}

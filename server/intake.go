@@ -63,7 +63,7 @@ func undecodedOf(ctx context.Context) []bound {
 	all, rest := bound{"all", maxUndecoded, 0}, bound{"not root", maxUndecodedRest, spareUndecoded}
 	c, known := peer.FromContext(ctx)
 	switch own := (bound{c.String(), maxUndecodedUser, 0}); {
-	case !known || c.Sandbox == "" && c.UID == 0:
+	case !known || c.IsHostRoot():
 		return []bound{all}
 	case c.Sandbox != "":
 		return []bound{own, {"sandboxes", maxUndecodedBox, spareUndecodedIn}, rest, all}

@@ -154,6 +154,12 @@ const (
 	PageToken Code = "SBX-808" // the page was called without its token, or with a stale one
 	PageGuard Code = "SBX-809" // the page does not serve this request
 
+	KeyRefused  Code = "SBX-810" // a caller from the network shows no key or certificate that counts
+	NotRemote   Code = "SBX-811" // it is not for callers from the network
+	KeyNotFound Code = "SBX-812" // there is no such key
+	NoContext   Code = "SBX-813" // there is no such context of the command line
+	TLSRefused  Code = "SBX-814" // the TLS connection to the daemon cannot be trusted, or is refused
+
 	AuditWrite  Code = "SBX-901" // a record of the audit log cannot be written
 	AuditBroken Code = "SBX-902" // the audit log was changed, cut or reordered
 	ExportAway  Code = "SBX-903" // a receiver of the audit log cannot be reached

@@ -142,6 +142,11 @@ var table = []Description{
 	{EventsFilter, "a filter of events cannot be read", ClassInput, 400, false, "give KEY=VALUE, such as type=exec.ended or sandbox=NAME"},
 	{PageToken, "the page was called without its token, or with a stale one", ClassPolicy, 401, false, "run caisson page as root on the host, and open the URL that it prints"},
 	{PageGuard, "the page does not serve this request", ClassPolicy, 403, false, "open the page by the URL that caisson page prints; use the daemon's socket for other calls"},
+	{KeyRefused, "the key or certificate does not count here", ClassPolicy, 401, false, "give a key that root made on the daemon's host with key create, or a certificate that is named there; key ls lists both, and when they expire"},
+	{NotRemote, "this is not offered over the network", ClassPolicy, 403, false, "do it on the daemon's host, through its socket; copy files in place of binding directories"},
+	{KeyNotFound, "no such key", ClassInput, 404, false, "name one that key ls lists"},
+	{NoContext, "no such context", ClassInput, 404, false, "name one that context ls lists, or make it with context create"},
+	{TLSRefused, "the TLS connection cannot be trusted, or is refused", ClassHost, 502, false, "check the name and port of the host, the certificates that are trusted (tls-ca), and the client's own (tls-cert, tls-key)"},
 
 	{AuditWrite, "a record of the audit log cannot be written", ClassHost, 503, true, "free space on the disk of the audit log; with audit.required nothing runs until then"},
 	{AuditBroken, "the audit log was changed, cut or reordered", ClassHost, 500, false, "keep a copy of the log as it is, and compare it with one that was stored elsewhere"},

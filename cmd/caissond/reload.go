@@ -84,6 +84,10 @@ func (d *daemon) reload(ctx context.Context) (runtime.Reloaded, error) {
 	if err != nil {
 		return runtime.Reloaded{}, err
 	}
+	useRemote, err := d.reloadRemote(change.Config)
+	if err != nil {
+		return runtime.Reloaded{}, err
+	}
 	if err := d.gateway.SetSecrets(ctx, sourcesOf(change.Config), d.keptSources(change.Config)); err != nil { // also where no key changed: a file may hold another value
 		return runtime.Reloaded{}, err
 	}
@@ -91,6 +95,7 @@ func (d *daemon) reload(ctx context.Context) (runtime.Reloaded, error) {
 	if err := d.open(change.Config); err != nil { // last: it is the one step that acts and may fail
 		return runtime.Reloaded{}, err
 	}
+	useRemote()
 	d.policy.Store(&s.Peers)
 	d.manager.Load().Apply(s)
 	d.config.Store(&change.Config)

@@ -23,6 +23,7 @@ import (
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/egress"
 	"github.com/caisson-run/caisson/runtime/events"
+	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/secrets"
 )
 
@@ -153,7 +154,7 @@ const leastRefresh = time.Second
 func (s secretService) Set(ctx context.Context, name, reference string, refresh time.Duration) (secrets.Secret, error) {
 	const op = "caissond.secret"
 	defer s.fleet.Busy()()
-	if err := runtime.CheckAdmin(ctx, s.fleet); err != nil {
+	if err := errors.Join(runtime.CheckAdmin(ctx, s.fleet), peer.RequireLocal(ctx, "the source of a secret")); err != nil {
 		return secrets.Secret{}, err
 	}
 	source, err := config.ParseSecret(name, reference)

@@ -33,6 +33,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/pool"
 	"github.com/caisson-run/caisson/server"
+	"github.com/caisson-run/caisson/server/remote"
 	"github.com/caisson-run/caisson/tracing"
 )
 
@@ -60,9 +61,10 @@ type daemon struct {
 	manager atomic.Pointer[runtime.Manager] // nil until it is made
 	gateway *egress.Gateway
 	close   []func(context.Context) error
-	handler chan http.Handler           // the API, once it is there
-	policy  atomic.Pointer[peer.Policy] // of the peers, once the socket is made
-	ready   bool                        // clients find the socket, or there are to be none
+	handler chan http.Handler             // the API, once it is there
+	policy  atomic.Pointer[peer.Policy]   // of the peers, once the socket is made
+	remote  atomic.Pointer[remote.Server] // of the network; nil without
+	ready   bool                          // clients find the socket, or there are to be none
 
 	file      string                        // of the configuration
 	load      func() (config.Config, error) // reads the configuration
@@ -131,6 +133,10 @@ func (f *flags) serve(ctx context.Context, load func() (config.Config, error), l
 	if err != nil {
 		return errors.Join(err, socket.abandon())
 	}
+	network, err := d.listenRemote(c)
+	if err != nil {
+		return errors.Join(err, socket.abandon())
+	}
 	manager, settle, err := d.start(ctx, c)
 	if err == nil && f.stopAll {
 		err = settle(ctx)
@@ -150,7 +156,7 @@ func (f *flags) serve(ctx context.Context, load func() (config.Config, error), l
 	go d.reloadOn(ctx, hangups)
 	go d.refreshSecrets(ctx, time.Duration(c.SecretsAge))
 	go d.refreshKept(ctx)
-	return d.serveAPI(d.beside(ctx, settle), l, site, manager, time.Duration(c.IdleTimeout))
+	return d.serveAPI(d.beside(ctx, settle), l, site, network, manager, time.Duration(c.IdleTimeout))
 }
 
 // serveUnit tells systemd that the daemon is ready, then that it lives: the fleet's lock and
@@ -338,7 +344,7 @@ func pools(list []config.Pool) []pool.Config {
 }
 
 // serveAPI serves until ctx ends or the daemon is idle.
-func (d *daemon) serveAPI(ctx context.Context, l net.Listener, site *site, m *runtime.Manager, idle time.Duration) error {
+func (d *daemon) serveAPI(ctx context.Context, l net.Listener, site *site, network *remoteSite, m *runtime.Manager, idle time.Duration) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if idle > 0 {
@@ -360,6 +366,7 @@ func (d *daemon) serveAPI(ctx context.Context, l net.Listener, site *site, m *ru
 		leave(last, m)
 		cut()
 	})()
+	d.serveRemote(ctx, last, network, handler)
 	if err := server.ServeUntil(ctx, last, l, handler); err != nil {
 		return fmt.Errorf("serve the API: %w", err)
 	}

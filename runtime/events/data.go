@@ -10,7 +10,7 @@ import (
 
 // Data is what is known of an event. A field that says nothing about it is empty.
 type Data struct {
-	Caller    string `json:"caller,omitempty"`     // "uid 1000", "sandbox ID" or "the daemon"
+	Caller    string `json:"caller,omitempty"`     // "uid 1000", "uid 1000 by key NAME", "sandbox ID" or "the daemon"
 	RequestID string `json:"request_id,omitempty"` // of the call that led to the event
 
 	SandboxID string `json:"sandbox_id,omitempty"`

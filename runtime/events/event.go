@@ -54,6 +54,9 @@ const (
 	SecretSet     Type = "secret.set" // by a call
 	SecretRemoved Type = "secret.removed"
 
+	KeyAdded   Type = "key.added" // callers from the network may use it
+	KeyRemoved Type = "key.removed"
+
 	SnapshotCreated Type = "snapshot.created"
 	SnapshotRemoved Type = "snapshot.removed"
 
@@ -80,7 +83,7 @@ func Types() []Type {
 		DaemonStarted, DaemonStopped, ConfigChanged, AuditRecovered, AuditBroken, EngineUp, EngineDown,
 		SandboxCreated, SandboxAdopted, SandboxUpdated, SandboxPaused, SandboxResumed, SandboxCleaned, SandboxRewound, SandboxEnded, SandboxRemoved,
 		ExecStarted, ExecFailed, ExecSignaled, ExecEnded,
-		LimitHit, LimitCleared, AlertRaised, AlertCleared, NetworkTried, FileRead, FileWritten, FileChanged, ImageImported, ImageRemoved, VolumeCreated, VolumeRemoved, VolumeMerged, VolumeFailed, SecretSet, SecretRemoved, SnapshotCreated, SnapshotRemoved, TemplateBuilt, TemplateFailed, WorkspaceApplied, ChangesetKept, ChangesetFailed, ChangesetRemoved, PoolFailed, CallRefused,
+		LimitHit, LimitCleared, AlertRaised, AlertCleared, NetworkTried, FileRead, FileWritten, FileChanged, ImageImported, ImageRemoved, VolumeCreated, VolumeRemoved, VolumeMerged, VolumeFailed, SecretSet, SecretRemoved, KeyAdded, KeyRemoved, SnapshotCreated, SnapshotRemoved, TemplateBuilt, TemplateFailed, WorkspaceApplied, ChangesetKept, ChangesetFailed, ChangesetRemoved, PoolFailed, CallRefused,
 	}
 }
 

@@ -210,6 +210,9 @@ func (s *Service) awaitUnused(ctx context.Context, g peer.Grant, img images.Stor
 func (s *Service) FromHost(ctx context.Context, r images.FromHostRequest, progress func(string)) (images.Imported, error) {
 	defer s.fleet.Busy()()
 	g, err := s.grant(ctx, peer.Grant.CheckAdmin)
+	if err == nil {
+		err = g.CheckLocal("software of the host")
+	}
 	if err != nil {
 		return images.Imported{}, err
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
-// Caller is who makes a call. Only User, FromConn, In and System make one that
+// Caller is who makes a call. Only User, FromConn, In, Remote and System make one that
 // is granted anything: the zero value, which would read as root, is nobody, and
 // so is one that comes out of JSON.
 type Caller struct {
@@ -19,6 +19,9 @@ type Caller struct {
 	// Sandbox is the ID of the sandbox whose nested socket was used; empty
 	// otherwise. It then counts alone, whatever the ids are.
 	Sandbox string `json:"sandbox,omitempty"`
+	// Key is the name of the key or certificate by which a caller from the network acts for
+	// the user; empty for a process of this host.
+	Key string `json:"key,omitempty"`
 
 	origin origin
 }
@@ -30,6 +33,7 @@ const (
 	unknown origin = iota
 	kernel         // or a record of what the kernel said
 	daemon
+	network // a key says so
 )
 
 // System is the daemon itself: pools, timers, recovery. It may do everything
@@ -50,6 +54,22 @@ func (c Caller) In(sandbox string) Caller {
 	return c
 }
 
+// Remote returns the Caller from the network that acts for a user by a key with this name.
+func Remote(uid, gid uint32, key string) Caller {
+	if key == "" {
+		return Caller{}
+	}
+	return Caller{UID: uid, GID: gid, Key: key, origin: network}
+}
+
+// IsRemote reports whether c is not a process of this host.
+func (c Caller) IsRemote() bool { return c.origin == network || c.Key != "" }
+
+// IsHostRoot reports whether c is a process of root on this host, outside of sandboxes.
+func (c Caller) IsHostRoot() bool {
+	return c.origin == kernel && c.Sandbox == "" && c.UID == 0 && !c.IsRemote()
+}
+
 // IsSystem reports whether c is the daemon itself.
 func (c Caller) IsSystem() bool { return c.origin == daemon }
 
@@ -62,6 +82,8 @@ func (c Caller) String() string {
 		return "the daemon"
 	case c.Sandbox != "":
 		return "sandbox " + c.Sandbox
+	case c.IsRemote():
+		return fmt.Sprintf("uid %d by key %s", c.UID, c.Key)
 	}
 	return fmt.Sprintf("uid %d", c.UID)
 }

@@ -13,6 +13,9 @@ import (
 // groups, may list and enter dir.
 func (g Grant) CheckEntry(ctx context.Context, uid, gid uint32, dir string) error {
 	const op = "peer.workspace"
+	if err := g.CheckLocal("a directory of the host"); err != nil {
+		return err
+	}
 	var refused error
 	err := g.Bounded(ctx, dir, func() error {
 		onThrowawayThread(func() { refused = enterAs(User(uid, gid, nil, 1), dir) })

@@ -92,12 +92,12 @@ func (r Rule) validate() error {
 }
 
 // is reports whether the rule is for c. Root is only bound by a rule that names
-// its uid: a group is no reason to bind it.
+// its uid: a group is no reason to bind it. A caller from the network has no groups.
 func (r Rule) is(c Caller) bool {
 	if slices.Contains(r.UIDs, c.UID) {
 		return true
 	}
-	return c.UID != 0 && slices.ContainsFunc(r.GIDs, func(id uint32) bool { return id == c.GID || slices.Contains(c.Groups, id) })
+	return c.UID != 0 && !c.IsRemote() && slices.ContainsFunc(r.GIDs, func(id uint32) bool { return id == c.GID || slices.Contains(c.Groups, id) })
 }
 
 // rootRule is that of root where none is written: everything.

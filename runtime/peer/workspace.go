@@ -55,7 +55,7 @@ func (g Grant) CheckBind(ctx context.Context, path string, write bool) (*Directo
 
 func (g Grant) check(ctx context.Context, dir string, a access) (*Directory, error) {
 	const op = "peer.workspace"
-	if err := g.NameWorkspace(dir); err != nil {
+	if err := g.NameWorkspace(dir); err != nil { // also refuses callers from the network
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, checkTimeout, fmt.Errorf("the file system of %q did not answer in %s", sbxerr.Clip(dir), checkTimeout))
@@ -132,6 +132,9 @@ func (g Grant) NameBind(dir string) error {
 // NameWorkspace refuses dir by its name alone: before anything is looked at
 // that could tell of the host.
 func (g Grant) NameWorkspace(dir string) error {
+	if err := g.CheckLocal("a directory of the host"); err != nil {
+		return err
+	}
 	if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir || strings.ContainsRune(dir, 0) {
 		return sbxerr.New(sbxerr.Workspace, "peer.workspace", "host directory %q is not a clean absolute path", sbxerr.Clip(dir))
 	}

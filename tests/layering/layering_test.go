@@ -90,6 +90,8 @@ var rules = []struct {
 	{"runtime/templates", []string{"api/sbxerr", "gateway/policy", "netns", "owndir", "rootfs/buildplan", "rootfs/layertar", "runtime/events", "runtime/images", "runtime/imageservice", "runtime/peer", "runtime/plan"}},
 	{"runtime/doctor", append([]string{"api/sbxerr", "api/settings", "finding", "runtime"}, leaves...)}, // the host as a whole
 	{"runtime", append([]string{"api/caisson/v1", "api/sbxerr", "api/settings", "api/units", "finding", "owndir"}, leaves...)},
+	{"keys", []string{"api/sbxerr", "owndir"}},
+	{"server/remote", []string{"api", "keys", "runtime/peer", "server"}},
 	{"server", []string{"runtime", "api"}},
 	{"api", []string{"api/sbxerr"}},
 	{"metrics", []string{"api/sbxerr", "runtime"}},
@@ -103,8 +105,8 @@ var rules = []struct {
 	{"cmd/caisson-shim", []string{"runtime/ctrd/shimcall"}},
 	{"mcp", []string{"api"}},
 	{"plug", []string{"api"}},
-	{"cmd/caisson", []string{"cmd/internal/man", "mcp", "plug", "api", "audit", "bundle"}},
-	{"cmd/caissond", append([]string{"cmd/internal/man", "server", "api", "audit", "config", "metrics", "owndir", "page", "runtime", "tracing", "webhook"}, leaves...)},
+	{"cmd/caisson", []string{"cmd/internal/man", "mcp", "plug", "api", "audit", "bundle", "keys"}},
+	{"cmd/caissond", append([]string{"cmd/internal/man", "server", "api", "audit", "config", "keys", "metrics", "owndir", "page", "runtime", "tracing", "webhook"}, leaves...)},
 	{"tests/need", nil}, // every package's tests may use it
 	{"tests", append([]string{"server", "api", "audit", "config", "runtime"}, leaves...)},
 }

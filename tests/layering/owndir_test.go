@@ -27,6 +27,7 @@ var mayByPath = map[string]string{
 	"owndir/owndir.go":                      "it names a descriptor below /proc/self/fd",
 	"cgroups/remove.go":                     "cgroup directories, which are no files of the daemon's: the kernel refuses links there",
 	"cmd/caisson-gateway/confine":           "it takes the old root off in a mount namespace of its own",
+	"cmd/caisson/internal/contexts":         "the user's own configuration, wherever its links lead",
 	"cmd/caissond/listen.go":                "the socket is wherever the operator wants it",
 	"cmd/caissond/serve.go":                 "the socket is wherever the operator wants it",
 	"rootfs/mount/attach.go":                "it unmounts its working directory, which is a descriptor's",

@@ -184,7 +184,7 @@ func (x *Event) GetData() *EventData {
 // EventData describes an event. Fields that do not apply to it are absent.
 type EventData struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
-	Caller          string                 `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`                        // "uid 1000", "sandbox ID" or "the daemon"
+	Caller          string                 `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`                        // "uid 1000", "uid 1000 by key NAME", "sandbox ID" or "the daemon"
 	RequestId       string                 `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"` // of the call that led to the event
 	SandboxId       string                 `protobuf:"bytes,3,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
 	Name            string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`                   // of the sandbox

@@ -774,6 +774,36 @@ class PageGuard(CaissonError):
     code = "SBX-809"
 
 
+class KeyRefused(CaissonError):
+    """SBX-810: the key or certificate does not count here."""
+
+    code = "SBX-810"
+
+
+class NotRemote(CaissonError):
+    """SBX-811: this is not offered over the network."""
+
+    code = "SBX-811"
+
+
+class KeyNotFound(CaissonError):
+    """SBX-812: no such key."""
+
+    code = "SBX-812"
+
+
+class NoContext(CaissonError):
+    """SBX-813: no such context."""
+
+    code = "SBX-813"
+
+
+class TLSRefused(CaissonError):
+    """SBX-814: the TLS connection cannot be trusted, or is refused."""
+
+    code = "SBX-814"
+
+
 class AuditWrite(CaissonError):
     """SBX-901: a record of the audit log cannot be written."""
 

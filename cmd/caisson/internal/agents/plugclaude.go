@@ -62,6 +62,9 @@ func plugClaudeCommand(a *cli.App) *cobra.Command {
 
 // claudeEnv is what Claude Code needs to call us as its shell.
 func claudeEnv(a *cli.App, name string) (map[string]string, error) {
+	if err := a.RequireLocal("plug claude"); err != nil {
+		return nil, err
+	}
 	self, err := a.Executable()
 	if err != nil {
 		return nil, err

@@ -16,7 +16,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
@@ -86,7 +85,10 @@ func serveCodex(a *cli.App, ctx context.Context, spec *caissonv1.SandboxSpec, li
 	defer stop()
 	client, err := a.Client(ctx)
 	if err != nil {
-		client = api.Dial(a.Socket)
+		client, err = a.RunningClient()
+	}
+	if err != nil {
+		return err
 	}
 	defer client.Close()
 	o := codex.Options{Client: client, Spec: spec}

@@ -42,6 +42,7 @@ type App struct {
 	Now        func() time.Time
 
 	Socket   string       // --socket
+	remote   remoteFlags  // --host and --context
 	Output   Format       // -o, --json, --format
 	Wide     bool         // -o wide
 	Form     Form         // -o yaml, -o name and --format; nil is JSON
@@ -111,6 +112,7 @@ func (a *App) Root(args []string) *cobra.Command {
 	root.SetErr(a.Stderr)
 	root.SetFlagErrorFunc(flagError)
 	root.PersistentFlags().StringVar(&a.Socket, "socket", a.defaultSocket(), "unix socket `PATH` of the daemon (env CAISSON_SOCKET)")
+	a.remoteFlags(root.PersistentFlags())
 	fitHelp(root)
 	a.addVerbs(root, args)
 	return root
@@ -177,12 +179,25 @@ func ShowHelp(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 // Client returns a client of the daemon, which it starts where that is meant
 // to happen. An unreachable daemon shows with the first call.
 func (a *App) Client(ctx context.Context) (*api.Client, error) {
-	if a.Socket == a.AutoSocket && a.Euid == 0 {
+	o, err := a.endpoint()
+	if err != nil {
+		return nil, err
+	}
+	if o.Dial == nil && o.Socket == a.AutoSocket && a.Euid == 0 {
 		if err := a.ensureDaemon(ctx); err != nil {
 			return nil, err
 		}
 	}
-	return api.Dial(a.Socket), nil
+	return api.New(o), nil
+}
+
+// RunningClient is Client that starts no daemon.
+func (a *App) RunningClient() (*api.Client, error) {
+	o, err := a.endpoint()
+	if err != nil {
+		return nil, err
+	}
+	return api.New(o), nil
 }
 
 // ClaudeShellVerb is hidden.

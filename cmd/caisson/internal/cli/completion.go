@@ -123,7 +123,10 @@ func (a *App) ExecsOf(cmd *cobra.Command, ref string) ([]string, cobra.ShellComp
 func (a *App) Complete(cmd *cobra.Command, names func(context.Context, *api.Client) ([]string, error)) ([]string, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 	defer cancel()
-	client := api.Dial(a.Socket)
+	client, err := a.RunningClient()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
 	defer client.Close()
 	list, err := names(ctx, client)
 	if err != nil {

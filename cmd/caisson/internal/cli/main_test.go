@@ -55,6 +55,7 @@ func TestMain(m *testing.M) {
 		whole.Main()
 	}
 	os.Setenv("CAISSON_REQUEST_ID", "a-request") // the same in each answer
+	os.Setenv("XDG_CONFIG_HOME", "/nonexistent") // without contexts
 	os.Exit(m.Run())
 }
 
@@ -385,6 +386,22 @@ func TestGolden(t *testing.T) {
 		{"secret-set-configured", "secret set --from file:/etc/new.key models", 125},
 		{"secret-set-without", "secret set new", 125},
 		{"secret-set-help", "secret set --help", 0},
+		{"key-help", "key --help", 0},
+		{"key-create-help", "key create --help", 0},
+		{"key-create-without", "key create --root /none ci", 125},
+		{"key-create-root", "key create --root /none --as root ci", 125},
+		{"key-create-both", "key create --root /none --as 5 --admin ci", 125},
+		{"key-create-expires", "key create --root /none --as 5 --expires soon ci", 125},
+		{"key-elsewhere", "key ls --host ssh://build.lan", 125},
+		{"context-help", "context --help", 0},
+		{"context-create-help", "context create --help", 0},
+		{"context-create-without", "context create far", 125},
+		{"context-create-password", "context create far --host ssh://ann:word@build.lan", 125},
+		{"context-create-none", "context create far --host build.lan", 125},
+		{"context-use-absent", "context use nowhere", 125},
+		{"context-absent", "ls --context nowhere", 125},
+		{"host-and-socket", "ls --host ssh://build.lan --socket /s", 125},
+		{"host-key", "ls --host ssh://build.lan --key-file /k", 125},
 		{"secret-rm", "secret rm spare", 0},
 		{"secret-rm-used", "secret rm models", 125},
 		{"secret-rm-absent", "secret rm nothing", 125},

@@ -20,7 +20,13 @@ func QuoteArgs(args []string) string {
 // SocketFlag names the daemon for a process that is started anywhere later, and may not get
 // this one's environment.
 func (a *App) SocketFlag() []string {
-	if a.Socket == a.AutoSocket {
+	r := a.remote
+	switch {
+	case r.flags != nil && r.flags.Changed("context"):
+		return []string{"--context", r.context}
+	case r.flags != nil && r.flags.Changed("host"):
+		return []string{"--host", r.host}
+	case a.Socket == a.AutoSocket:
 		return nil
 	}
 	path, err := filepath.Abs(a.Socket)

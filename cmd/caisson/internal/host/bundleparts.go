@@ -40,7 +40,10 @@ const (
 func bundleParts(a *cli.App) []part {
 	ask := func(name string, read func(context.Context, *api.Client) (any, error)) part {
 		return part{name, func(ctx context.Context) ([]byte, error) {
-			client := api.Dial(a.Socket) // it starts no daemon
+			client, err := a.RunningClient()
+			if err != nil {
+				return nil, err
+			}
 			defer client.Close()
 			m, err := read(ctx, client)
 			if err != nil {

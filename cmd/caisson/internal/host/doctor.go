@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
@@ -76,10 +75,13 @@ func printChecks(a *cli.App, checks []*caissonv1.DoctorCheck) error {
 
 // examine has the host examined by the daemon, or by its program where none runs.
 func examine(a *cli.App, ctx context.Context) (*caissonv1.DoctorResponse, error) {
-	client := api.Dial(a.Socket)
+	client, err := a.RunningClient()
+	if err != nil {
+		return nil, err
+	}
 	defer client.Close()
 	r, err := client.Doctor(ctx, &caissonv1.DoctorRequest{})
-	if errors.Is(err, sbxerr.DaemonOff) {
+	if elsewhere, _ := a.Elsewhere(); !elsewhere && errors.Is(err, sbxerr.DaemonOff) {
 		return doctorAlone(a, ctx, err)
 	}
 	return r, err

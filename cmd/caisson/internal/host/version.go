@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
 )
@@ -53,9 +52,11 @@ func VersionCommand(a *cli.App) *cobra.Command {
 			var d *caissonv1.VersionResponse
 			v := versionView{Version: a.Program.Version, Commit: a.Program.Commit, GoVersion: goruntime.Version(), API: apiName}
 			if daemon {
-				client := api.Dial(a.Socket)
+				client, err := a.RunningClient()
+				if err != nil {
+					return err
+				}
 				defer client.Close()
-				var err error
 				if d, err = client.Version(cmd.Context(), &caissonv1.VersionRequest{}); err != nil {
 					return err
 				}

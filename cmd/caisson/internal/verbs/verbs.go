@@ -2,6 +2,7 @@
 package verbs
 
 import (
+	"github.com/caisson-run/caisson/cmd/caisson/internal/access"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/cli"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/execs"
 	"github.com/caisson-run/caisson/cmd/caisson/internal/host"
@@ -77,6 +78,9 @@ func Groups(agents ...cli.Verb) []cli.Group {
 			{Name: "spec", Command: host.SpecCommand},
 			{Name: "explain", Command: host.ExplainCommand},
 			{Name: "config", Command: host.ConfigCommand},
+			{Name: "key", Command: access.KeyCommand},
+			{Name: "context", Command: access.ContextCommand},
+			{Name: "dial-stdio", Command: access.DialStdioCommand},
 			{Name: "cleanup", Command: host.CleanupCommand},
 			{Name: "daemon", Command: host.DaemonCommand},
 			{Name: "version", Command: host.VersionCommand},

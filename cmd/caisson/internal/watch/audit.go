@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/encoding/protojson"
 
-	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/audit"
@@ -44,7 +43,13 @@ func auditDir(a *cli.App, ctx context.Context, given string) (string, error) {
 		dir, err := filepath.Abs(given)
 		return dir, sbxerr.Wrap(sbxerr.ClientIO, "caisson.audit", err)
 	}
-	client := api.Dial(a.Socket)
+	if err := a.RequireLocal("audit"); err != nil {
+		return "", err
+	}
+	client, err := a.RunningClient()
+	if err != nil {
+		return "", err
+	}
 	defer client.Close()
 	r, err := client.Version(ctx, &caissonv1.VersionRequest{})
 	switch {

@@ -27,6 +27,9 @@ func PageCommand(a *cli.App) *cobra.Command {
 		Example: "  caisson page",
 		Args:    cli.Exactly(),
 		RunE: func(*cobra.Command, []string) error {
+			if err := a.RequireLocal("page"); err != nil {
+				return err
+			}
 			if state == "" {
 				state = filepath.Dir(a.Socket)
 			}

@@ -385,6 +385,21 @@ export class PageTokenError extends CaissonError {}
 /** SBX-809: the page does not serve this request. */
 export class PageGuardError extends CaissonError {}
 
+/** SBX-810: the key or certificate does not count here. */
+export class KeyRefusedError extends CaissonError {}
+
+/** SBX-811: this is not offered over the network. */
+export class NotRemoteError extends CaissonError {}
+
+/** SBX-812: no such key. */
+export class KeyNotFoundError extends CaissonError {}
+
+/** SBX-813: no such context. */
+export class NoContextError extends CaissonError {}
+
+/** SBX-814: the TLS connection cannot be trusted, or is refused. */
+export class TLSRefusedError extends CaissonError {}
+
 /** SBX-901: a record of the audit log cannot be written. */
 export class AuditWriteError extends CaissonError {}
 
@@ -524,6 +539,11 @@ export const byCode: Readonly<Record<string, typeof CaissonError>> = {
   'SBX-807': EventsFilterError,
   'SBX-808': PageTokenError,
   'SBX-809': PageGuardError,
+  'SBX-810': KeyRefusedError,
+  'SBX-811': NotRemoteError,
+  'SBX-812': KeyNotFoundError,
+  'SBX-813': NoContextError,
+  'SBX-814': TLSRefusedError,
   'SBX-901': AuditWriteError,
   'SBX-902': AuditBrokenError,
   'SBX-903': ExportAwayError,

@@ -519,7 +519,7 @@ export interface components {
             bytes?: Int64;
             /** @description procedure of the API */
             call?: string;
-            /** @description "uid 1000", "sandbox ID" or "the daemon" */
+            /** @description "uid 1000", "uid 1000 by key NAME", "sandbox ID" or "the daemon" */
             caller?: string;
             /**
              * Format: int32

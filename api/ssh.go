@@ -1,0 +1,134 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// overSSH is h by the user's own ssh, which connects to the daemon's socket there. Who may log in
+// there as a user has that user's rights.
+func (h Host) overSSH(u *url.URL) (Options, error) {
+	args := []string{"-T"}
+	if u.User != nil {
+		if _, secret := u.User.Password(); secret || !sshName.MatchString(u.User.Username()) {
+			return Options{}, h.wrong("it has a password, or a strange user")
+		}
+		args = append(args, "-l", u.User.Username())
+	}
+	if u.Port() != "" {
+		args = append(args, "-p", u.Port())
+	}
+	args = append(args, "--", u.Hostname(), "caisson", "dial-stdio")
+	return Options{Dial: func(context.Context) (net.Conn, error) {
+		conn, err := startSSH("ssh", args)
+		if err != nil {
+			return nil, &dialError{h.URL, err}
+		}
+		return conn, nil
+	}}, nil
+}
+
+// sshConn is a connection by the standard input and output of a process.
+type sshConn struct {
+	in   io.WriteCloser
+	out  *os.File
+	said *tail
+	end  func() error
+}
+
+// startSSH starts a process of its own session, so that an interrupt of the user's is for the
+// command alone. ssh asks for passwords through SSH_ASKPASS or an agent.
+func startSSH(program string, args []string) (net.Conn, error) {
+	cmd := exec.Command(program, args...)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, theirs, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(err, in.Close())
+	}
+	said := &tail{}
+	cmd.Stdout, cmd.Stderr = theirs, said
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	err = cmd.Start()
+	if err = errors.Join(err, theirs.Close()); err != nil {
+		return nil, errors.Join(err, in.Close(), out.Close())
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = cmd.Wait() // what it said tells
+	}()
+	end := sync.OnceValue(func() error {
+		err := errors.Join(in.Close(), out.Close())
+		select {
+		case <-done:
+		case <-time.After(time.Second):
+			_ = cmd.Process.Kill() // it has ended, or ends now
+			<-done
+		}
+		return err
+	})
+	return &sshConn{in, out, said, end}, nil
+}
+
+// Read implements [io.Reader]. The end of ssh is told with what it said.
+func (c *sshConn) Read(p []byte) (int, error) {
+	n, err := c.out.Read(p)
+	if errors.Is(err, io.EOF) {
+		if said := c.said.String(); said != "" {
+			err = fmt.Errorf("%w: ssh: %s", io.ErrUnexpectedEOF, said)
+		}
+	}
+	return n, err
+}
+
+func (c *sshConn) Write(p []byte) (int, error)        { return c.in.Write(p) }
+func (c *sshConn) Close() error                       { go c.end(); return nil } // ssh may take its time
+func (c *sshConn) LocalAddr() net.Addr                { return sshAddr{} }
+func (c *sshConn) RemoteAddr() net.Addr               { return sshAddr{} }
+func (c *sshConn) SetDeadline(t time.Time) error      { return c.out.SetReadDeadline(t) }
+func (c *sshConn) SetReadDeadline(t time.Time) error  { return c.out.SetReadDeadline(t) }
+func (c *sshConn) SetWriteDeadline(t time.Time) error { return nil } // a pipe of exec has none
+
+type sshAddr struct{}
+
+// Network implements [net.Addr].
+func (sshAddr) Network() string { return "ssh" }
+
+// String implements [net.Addr].
+func (sshAddr) String() string { return "ssh" }
+
+// tail keeps the beginning of what a process says.
+type tail struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+const maxSaid = 1 << 10
+
+// Write implements [io.Writer].
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text.Write(p[:min(len(p), maxSaid-min(maxSaid, t.text.Len()))])
+	return len(p), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.Join(strings.Fields(t.text.String()), " ")
+}
