@@ -43,6 +43,11 @@ func (c *Client) ImportSnapshot(ctx context.Context, name string, r io.Reader) (
 	})
 }
 
+// AttachSnapshot gives a live sandbox the directory of a snapshot.
+func (c *Client) AttachSnapshot(ctx context.Context, req *caissonv1.AttachSnapshotRequest) (*caissonv1.Sandbox, error) {
+	return call(ctx, c.snapshots().AttachSnapshot, req)
+}
+
 // Rewind gives a running sandbox the files of a snapshot. Its commands end first.
 func (c *Client) Rewind(ctx context.Context, req *caissonv1.RewindRequest) (*caissonv1.RewindResponse, error) {
 	return call(ctx, c.snapshots().Rewind, req)

@@ -19,40 +19,54 @@ import (
 // AttachWorkspace gives a live sandbox of the caller's a directory of the host as its workspace,
 // without a restart.
 func (m *Manager) AttachWorkspace(ctx context.Context, ref string, w plan.WorkspaceRequest) (Info, error) {
-	defer m.Busy()()
-	s, err := m.findToEnter(ctx, ref)
-	if err != nil {
-		return Info{}, err
-	}
-	g, err := m.grant(ctx)
-	if err == nil {
-		err = m.attachWorkspace(ctx, s, g, w)
-	}
-	if err != nil {
-		return Info{}, err
-	}
-	return s.info(), m.confirmUpdate(ctx, s)
+	return snapshotFleet{m}.attach(ctx, ref, func(g peer.Grant, a plan.Attachment) (*plan.Sandbox, error) {
+		allowed := &m.settings().Workspaces
+		if g.Parent() != "" {
+			allowed = nil
+		}
+		a.Workspace = w
+		b, err := a.Mount(allowed)
+		return &plan.Sandbox{Request: plan.CreateRequest{Workspace: &w}, Mounts: []plan.Mount{b}, MountRequests: a.Mounts}, err
+	})
 }
 
-func (h *host) attachWorkspace(ctx context.Context, s *sandbox, g peer.Grant, w plan.WorkspaceRequest) error {
+// Attach implements snapshots.Fleet.
+func (f snapshotFleet) Attach(ctx context.Context, ref string, from plan.Origin, at string) error {
+	_, err := f.attach(ctx, ref, func(_ peer.Grant, a plan.Attachment) (*plan.Sandbox, error) { return a.Snapshot(from, at) })
+	return err
+}
+
+func (f snapshotFleet) attach(ctx context.Context, ref string, planned func(peer.Grant, plan.Attachment) (*plan.Sandbox, error)) (Info, error) {
+	defer f.Busy()()
+	s, err := f.findToEnter(ctx, ref)
+	if err != nil {
+		return Info{}, err
+	}
+	g, err := f.grant(ctx)
+	if err == nil {
+		err = f.attachTo(ctx, s, g, planned)
+	}
+	if err != nil {
+		return Info{}, err
+	}
+	return s.info(), f.confirmUpdate(ctx, s)
+}
+
+func (h *host) attachTo(ctx context.Context, s *sandbox, g peer.Grant, planned func(peer.Grant, plan.Attachment) (*plan.Sandbox, error)) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	r, state := s.kept(), s.info().State
 	if !s.identity().of(g) {
-		return sbxerr.WithRemedy(sbxerr.Peer, "runtime.attach", fmt.Errorf("sandbox %s is another user's, who would get your directory", r.Name), "have its owner attach it")
+		return sbxerr.WithRemedy(sbxerr.Peer, "runtime.attach", fmt.Errorf("sandbox %s is another user's, who would get your files", r.Name), "have its owner attach it")
 	}
 	if state != StateRunning && state != StatePaused {
 		return notNow("runtime.attach", r.Name, state)
 	}
-	allowed := &h.settings().Workspaces
-	if g.Parent() != "" {
-		allowed = nil
-	}
-	b, err := plan.Attachment{Workspace: w, Name: r.Name, Profile: r.Preset, Have: r.Workspace, Mounts: r.Mounts, Disk: r.Limits.DiskBytes != 0, SnapshotOnEnd: r.Settings.SnapshotOnEnd}.Mount(allowed)
+	p, err := planned(g, plan.Attachment{Name: r.Name, Profile: r.Preset, Have: r.Workspace, Mounts: r.Mounts, Disk: r.Limits.DiskBytes != 0, SnapshotOnEnd: r.Settings.SnapshotOnEnd, Spec: s.spec})
 	if err != nil {
 		return err
 	}
-	p := &plan.Sandbox{ID: s.id, User: r.User, Grant: g, Request: plan.CreateRequest{Workspace: &w}, Mounts: []plan.Mount{b}}
+	p.ID, p.User, p.Grant = s.id, r.User, g
 	if r.Nested != nil {
 		p.Request.Nested = &plan.NestedRequest{}
 	}
@@ -61,9 +75,13 @@ func (h *host) attachWorkspace(ctx context.Context, s *sandbox, g peer.Grant, w 
 	}
 	ctx, stop := s.untilEnding(ctx)
 	defer stop()
-	s.update(func() { s.record.Attaching = true })
+	b, to := p.Mounts[0], ""
+	if b.Snapshot {
+		to = b.Target
+	}
+	s.update(func() { s.record.Attaching, s.record.AttachingTo = true, to })
 	h.keepRecord(s)
-	work := func() error { return h.mountWorkspace(ctx, s, p) }
+	work := func() error { return h.mountAttached(ctx, s, p) }
 	if state == StatePaused {
 		err = work()
 	} else {
@@ -76,43 +94,45 @@ func (h *host) attachWorkspace(ctx context.Context, s *sandbox, g peer.Grant, w 
 		s.end(back) // it is not as it was declared
 	}
 	if errors.Is(err, unix.ENOTEMPTY) {
-		err = sbxerr.WithRemedy(sbxerr.Workspace, "runtime.attach", fmt.Errorf("sandbox %q has files of its own in %s: %w", r.Name, plan.WorkspacePath, err), "move them to another directory inside first")
+		err = sbxerr.WithRemedy(sbxerr.Workspace, "runtime.attach", fmt.Errorf("sandbox %q has files of its own in %s: %w", r.Name, b.Target, err), "move them to another directory inside first")
 	}
 	return s.orEnded(err)
 }
 
-// mountWorkspace mounts the only mount of p, the workspace, in s, which stands still.
-func (h *host) mountWorkspace(ctx context.Context, s *sandbox, p *plan.Sandbox) error {
-	r := s.kept()
+// mountAttached mounts the only mount of p in s, which stands still.
+func (h *host) mountAttached(ctx context.Context, s *sandbox, p *plan.Sandbox) error {
 	err := errors.Join(h.eachBind(ctx, s, p), failpoint.At("attach/host"))
 	if err != nil {
 		return err
 	}
-	r.Workspace, r.Attaching, r.Held, r.CowBase = p.Request.Workspace, false, s.kept().Held, s.kept().CowBase
-	r.Cwd = plan.WorkspacePath
+	r := s.kept()
+	r.Mounts, r.Attaching, r.AttachingTo = p.MountRequests, false, ""
+	if w := p.Request.Workspace; w != nil {
+		r.Workspace, r.Cwd = w, plan.WorkspacePath
+	}
 	if r.Limits.Disks, err = h.disksOf(r); err != nil {
 		return err
 	}
 	if err := errors.Join(h.attachLate(ctx, s, p, true), failpoint.At("attach/inside")); err != nil {
 		return err
 	}
-	if err := h.respecify(s, r.Workspace, r); err != nil {
+	if err := h.respecify(s, p.Mounts[0].Target, &p.Mounts[0]); err != nil {
 		return err
 	}
 	if err := errors.Join(h.setLimits(s, s.kept().Limits, r.Limits), failpoint.At("attach/spec")); err != nil {
 		return err
 	}
 	s.update(func() {
-		s.record.Workspace, s.record.Attaching, s.record.Cwd, s.record.Limits = r.Workspace, false, r.Cwd, r.Limits
-		s.stale = true
+		s.record.Workspace, s.record.Mounts, s.record.Cwd, s.record.Limits = r.Workspace, r.Mounts, r.Cwd, r.Limits
+		s.record.Attaching, s.record.AttachingTo, s.stale = false, "", true
 	})
 	h.keepRecord(s)
 	return nil
 }
 
-// respecify has the spec of s say that its workspace is w, or none of the host.
-func (h *host) respecify(s *sandbox, w *plan.WorkspaceRequest, r record) error {
-	spec := w.Attached(s.spec, h.paths.sandbox(s.id), r.Limits.DiskBytes != 0)
+// respecify has the spec of s say that b is mounted on target, or what is there without one.
+func (h *host) respecify(s *sandbox, target string, b *plan.Mount) error {
+	spec := plan.Attached(s.spec, target, b, h.paths.sandbox(s.id), s.kept().Limits.DiskBytes != 0)
 	if err := writeRecord(h.paths.spec(s.id), spec); err != nil {
 		return err
 	}
@@ -120,24 +140,32 @@ func (h *host) respecify(s *sandbox, w *plan.WorkspaceRequest, r record) error {
 	return nil
 }
 
-// finishAttach undoes an attachment of a workspace to s that was interrupted.
+// finishAttach undoes an attachment to s that was interrupted.
 func (h *host) finishAttach(s *sandbox) error {
 	r := s.kept()
 	if !r.Attaching {
 		return nil
 	}
-	own := mount.Live{Target: plan.WorkspacePath}
-	if r.Limits.DiskBytes != 0 {
-		own.Point = filepath.Join(h.paths.disk(s.id), plan.DiskWorkspace)
+	b := plan.Attaching(r.AttachingTo, len(r.Mounts))
+	live, points := mount.Live{Target: b.Target, Point: h.paths.point(s.id, b.Point)}, []string{h.paths.point(s.id, b.Point), h.paths.point(s.id, b.Lower)}
+	undo := live.TakeOff
+	if !b.Snapshot {
+		r.Held, r.CowBase, live.Point, points = nil, mount.Base{}, "", append(points, h.paths.held(s.id))
+		if r.Limits.DiskBytes != 0 {
+			live.Point = filepath.Join(h.paths.disk(s.id), plan.DiskWorkspace)
+		}
+		undo = live.Restore
 	}
-	err := own.Restore(s.process.file)
-	for _, point := range []string{h.paths.workspace(s.id), h.paths.point(s.id, plan.CowLower), h.paths.held(s.id)} {
+	err := undo(s.process.file)
+	for _, point := range points {
 		err = errors.Join(err, mount.RemovePoint(point))
 	}
-	if err = errors.Join(err, owndir.RemoveTree(h.paths.point(s.id, plan.CowChanges)), h.respecify(s, nil, r)); err != nil {
+	if err = errors.Join(err, owndir.RemoveTree(h.paths.point(s.id, b.Changes)), h.respecify(s, b.Target, nil)); err != nil {
 		return err
 	}
-	s.update(func() { s.record.Attaching, s.record.Held, s.record.CowBase = false, nil, mount.Base{} })
+	s.update(func() {
+		s.record.Attaching, s.record.AttachingTo, s.record.Held, s.record.CowBase = false, "", r.Held, r.CowBase
+	})
 	h.keepRecord(s)
 	return nil
 }

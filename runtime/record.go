@@ -93,9 +93,10 @@ type record struct {
 	Pooled   bool     `json:"pooled"`   // it waits for its request
 	Ready    bool     `json:"ready"`    // it is all that was asked for
 	Paused   bool     `json:"paused"`
-	// Attaching says that it gets a workspace while it lives.
-	Attaching bool `json:"attaching,omitempty"`
-	Halted    bool `json:"halted,omitempty"` // it stands still while its disk is copied
+	// Attaching says that it gets a workspace while it lives, or a snapshot at AttachingTo.
+	Attaching   bool   `json:"attaching,omitempty"`
+	AttachingTo string `json:"attaching_to,omitempty"`
+	Halted      bool   `json:"halted,omitempty"` // it stands still while its disk is copied
 	// Rewinding is the first id on the disk that it gets; nil: it gets none.
 	Rewinding *uint32 `json:"rewinding,omitempty"`
 	StopBy    moment  `json:"stop_by"`  // when the stop that is under way ends it; 0 is none

@@ -71,6 +71,17 @@ func (s snapshotService) Rewind(ctx context.Context, r *connect.Request[caissonv
 	return reply(&caissonv1.RewindResponse{Execs: done.Execs, Processes: int32(done.Processes)}, err)
 }
 
+func (s snapshotService) AttachSnapshot(ctx context.Context, r *connect.Request[caissonv1.AttachSnapshotRequest]) (*connect.Response[caissonv1.Sandbox], error) {
+	if err := s.store.Attach(ctx, r.Msg.Ref, r.Msg.Snapshot, r.Msg.Path); err != nil {
+		return nil, fail(err)
+	}
+	d, err := s.sandboxes.Inspect(ctx, r.Msg.Ref)
+	if err != nil {
+		return nil, fail(err)
+	}
+	return reply(sandboxPB(d.Info), nil)
+}
+
 func (s snapshotService) Fork(ctx context.Context, r *connect.Request[caissonv1.ForkRequest]) (*connect.Response[caissonv1.ForkResponse], error) {
 	count := 1
 	if r.Msg.Count != nil {

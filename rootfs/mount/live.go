@@ -62,15 +62,39 @@ func (n Live) AttachInto(sandbox *os.File) error {
 		}), t.Close())
 	}
 	switch {
-	case n.On != OnAny:
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.EISDIR), errors.Is(err, unix.ELOOP):
-		return sbxerr.WithRemedy(sbxerr.Workspace, op, fmt.Errorf("mount on %q: the bind that it lies in has no such directory, or file for a file: %w", sbxerr.Clip(n.Target), err),
+		return sbxerr.WithRemedy(sbxerr.Workspace, op, fmt.Errorf("mount on %q: there is no such directory, or no file for a file: %w", sbxerr.Clip(n.Target), err),
 			"make it first; a symbolic link cannot be a mount's target")
 	}
 	if err != nil {
 		return sbxerr.Wrap(mountCode(err), op, fmt.Errorf("mount on %q: %w", sbxerr.Clip(n.Target), err))
 	}
 	return nil
+}
+
+// TakeOff takes n off its target in a live sandbox, where it is mounted.
+func (n Live) TakeOff(sandbox *os.File) error {
+	var own unix.Stat_t
+	if err := unix.Lstat(n.Point, &own); errors.Is(err, unix.ENOENT) {
+		return nil
+	} else if err != nil {
+		return sbxerr.Wrap(sbxerr.Mount, "mount.live", err)
+	}
+	err := onThrowawayThread(func() error {
+		if err := enterMounts(sandbox); err != nil {
+			return err
+		}
+		top, err := openAny(strings.TrimPrefix(n.Target, "/"))
+		if err != nil {
+			return nil // it has no such directory: nothing is mounted there
+		}
+		var st unix.Stat_t
+		if err = unix.Fstat(top, &st); err == nil && st.Dev == own.Dev {
+			err = errors.Join(tree{top}.takeOff(), backToRoot())
+		}
+		return errors.Join(err, unix.Close(top))
+	})
+	return sbxerr.Wrap(mountCode(err), "mount.live", err)
 }
 
 // Restore takes off all that is mounted at the target in a live sandbox, and mounts n there unless

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -13,7 +14,7 @@ import (
 	"github.com/caisson-run/caisson/rootfs/mount"
 )
 
-// Attachment is a workspace for a live sandbox, and what the sandbox has.
+// Attachment is a workspace or a snapshot for a live sandbox, and what the sandbox has.
 type Attachment struct {
 	Workspace     WorkspaceRequest
 	Name          string // of the sandbox
@@ -22,9 +23,10 @@ type Attachment struct {
 	Mounts        []MountRequest
 	Disk          bool
 	SnapshotOnEnd string
+	Spec          *specs.Spec
 }
 
-// Mount plans the mount of a, or refuses it. allowed is nil for a directory in the workspace of a
+// Mount plans the mount of the workspace, or refuses it. allowed is nil for a directory in the workspace of a
 // calling sandbox.
 func (a Attachment) Mount(allowed *mount.Allowed) (Mount, error) {
 	const op = "runtime.attach"
@@ -71,16 +73,58 @@ func (w *WorkspaceRequest) mount() Mount {
 	return Mount{Source: w.Dir, Target: w.Point(), Point: WorkspacePoint, ReadOnly: w.Mode == "ro", Cow: w.Cow(), Lower: CowLower, Changes: CowChanges}
 }
 
-// Attached returns spec with the workspace w of a live sandbox below state, and without the one on
-// its disk. With nil it takes that back, to a sandbox with a disk or without.
-func (w *WorkspaceRequest) Attached(spec *specs.Spec, state string, disk bool) *specs.Spec {
-	out := *spec
-	out.Mounts = slices.DeleteFunc(slices.Clone(spec.Mounts), func(m specs.Mount) bool { return m.Destination == WorkspacePath })
+// Snapshot plans the mount of the directory of a snapshot on one of the sandbox, or refuses it. Empty
+// is where it was.
+func (a Attachment) Snapshot(from Origin, at string) (*Sandbox, error) {
+	at = cmp.Or(at, from.Path)
+	m := Attaching(at, len(a.Mounts))
+	m.Source, m.From = from.Name, &from
+	errs := []error{checkTarget("mount target", at), AtMost(len(a.Mounts)+1, maxMounts, "mounts")}
+	refuse := func(remedy, format string, args ...any) {
+		errs = append(errs, sbxerr.WithRemedy(sbxerr.Workspace, "runtime.attach", fmt.Errorf(format, args...), remedy))
+	}
+	const another = "name another directory inside: SNAPSHOT:PATH"
 	switch {
-	case w != nil:
-		m := w.mount()
-		out.Mounts = append(out.Mounts, oci.CallerBind(m.Target, filepath.Join(state, m.Point), m.ReadOnly))
-	case disk:
+	case a.Profile != nil && a.Profile.Unisolated != nil:
+		errs = append(errs, NotEnforced("a mount of its own"))
+	case !a.Disk:
+		refuse("create a sandbox with --disk SIZE", "sandbox %q has no disk for what is written to the files of a snapshot", a.Name)
+	}
+	for _, have := range a.Spec.Mounts {
+		holds := Mount{Target: have.Destination}.Holds(m)
+		switch {
+		case have.Destination == at:
+			refuse(another, "sandbox %q has a mount on %q", a.Name, at)
+		case m.Holds(Mount{Target: have.Destination}):
+			refuse(another, "sandbox %q has a mount on %q, which would be hidden", a.Name, have.Destination)
+		case holds && have.Type == "tmpfs":
+			refuse(another, "mount target %q lies in the tmpfs on %q", sbxerr.Clip(at), have.Destination)
+		case holds:
+			m.Nested = true
+		}
+	}
+	requests := append(slices.Clone(a.Mounts), MountRequest{Type: SnapshotType, Source: from.Name, Target: at, Cow: true})
+	return &Sandbox{Mounts: []Mount{m}, MountRequests: requests}, JoinReasons(errs...)
+}
+
+// Attaching is the mount of a snapshot on target that a live sandbox gets beside others; empty is that
+// of a workspace.
+func Attaching(target string, others int) Mount {
+	if target == "" {
+		return (&WorkspaceRequest{Mode: modeCow}).mount()
+	}
+	return Mount{Snapshot: true, Target: target, Point: bindPoint(others), Cow: true, Lower: cacheLower(others), Changes: cacheChanges(others)}
+}
+
+// Attached returns spec with the mount m of a live sandbox below state on target, in the place of
+// what is there. With nil it takes that back, to a sandbox with a disk or without.
+func Attached(spec *specs.Spec, target string, m *Mount, state string, disk bool) *specs.Spec {
+	out := *spec
+	out.Mounts = slices.DeleteFunc(slices.Clone(spec.Mounts), func(m specs.Mount) bool { return m.Destination == target })
+	switch {
+	case m != nil:
+		out.Mounts = append(out.Mounts, oci.CallerBind(target, filepath.Join(state, m.Point), m.ReadOnly))
+	case disk && target == WorkspacePath:
 		out.Mounts = append(out.Mounts, oci.CallerBind(WorkspacePath, filepath.Join(state, DiskPoint, DiskWorkspace), false))
 	}
 	return &out

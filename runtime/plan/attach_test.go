@@ -48,15 +48,15 @@ func TestAttachment(t *testing.T) {
 // TestAttachedSpec: the spec has the one workspace, and with it taken back is what it was.
 func TestAttachedSpec(t *testing.T) {
 	none := &specs.Spec{Mounts: []specs.Mount{{Destination: "/a"}}}
-	w := &WorkspaceRequest{Dir: "/srv/a", Mode: "ro"}
+	w := (&WorkspaceRequest{Dir: "/srv/a", Mode: "ro"}).mount()
 	for _, disk := range []bool{false, true} {
-		before := (*WorkspaceRequest)(nil).Attached(none, "/s", disk)
-		after := w.Attached(before, "/s", disk)
+		before := Attached(none, WorkspacePath, nil, "/s", disk)
+		after := Attached(before, WorkspacePath, &w, "/s", disk)
 		last := after.Mounts[len(after.Mounts)-1]
 		if len(after.Mounts) != 2 || last.Source != "/s/workspace" || !slices.Contains(last.Options, "ro") || HasMount(before, WorkspacePath) != disk {
 			t.Errorf("disk %v: %+v, before %+v", disk, after.Mounts, before.Mounts)
 		}
-		back := (*WorkspaceRequest)(nil).Attached(after, "/s", disk)
+		back := Attached(after, WorkspacePath, nil, "/s", disk)
 		if len(back.Mounts) != len(before.Mounts) || disk && back.Mounts[1].Source != "/s/disk/workspace" {
 			t.Errorf("disk %v: taken back %+v", disk, back.Mounts)
 		}

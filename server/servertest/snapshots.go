@@ -35,6 +35,11 @@ func (f snapshotFake) Remove(ctx context.Context, ref string) error {
 	return err
 }
 
+func (f snapshotFake) Attach(ctx context.Context, _, name, _ string) error {
+	_, err := f.Inspect(ctx, name)
+	return err
+}
+
 func (f snapshotFake) Rewind(ctx context.Context, ref, name string) (snapshots.Rewound, error) {
 	if _, err := f.Inspect(ctx, name); err != nil {
 		return snapshots.Rewound{}, err

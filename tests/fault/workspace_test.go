@@ -125,6 +125,54 @@ func TestBrokenAttach(t *testing.T) {
 	}
 }
 
+// TestBrokenAttachSnapshot: a daemon that dies, or fails, while a live sandbox gets a snapshot leaves it
+// with the snapshot or without, and as declared. The repeated call gives it.
+func TestBrokenAttachSnapshot(t *testing.T) {
+	need.Tools(t, "mkfs.ext4")
+	b := newBreakable(t, "")
+	b.Run(t, "create", "--name", "first", "--disk", "64M")
+	b.Run(t, "exec", "first", "--", "sh", "-c", "mkdir deps && touch deps/kept")
+	b.Run(t, "snapshot", "create", "first", "--path", "/workspace/deps", "--name", "deps")
+	for _, step := range []string{"snapshot/frozen", "attach/host", "attach/inside", "attach/spec", "snapshot/saved"} {
+		for _, how := range []string{"kill", "error"} {
+			t.Run(step+" "+how, func(t *testing.T) {
+				dir := t.TempDir()
+				if err := os.WriteFile(filepath.Join(dir, "own"), nil, 0o644); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.Mkdir(filepath.Join(dir, "deps"), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				b.Run(t, "create", "--name", "box", "--disk", "64M", "--nested", "--cpus", "2", "--workspace", dir)
+				b.arm(t, step+"="+how)
+				attach := begin(t, b.Daemon, "attach-snapshot", "--json", "box", "deps")
+				if how == "kill" {
+					b.died(t, step)
+				}
+				if r := attach.end(t); r.Code != 0 {
+					checkTyped(t, r)
+				} else if how == "error" {
+					t.Error("the call did not fail")
+				}
+				b.disarm(t)
+				b.Run(t, "inspect", "box")
+				attached := b.Try("exec", "box", "--", "test", "-e", "/workspace/deps/kept").Code == 0
+				if want := step == "snapshot/saved"; attached != want {
+					t.Errorf("it has the snapshot: %v", attached)
+				}
+				if r := b.Try("attach-snapshot", "--json", "box", "deps"); (r.Code == 0) == attached {
+					t.Errorf("repeated: %+v", r)
+				}
+				b.Run(t, "inspect", "box")
+				b.Run(t, "exec", "box", "--", "sh", "-c", "cat own deps/kept && touch deps/new && rm deps/kept")
+				b.Run(t, "rm", "--force", "box")
+			})
+		}
+	}
+	b.Run(t, "snapshot", "rm", "deps")
+	b.empty(t)
+}
+
 // TestKilledApply: a daemon that dies at any step of an apply, of which the next one finishes it
 // or undoes it. The sandbox goes on, also one that stood still for it.
 func TestKilledApply(t *testing.T) {

@@ -141,6 +141,9 @@ func scenario(layout, tree []byte, image, dir, key string) []exchange {
 		{call: "SnapshotImportSnapshot", method: "PUT", path: "/v1/snapshots/again", again: true},
 		{call: "SnapshotRemoveSnapshot", method: "DELETE", path: "/v1/snapshots/tools"},
 		{call: "SnapshotFork", method: "POST", path: "/v1/sandboxes/setup/fork", body: `{"count":2}`},
+		{method: "POST", path: "/v1/sandboxes/setup/execs?wait=true", body: `{"exec":{"shell":"mkdir deps more"}}`},
+		{method: "POST", path: "/v1/snapshots", body: `{"ref":"setup","name":"deps","path":"/workspace/deps"}`},
+		{call: "SnapshotAttachSnapshot", method: "POST", path: "/v1/sandboxes/setup/snapshots", body: `{"snapshot":"deps","path":"/workspace/more"}`},
 
 		{method: "POST", path: "/v1/sandboxes", body: `{"name":"late"}`},
 		{call: "SandboxAttachWorkspace", method: "POST", path: "/v1/sandboxes/late/workspace", body: fmt.Sprintf(`{"workspace":{"dir":%q,"mode":"ro"}}`, dir)},

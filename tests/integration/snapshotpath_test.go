@@ -129,3 +129,122 @@ func TestSnapshotOfPathRefused(t *testing.T) {
 	d.Run(t, "snapshot", "rm", "deps", "whole")
 	wantNoDisks(t, d)
 }
+
+// TestAttachSnapshot: a sandbox that lives gets the directory of a snapshot, with each kind of root and
+// below each kind of mount, and has it after a restart of the daemon.
+//
+//caisson:kernel
+func TestAttachSnapshot(t *testing.T) {
+	need.Tools(t, "mkfs.ext4")
+	t.Parallel()
+	d := harness.StartWith(t, devProfile)
+	d.Run(t, "create", "--name", "a", "--profile", "dev", "--user", "root")
+	d.Run(t, "exec", "a", "--", "sh", "-c", growTree, "-", "/opt/deps")
+	want := d.Run(t, "exec", "a", "--", "sh", "-c", lookAtTree, "-", "/opt/deps").Stdout
+	d.Run(t, "snapshot", "create", "a", "--name", "deps", "--path", "/opt/deps")
+	for i, tt := range []struct {
+		at     string
+		flags  []string
+		paused bool
+	}{
+		{"/opt/deps", []string{"--profile", "dev", "--user", "root"}, false},
+		{"/workspace/node_modules", []string{"--workspace", workspace(t, 0, 0), "--disk", "32M"}, false},
+		{"/workspace/node_modules", []string{"--workspace", workspace(t, 0, 0) + ":cow"}, true},
+		{"/workspace/node_modules", []string{"--disk", "32M"}, false},
+		{"/data/deps", []string{"--disk", "32M", "--mount", "type=volume,src=v,dst=/data", "--cache", "npm"}, false},
+	} {
+		d.Run(t, append([]string{"create", "--name", "live"}, tt.flags...)...)
+		f := d.Refused(t, "SBX-104", "attach-snapshot", "-o", "json", "live", "deps:"+tt.at)
+		if !strings.Contains(f.Error.Remedy, "make it first") {
+			t.Errorf("%d: no directory: %+v", i, f.Error)
+		}
+		d.Run(t, "exec", "live", "--", "mkdir", "-p", tt.at)
+		before := postureOf(t, d, "live")
+		d.Run(t, "exec", "-d", "live", "--", "sleep", "1000")
+		if tt.paused {
+			d.Run(t, "pause", "live")
+		}
+		d.Run(t, "attach-snapshot", "live", "deps:"+tt.at)
+		if out := d.Run(t, "events", "--json", "--filter", "type=sandbox.updated").Stdout; !strings.Contains(out, `"source":"deps","target":"`+tt.at+`"`) {
+			t.Errorf("%d: events: %s", i, out)
+		}
+		if tt.paused {
+			d.Run(t, "resume", "live")
+		}
+		if got := d.Try("exec", "live", "--", "sh", "-c", lookAtTree, "-", tt.at).Stdout; i == 0 && got != want {
+			t.Errorf("%d:\n%s\nwant:\n%s", i, got, want)
+		}
+		if got := d.Run(t, "exec", "live", "--", "stat", "-c", "%u:%g %a", tt.at+"/sub/f").Stdout; got != "7:8 640\n" {
+			t.Errorf("%d: %q", i, got)
+		}
+		d.Kill(t)
+		d.Launch(t)
+		if after := postureOf(t, d, "live"); len(after) <= len(before) {
+			t.Errorf("%d: posture without it: %v, and with it: %v", i, before, after)
+		}
+		if got := d.Try("exec", "live", "--", "cat", tt.at+"/g").Stdout; i == 0 && got != "one\n" {
+			t.Errorf("%d: after a restart %q", i, got)
+		}
+		if out := d.Run(t, "inspect", "live").Stdout; !strings.Contains(out, `"deps"`) {
+			t.Errorf("%d: inspect does not show it", i)
+		}
+		d.Refused(t, "SBX-104", "attach-snapshot", "-o", "json", "live", "deps:"+tt.at)
+		d.Run(t, "restart", "live")
+		if r := d.Try("exec", "live", "--", "test", "-e", tt.at+"/g"); r.Code == 0 {
+			t.Errorf("%d: after caisson restart it has it still", i)
+		}
+		d.Run(t, "rm", "--force", "live")
+	}
+	d.Run(t, "rm", "--force", "a")
+	d.Run(t, "discard", "live")
+	d.Run(t, "snapshot", "rm", "deps")
+	wantNoDisks(t, d)
+}
+
+// TestAttachSnapshotRefused: what is refused leaves the sandbox as it was.
+func TestAttachSnapshotRefused(t *testing.T) {
+	need.Tools(t, "mkfs.ext4")
+	t.Parallel()
+	d := harness.StartWith(t, devProfile)
+	d.Run(t, "create", "--name", "a", "--profile", "dev", "--user", "root")
+	d.Run(t, "exec", "a", "--", "sh", "-c", "mkdir -p /opt/deps /opt/full/x /opt/empty /tmp/x && echo one >/opt/deps/f && ln -s /opt/empty /opt/link")
+	d.Run(t, "snapshot", "create", "a", "--name", "deps", "--path", "/opt/deps")
+	d.Run(t, "snapshot", "create", "a", "--name", "whole")
+	d.Run(t, "create", "--name", "bare")
+	user := d.User(t, ann)
+	for _, tt := range []struct{ code, box, what, words string }{
+		{"SBX-104", "a", "deps", "has files of its own in /opt/deps"},
+		{"SBX-104", "a", "deps:/opt/full", "has files of its own in /opt/full"},
+		{"SBX-104", "a", "deps:/opt/link", "mount on"},
+		{"SBX-104", "a", "deps:/tmp/x", "lies in the tmpfs"},
+		{"SBX-104", "a", "deps:/workspace", "has a mount on"},
+		{"SBX-104", "a", "deps:/usr/bin", "the sandbox's own"},
+		{"SBX-104", "bare", "deps:/mnt", "has no disk"},
+		{"SBX-246", "a", "whole:/opt/empty", "has the disk of a sandbox"},
+		{"SBX-235", "a", "absent:/opt/empty", "no snapshot"},
+		{"SBX-107", "absent", "deps:/opt/empty", ""},
+	} {
+		if f := d.Refused(t, tt.code, "attach-snapshot", "-o", "json", tt.box, tt.what); !strings.Contains(f.Error.Message+f.Error.Cause, tt.words) {
+			t.Errorf("%s: %+v", tt.what, f.Error)
+		}
+	}
+	user.Refused(t, "SBX-235", "attach-snapshot", "-o", "json", "a", "deps:/opt/empty")
+	user.Run(t, "create", "--name", "hers", "--profile", "dev")
+	d.Refused(t, "SBX-805", "attach-snapshot", "-o", "json", "hers", "deps:/opt/empty")
+	inspect(t, d, "a")
+	d.Run(t, "attach-snapshot", "a", "deps:/opt/empty") // nothing is left of the refused ones
+	if got := d.Run(t, "exec", "a", "--", "cat", "/opt/empty/f").Stdout; got != "one\n" {
+		t.Errorf("it has %q", got)
+	}
+	d.Refused(t, "SBX-238", "rewind", "-o", "json", "a", "whole")
+	d.Run(t, "snapshot", "create", "a", "--name", "later")
+	if r := d.Try("run", "--from", "later", "--", "ls", "/opt/empty"); r.Code != 0 || r.Stdout != "" {
+		t.Errorf("a sandbox from a snapshot of it has what was mounted: %+v", r)
+	}
+	d.Run(t, "stop", "bare")
+	d.Refused(t, "SBX-108", "attach-snapshot", "-o", "json", "bare", "deps:/mnt")
+	d.Run(t, "rm", "--force", "a", "bare")
+	user.Run(t, "rm", "--force", "hers")
+	d.Run(t, "snapshot", "rm", "deps", "whole", "later")
+	wantNoDisks(t, d)
+}

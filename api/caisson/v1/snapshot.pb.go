@@ -754,6 +754,66 @@ func (x *RewindResponse) GetProcesses() int32 {
 	return 0
 }
 
+type AttachSnapshotRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	Snapshot      string                 `protobuf:"bytes,2,opt,name=snapshot,proto3" json:"snapshot,omitempty"` // of a directory
+	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`         // where it is mounted inside, absolute; empty is where it was
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttachSnapshotRequest) Reset() {
+	*x = AttachSnapshotRequest{}
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttachSnapshotRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttachSnapshotRequest) ProtoMessage() {}
+
+func (x *AttachSnapshotRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttachSnapshotRequest.ProtoReflect.Descriptor instead.
+func (*AttachSnapshotRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *AttachSnapshotRequest) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+func (x *AttachSnapshotRequest) GetSnapshot() string {
+	if x != nil {
+		return x.Snapshot
+	}
+	return ""
+}
+
+func (x *AttachSnapshotRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
 type ForkRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
@@ -764,7 +824,7 @@ type ForkRequest struct {
 
 func (x *ForkRequest) Reset() {
 	*x = ForkRequest{}
-	mi := &file_caisson_v1_snapshot_proto_msgTypes[13]
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -776,7 +836,7 @@ func (x *ForkRequest) String() string {
 func (*ForkRequest) ProtoMessage() {}
 
 func (x *ForkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_snapshot_proto_msgTypes[13]
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -789,7 +849,7 @@ func (x *ForkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkRequest.ProtoReflect.Descriptor instead.
 func (*ForkRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{13}
+	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ForkRequest) GetRef() string {
@@ -815,7 +875,7 @@ type ForkResponse struct {
 
 func (x *ForkResponse) Reset() {
 	*x = ForkResponse{}
-	mi := &file_caisson_v1_snapshot_proto_msgTypes[14]
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -827,7 +887,7 @@ func (x *ForkResponse) String() string {
 func (*ForkResponse) ProtoMessage() {}
 
 func (x *ForkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_snapshot_proto_msgTypes[14]
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -840,7 +900,7 @@ func (x *ForkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkResponse.ProtoReflect.Descriptor instead.
 func (*ForkResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{14}
+	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ForkResponse) GetForks() []*Forked {
@@ -861,7 +921,7 @@ type Forked struct {
 
 func (x *Forked) Reset() {
 	*x = Forked{}
-	mi := &file_caisson_v1_snapshot_proto_msgTypes[15]
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -873,7 +933,7 @@ func (x *Forked) String() string {
 func (*Forked) ProtoMessage() {}
 
 func (x *Forked) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_snapshot_proto_msgTypes[15]
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -886,7 +946,7 @@ func (x *Forked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forked.ProtoReflect.Descriptor instead.
 func (*Forked) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{15}
+	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Forked) GetSandbox() *Sandbox {
@@ -956,7 +1016,11 @@ const file_caisson_v1_snapshot_proto_rawDesc = "" +
 	"\bsnapshot\x18\x02 \x01(\tR\bsnapshot\"D\n" +
 	"\x0eRewindResponse\x12\x14\n" +
 	"\x05execs\x18\x01 \x03(\tR\x05execs\x12\x1c\n" +
-	"\tprocesses\x18\x02 \x01(\x05R\tprocesses\"D\n" +
+	"\tprocesses\x18\x02 \x01(\x05R\tprocesses\"Y\n" +
+	"\x15AttachSnapshotRequest\x12\x10\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x1a\n" +
+	"\bsnapshot\x18\x02 \x01(\tR\bsnapshot\x12\x12\n" +
+	"\x04path\x18\x03 \x01(\tR\x04path\"D\n" +
 	"\vForkRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x19\n" +
 	"\x05count\x18\x02 \x01(\rH\x00R\x05count\x88\x01\x01B\b\n" +
@@ -965,7 +1029,7 @@ const file_caisson_v1_snapshot_proto_rawDesc = "" +
 	"\x05forks\x18\x01 \x03(\v2\x12.caisson.v1.ForkedR\x05forks\"f\n" +
 	"\x06Forked\x12-\n" +
 	"\asandbox\x18\x01 \x01(\v2\x13.caisson.v1.SandboxR\asandbox\x12-\n" +
-	"\x05error\x18\x02 \x01(\v2\x17.caisson.v1.ErrorDetailR\x05error2\xdd\a\n" +
+	"\x05error\x18\x02 \x01(\v2\x17.caisson.v1.ErrorDetailR\x05error2\xd2\b\n" +
 	"\x0fSnapshotService\x12g\n" +
 	"\x0eCreateSnapshot\x12!.caisson.v1.CreateSnapshotRequest\x1a\x14.caisson.v1.Snapshot\"\x1c\x82\xb5\x18\x18\n" +
 	"\x04POST\x12\r/v1/snapshots\x18\xc9\x01\x12n\n" +
@@ -981,7 +1045,9 @@ const file_caisson_v1_snapshot_proto_rawDesc = "" +
 	"\x03PUT\x12\x14/v1/snapshots/{name}\x18\xc9\x01\"\x05chunk*\x06header\x82\xb5\x18.\n" +
 	"\x04POST\x12\x14/v1/snapshots/import\x18\xc9\x01\"\x05chunk*\x06header(\x01\x12g\n" +
 	"\x06Rewind\x12\x19.caisson.v1.RewindRequest\x1a\x1a.caisson.v1.RewindResponse\"&\x82\xb5\x18\"\n" +
-	"\x04POST\x12\x1a/v1/sandboxes/{ref}/rewind\x12_\n" +
+	"\x04POST\x12\x1a/v1/sandboxes/{ref}/rewind\x12s\n" +
+	"\x0eAttachSnapshot\x12!.caisson.v1.AttachSnapshotRequest\x1a\x13.caisson.v1.Sandbox\")\x82\xb5\x18%\n" +
+	"\x04POST\x12\x1d/v1/sandboxes/{ref}/snapshots\x12_\n" +
 	"\x04Fork\x12\x17.caisson.v1.ForkRequest\x1a\x18.caisson.v1.ForkResponse\"$\x82\xb5\x18 \n" +
 	"\x04POST\x12\x18/v1/sandboxes/{ref}/forkB9Z7github.com/caisson-run/caisson/api/caisson/v1;caissonv1b\x06proto3"
 
@@ -997,7 +1063,7 @@ func file_caisson_v1_snapshot_proto_rawDescGZIP() []byte {
 	return file_caisson_v1_snapshot_proto_rawDescData
 }
 
-var file_caisson_v1_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_caisson_v1_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_caisson_v1_snapshot_proto_goTypes = []any{
 	(*Snapshot)(nil),               // 0: caisson.v1.Snapshot
 	(*CreateSnapshotRequest)(nil),  // 1: caisson.v1.CreateSnapshotRequest
@@ -1012,20 +1078,21 @@ var file_caisson_v1_snapshot_proto_goTypes = []any{
 	(*ImportSnapshotHeader)(nil),   // 10: caisson.v1.ImportSnapshotHeader
 	(*RewindRequest)(nil),          // 11: caisson.v1.RewindRequest
 	(*RewindResponse)(nil),         // 12: caisson.v1.RewindResponse
-	(*ForkRequest)(nil),            // 13: caisson.v1.ForkRequest
-	(*ForkResponse)(nil),           // 14: caisson.v1.ForkResponse
-	(*Forked)(nil),                 // 15: caisson.v1.Forked
-	(*timestamppb.Timestamp)(nil),  // 16: google.protobuf.Timestamp
-	(*Sandbox)(nil),                // 17: caisson.v1.Sandbox
-	(*ErrorDetail)(nil),            // 18: caisson.v1.ErrorDetail
+	(*AttachSnapshotRequest)(nil),  // 13: caisson.v1.AttachSnapshotRequest
+	(*ForkRequest)(nil),            // 14: caisson.v1.ForkRequest
+	(*ForkResponse)(nil),           // 15: caisson.v1.ForkResponse
+	(*Forked)(nil),                 // 16: caisson.v1.Forked
+	(*timestamppb.Timestamp)(nil),  // 17: google.protobuf.Timestamp
+	(*Sandbox)(nil),                // 18: caisson.v1.Sandbox
+	(*ErrorDetail)(nil),            // 19: caisson.v1.ErrorDetail
 }
 var file_caisson_v1_snapshot_proto_depIdxs = []int32{
-	16, // 0: caisson.v1.Snapshot.created_at:type_name -> google.protobuf.Timestamp
+	17, // 0: caisson.v1.Snapshot.created_at:type_name -> google.protobuf.Timestamp
 	0,  // 1: caisson.v1.ListSnapshotsResponse.snapshots:type_name -> caisson.v1.Snapshot
 	10, // 2: caisson.v1.ImportSnapshotRequest.header:type_name -> caisson.v1.ImportSnapshotHeader
-	15, // 3: caisson.v1.ForkResponse.forks:type_name -> caisson.v1.Forked
-	17, // 4: caisson.v1.Forked.sandbox:type_name -> caisson.v1.Sandbox
-	18, // 5: caisson.v1.Forked.error:type_name -> caisson.v1.ErrorDetail
+	16, // 3: caisson.v1.ForkResponse.forks:type_name -> caisson.v1.Forked
+	18, // 4: caisson.v1.Forked.sandbox:type_name -> caisson.v1.Sandbox
+	19, // 5: caisson.v1.Forked.error:type_name -> caisson.v1.ErrorDetail
 	1,  // 6: caisson.v1.SnapshotService.CreateSnapshot:input_type -> caisson.v1.CreateSnapshotRequest
 	2,  // 7: caisson.v1.SnapshotService.ListSnapshots:input_type -> caisson.v1.ListSnapshotsRequest
 	4,  // 8: caisson.v1.SnapshotService.InspectSnapshot:input_type -> caisson.v1.InspectSnapshotRequest
@@ -1033,17 +1100,19 @@ var file_caisson_v1_snapshot_proto_depIdxs = []int32{
 	7,  // 10: caisson.v1.SnapshotService.ExportSnapshot:input_type -> caisson.v1.ExportSnapshotRequest
 	9,  // 11: caisson.v1.SnapshotService.ImportSnapshot:input_type -> caisson.v1.ImportSnapshotRequest
 	11, // 12: caisson.v1.SnapshotService.Rewind:input_type -> caisson.v1.RewindRequest
-	13, // 13: caisson.v1.SnapshotService.Fork:input_type -> caisson.v1.ForkRequest
-	0,  // 14: caisson.v1.SnapshotService.CreateSnapshot:output_type -> caisson.v1.Snapshot
-	3,  // 15: caisson.v1.SnapshotService.ListSnapshots:output_type -> caisson.v1.ListSnapshotsResponse
-	0,  // 16: caisson.v1.SnapshotService.InspectSnapshot:output_type -> caisson.v1.Snapshot
-	6,  // 17: caisson.v1.SnapshotService.RemoveSnapshot:output_type -> caisson.v1.RemoveSnapshotResponse
-	8,  // 18: caisson.v1.SnapshotService.ExportSnapshot:output_type -> caisson.v1.ExportSnapshotResponse
-	0,  // 19: caisson.v1.SnapshotService.ImportSnapshot:output_type -> caisson.v1.Snapshot
-	12, // 20: caisson.v1.SnapshotService.Rewind:output_type -> caisson.v1.RewindResponse
-	14, // 21: caisson.v1.SnapshotService.Fork:output_type -> caisson.v1.ForkResponse
-	14, // [14:22] is the sub-list for method output_type
-	6,  // [6:14] is the sub-list for method input_type
+	13, // 13: caisson.v1.SnapshotService.AttachSnapshot:input_type -> caisson.v1.AttachSnapshotRequest
+	14, // 14: caisson.v1.SnapshotService.Fork:input_type -> caisson.v1.ForkRequest
+	0,  // 15: caisson.v1.SnapshotService.CreateSnapshot:output_type -> caisson.v1.Snapshot
+	3,  // 16: caisson.v1.SnapshotService.ListSnapshots:output_type -> caisson.v1.ListSnapshotsResponse
+	0,  // 17: caisson.v1.SnapshotService.InspectSnapshot:output_type -> caisson.v1.Snapshot
+	6,  // 18: caisson.v1.SnapshotService.RemoveSnapshot:output_type -> caisson.v1.RemoveSnapshotResponse
+	8,  // 19: caisson.v1.SnapshotService.ExportSnapshot:output_type -> caisson.v1.ExportSnapshotResponse
+	0,  // 20: caisson.v1.SnapshotService.ImportSnapshot:output_type -> caisson.v1.Snapshot
+	12, // 21: caisson.v1.SnapshotService.Rewind:output_type -> caisson.v1.RewindResponse
+	18, // 22: caisson.v1.SnapshotService.AttachSnapshot:output_type -> caisson.v1.Sandbox
+	15, // 23: caisson.v1.SnapshotService.Fork:output_type -> caisson.v1.ForkResponse
+	15, // [15:24] is the sub-list for method output_type
+	6,  // [6:15] is the sub-list for method input_type
 	6,  // [6:6] is the sub-list for extension type_name
 	6,  // [6:6] is the sub-list for extension extendee
 	0,  // [0:6] is the sub-list for field type_name
@@ -1061,14 +1130,14 @@ func file_caisson_v1_snapshot_proto_init() {
 		(*ImportSnapshotRequest_Header)(nil),
 		(*ImportSnapshotRequest_Chunk)(nil),
 	}
-	file_caisson_v1_snapshot_proto_msgTypes[13].OneofWrappers = []any{}
+	file_caisson_v1_snapshot_proto_msgTypes[14].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_caisson_v1_snapshot_proto_rawDesc), len(file_caisson_v1_snapshot_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   16,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -73,7 +73,7 @@ def methods(transport):
         snapshots.list, lambda: snapshots.get("s"), lambda: snapshots.remove("s"), lambda: next(snapshots.save("s")), lambda: snapshots.load(io.BytesIO(), "s"), lambda: snapshots.load(io.BytesIO()), box.snapshot, box.fork, lambda: box.forward(80), box.diff, box.apply,
         client.templates.list, lambda: client.templates.get("t"), lambda: client.templates.build("t"), lambda: client.templates.remove("t"),
         client.changesets.list, lambda: client.changesets.diff("c"), lambda: client.changesets.apply("c"), lambda: client.changesets.discard("c"),
-        lambda: box.run("x"), lambda: box.start("x"), box.processes, lambda: next(box.logs()), box.update, lambda: box.attach_workspace("."), box.pause,
+        lambda: box.run("x"), lambda: box.start("x"), box.processes, lambda: next(box.logs()), box.update, lambda: box.attach_workspace("."), lambda: box.attach_snapshot("s"), box.pause,
         box.resume, box.stop, box.clean, lambda: box.rewind("one"), box.restart, box.wait, box.inspect, box.stats, box.history, box.remove,
         lambda: next(job.events()), job.wait, lambda: job.send("x"), lambda: job.signal("INT"), lambda: job.resize(1, 2),
         lambda: files.read("/f"), lambda: files.write("/f", ""), lambda: files.list("/d"), lambda: files.stat("/f"),

@@ -124,6 +124,15 @@ export class Sandbox {
     return this.told({ method: 'POST', path: sandboxPath(this.id, 'workspace'), json })
   }
 
+  /**
+   * Mounts the directory that a snapshot keeps, copy-on-write, without a restart. `path` is an
+   * existing directory, by default the one that the snapshot is of.
+   */
+  async attachSnapshot(snapshot: string, path?: string): Promise<SandboxInfo> {
+    const json = present({ snapshot, path })
+    return this.told({ method: 'POST', path: sandboxPath(this.id, 'snapshots'), json })
+  }
+
   /** Freezes all processes. */
   pause(): Promise<SandboxInfo> {
     return this.told({ method: 'POST', path: sandboxPath(this.id, 'pause') })

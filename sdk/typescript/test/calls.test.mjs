@@ -39,7 +39,7 @@ function calls(client, dir) {
     () => snapshots.list(), () => snapshots.get('s'), () => snapshots.remove('s'), () => next(snapshots.save('s')), () => snapshots.load('', 's'), () => snapshots.load(''), () => box.snapshot(), () => box.fork(), () => box.forward(80), () => box.diff(), () => box.apply(),
     () => client.templates.list(), () => client.templates.get('t'), () => client.templates.build('t'), () => client.templates.remove('t'),
     () => client.changesets.list(), () => client.changesets.diff('c'), () => client.changesets.apply('c'), () => client.changesets.discard('c'),
-    () => box.run('x'), () => box.start('x'), () => box.processes(), () => next(box.logs()), () => box.update({}), () => box.attachWorkspace('.'),
+    () => box.run('x'), () => box.start('x'), () => box.processes(), () => next(box.logs()), () => box.update({}), () => box.attachWorkspace('.'), () => box.attachSnapshot('s'),
     () => box.pause(), () => box.resume(), () => box.stop(), () => box.clean(), () => box.rewind('one'), () => box.restart(), () => box.wait(),
     () => box.inspect(), () => box.stats(), () => box.history(), () => box.remove(),
     () => next(job.events()), () => job.wait(), () => job.send('x'), () => job.signal('INT'), () => job.resize(1, 2),

@@ -53,6 +53,9 @@ const (
 	SnapshotServiceImportSnapshotProcedure = "/caisson.v1.SnapshotService/ImportSnapshot"
 	// SnapshotServiceRewindProcedure is the fully-qualified name of the SnapshotService's Rewind RPC.
 	SnapshotServiceRewindProcedure = "/caisson.v1.SnapshotService/Rewind"
+	// SnapshotServiceAttachSnapshotProcedure is the fully-qualified name of the SnapshotService's
+	// AttachSnapshot RPC.
+	SnapshotServiceAttachSnapshotProcedure = "/caisson.v1.SnapshotService/AttachSnapshot"
 	// SnapshotServiceForkProcedure is the fully-qualified name of the SnapshotService's Fork RPC.
 	SnapshotServiceForkProcedure = "/caisson.v1.SnapshotService/Fork"
 )
@@ -77,6 +80,10 @@ type SnapshotServiceClient interface {
 	// Rewind gives a running sandbox the files of a snapshot of its own image. Its commands end
 	// first. Its ID, name, ports, links, network policy and mounts of the host stay.
 	Rewind(context.Context, *connect.Request[v1.RewindRequest]) (*connect.Response[v1.RewindResponse], error)
+	// AttachSnapshot gives a live sandbox the directory of a snapshot, copy-on-write, without a restart.
+	// It is mounted on an existing directory, which is empty unless it is in a workspace or another mount.
+	// The mount goes with the sandbox: Restart makes one without it.
+	AttachSnapshot(context.Context, *connect.Request[v1.AttachSnapshotRequest]) (*connect.Response[v1.Sandbox], error)
 	// Fork makes new sandboxes with the files and settings of one, as create does from a snapshot
 	// of it. Each of them succeeds or fails alone.
 	Fork(context.Context, *connect.Request[v1.ForkRequest]) (*connect.Response[v1.ForkResponse], error)
@@ -135,6 +142,12 @@ func NewSnapshotServiceClient(httpClient connect.HTTPClient, baseURL string, opt
 			connect.WithSchema(snapshotServiceMethods.ByName("Rewind")),
 			connect.WithClientOptions(opts...),
 		),
+		attachSnapshot: connect.NewClient[v1.AttachSnapshotRequest, v1.Sandbox](
+			httpClient,
+			baseURL+SnapshotServiceAttachSnapshotProcedure,
+			connect.WithSchema(snapshotServiceMethods.ByName("AttachSnapshot")),
+			connect.WithClientOptions(opts...),
+		),
 		fork: connect.NewClient[v1.ForkRequest, v1.ForkResponse](
 			httpClient,
 			baseURL+SnapshotServiceForkProcedure,
@@ -153,6 +166,7 @@ type snapshotServiceClient struct {
 	exportSnapshot  *connect.Client[v1.ExportSnapshotRequest, v1.ExportSnapshotResponse]
 	importSnapshot  *connect.Client[v1.ImportSnapshotRequest, v1.Snapshot]
 	rewind          *connect.Client[v1.RewindRequest, v1.RewindResponse]
+	attachSnapshot  *connect.Client[v1.AttachSnapshotRequest, v1.Sandbox]
 	fork            *connect.Client[v1.ForkRequest, v1.ForkResponse]
 }
 
@@ -191,6 +205,11 @@ func (c *snapshotServiceClient) Rewind(ctx context.Context, req *connect.Request
 	return c.rewind.CallUnary(ctx, req)
 }
 
+// AttachSnapshot calls caisson.v1.SnapshotService.AttachSnapshot.
+func (c *snapshotServiceClient) AttachSnapshot(ctx context.Context, req *connect.Request[v1.AttachSnapshotRequest]) (*connect.Response[v1.Sandbox], error) {
+	return c.attachSnapshot.CallUnary(ctx, req)
+}
+
 // Fork calls caisson.v1.SnapshotService.Fork.
 func (c *snapshotServiceClient) Fork(ctx context.Context, req *connect.Request[v1.ForkRequest]) (*connect.Response[v1.ForkResponse], error) {
 	return c.fork.CallUnary(ctx, req)
@@ -216,6 +235,10 @@ type SnapshotServiceHandler interface {
 	// Rewind gives a running sandbox the files of a snapshot of its own image. Its commands end
 	// first. Its ID, name, ports, links, network policy and mounts of the host stay.
 	Rewind(context.Context, *connect.Request[v1.RewindRequest]) (*connect.Response[v1.RewindResponse], error)
+	// AttachSnapshot gives a live sandbox the directory of a snapshot, copy-on-write, without a restart.
+	// It is mounted on an existing directory, which is empty unless it is in a workspace or another mount.
+	// The mount goes with the sandbox: Restart makes one without it.
+	AttachSnapshot(context.Context, *connect.Request[v1.AttachSnapshotRequest]) (*connect.Response[v1.Sandbox], error)
 	// Fork makes new sandboxes with the files and settings of one, as create does from a snapshot
 	// of it. Each of them succeeds or fails alone.
 	Fork(context.Context, *connect.Request[v1.ForkRequest]) (*connect.Response[v1.ForkResponse], error)
@@ -270,6 +293,12 @@ func NewSnapshotServiceHandler(svc SnapshotServiceHandler, opts ...connect.Handl
 		connect.WithSchema(snapshotServiceMethods.ByName("Rewind")),
 		connect.WithHandlerOptions(opts...),
 	)
+	snapshotServiceAttachSnapshotHandler := connect.NewUnaryHandler(
+		SnapshotServiceAttachSnapshotProcedure,
+		svc.AttachSnapshot,
+		connect.WithSchema(snapshotServiceMethods.ByName("AttachSnapshot")),
+		connect.WithHandlerOptions(opts...),
+	)
 	snapshotServiceForkHandler := connect.NewUnaryHandler(
 		SnapshotServiceForkProcedure,
 		svc.Fork,
@@ -292,6 +321,8 @@ func NewSnapshotServiceHandler(svc SnapshotServiceHandler, opts ...connect.Handl
 			snapshotServiceImportSnapshotHandler.ServeHTTP(w, r)
 		case SnapshotServiceRewindProcedure:
 			snapshotServiceRewindHandler.ServeHTTP(w, r)
+		case SnapshotServiceAttachSnapshotProcedure:
+			snapshotServiceAttachSnapshotHandler.ServeHTTP(w, r)
 		case SnapshotServiceForkProcedure:
 			snapshotServiceForkHandler.ServeHTTP(w, r)
 		default:
@@ -329,6 +360,10 @@ func (UnimplementedSnapshotServiceHandler) ImportSnapshot(context.Context, *conn
 
 func (UnimplementedSnapshotServiceHandler) Rewind(context.Context, *connect.Request[v1.RewindRequest]) (*connect.Response[v1.RewindResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SnapshotService.Rewind is not implemented"))
+}
+
+func (UnimplementedSnapshotServiceHandler) AttachSnapshot(context.Context, *connect.Request[v1.AttachSnapshotRequest]) (*connect.Response[v1.Sandbox], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SnapshotService.AttachSnapshot is not implemented"))
 }
 
 func (UnimplementedSnapshotServiceHandler) Fork(context.Context, *connect.Request[v1.ForkRequest]) (*connect.Response[v1.ForkResponse], error) {

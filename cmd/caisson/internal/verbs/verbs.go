@@ -37,6 +37,7 @@ func Groups(agents ...cli.Verb) []cli.Group {
 			{Name: "port-forward", Command: sandboxes.PortForwardCommand},
 			{Name: "update", Command: sandboxes.UpdateCommand},
 			{Name: "attach-workspace", Command: sandboxes.AttachWorkspaceCommand},
+			{Name: "attach-snapshot", Command: sandboxes.AttachSnapshotCommand},
 			{Name: "pause", Command: sandboxes.PauseCommand},
 			{Name: "resume", Command: sandboxes.ResumeCommand},
 			{Name: "stop", Command: sandboxes.StopCommand},

@@ -195,6 +195,14 @@ class AsyncSandbox:
         body = {"workspace": workspace(directory)}
         return await self._told(Request("POST", sandbox_path(self.id, "workspace"), body=body))
 
+    async def attach_snapshot(self, snapshot: str, path: Optional[str] = None) -> SandboxInfo:
+        """Mounts the directory that a snapshot keeps, copy-on-write, without a restart.
+
+        path is an existing directory, by default the one that the snapshot is of.
+        """
+        body = present(snapshot=snapshot, path=path)
+        return await self._told(Request("POST", sandbox_path(self.id, "snapshots"), body=body))
+
     async def pause(self) -> SandboxInfo:
         """Freezes all processes."""
         return await self._told(Request("POST", sandbox_path(self.id, "pause")))

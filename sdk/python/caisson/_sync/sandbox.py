@@ -196,6 +196,14 @@ class Sandbox:
         body = {"workspace": workspace(directory)}
         return self._told(Request("POST", sandbox_path(self.id, "workspace"), body=body))
 
+    def attach_snapshot(self, snapshot: str, path: Optional[str] = None) -> SandboxInfo:
+        """Mounts the directory that a snapshot keeps, copy-on-write, without a restart.
+
+        path is an existing directory, by default the one that the snapshot is of.
+        """
+        body = present(snapshot=snapshot, path=path)
+        return self._told(Request("POST", sandbox_path(self.id, "snapshots"), body=body))
+
     def pause(self) -> SandboxInfo:
         """Freezes all processes."""
         return self._told(Request("POST", sandbox_path(self.id, "pause")))

@@ -26,6 +26,10 @@ export const fields = {
     stderr_offset: 'Int64',
     stdout_offset: 'Int64',
   },
+  AttachSnapshotRequest: {
+    path: 'string',
+    snapshot: 'string',
+  },
   AttachWorkspaceRequest: {
     workspace: 'Workspace',
   },

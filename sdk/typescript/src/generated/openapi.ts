@@ -51,6 +51,12 @@ export interface components {
              */
             stdout_offset?: Int64;
         };
+        AttachSnapshotRequest: {
+            /** @description where it is mounted inside, absolute; empty is where it was */
+            path?: string;
+            /** @description of a directory */
+            snapshot?: string;
+        };
         AttachWorkspaceRequest: {
             /** @description whose path is empty, or /workspace */
             workspace?: components["schemas"]["Workspace"];
