@@ -210,6 +210,8 @@ func TestSnapshotArchiveRefused(t *testing.T) {
 		"no metadata":         {"SBX-247", func(p *parts) { p.label("caisson.snapshot", "{") }},
 		"another image":       {"SBX-201", func(p *parts) { p.replace(`"image_digest":"sha256:`, `"image_digest":"sha256:00`) }},
 		"a disk of no size":   {"SBX-102", func(p *parts) { p.replace(`"Bytes":67108864`, `"Bytes":1`) }},
+		"a path of no form":   {"SBX-247", func(p *parts) { p.replace(`"image_digest":`, `"path":"../etc","image_digest":`) }},
+		"a path and a root":   {"SBX-247", func(p *parts) { p.replace(`"image_digest":`, `"path":"/etc","image_digest":`) }},
 		"out of the tree":     {"SBX-203", func(p *parts) { p.add(tar.Header{Typeflag: tar.TypeReg, Name: "../../out"}) }},
 		"through a link":      {"SBX-203", func(p *parts) { p.add(tar.Header{Typeflag: tar.TypeReg, Name: "link/passwd"}) }},
 		"a link to the host":  {"SBX-203", func(p *parts) { p.add(tar.Header{Typeflag: tar.TypeLink, Name: "x", Linkname: "/etc/passwd"}) }},
