@@ -31,9 +31,9 @@ func (m *Manager) AttachWorkspace(ctx context.Context, ref string, w plan.Worksp
 }
 
 // Attach implements snapshots.Fleet.
-func (f snapshotFleet) Attach(ctx context.Context, ref string, from plan.Origin, at string) error {
-	_, err := f.attach(ctx, ref, func(_ peer.Grant, a plan.Attachment) (*plan.Sandbox, error) { return a.Snapshot(from, at) })
-	return err
+func (f snapshotFleet) Attach(ctx context.Context, ref string, from plan.Origin, at string) (string, error) {
+	info, err := f.attach(ctx, ref, func(_ peer.Grant, a plan.Attachment) (*plan.Sandbox, error) { return a.Snapshot(from, at) })
+	return info.ID, err
 }
 
 func (f snapshotFleet) attach(ctx context.Context, ref string, planned func(peer.Grant, plan.Attachment) (*plan.Sandbox, error)) (Info, error) {

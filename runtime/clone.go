@@ -25,7 +25,7 @@ func (h *host) cloneWorkspace(ctx context.Context, s *sandbox) error {
 		}
 		source := live
 		source.Point = point
-		if err = source.AttachInto(s.process.file); err == nil {
+		if err = errors.Join(source.AttachInto(s.process.file), failpoint.At("create/cloning")); err == nil {
 			cmd := s.ownCommand(clones.Command(plan.CloneSource, plan.CloneObjects, plan.WorkspacePath))
 			err = clones.Make(ctx, s.init, cmd, s.ownerOf(&plan.Command{User: s.plan.User}), w.Dir)
 			_, left := h.killOthers(context.WithoutCancel(ctx), s) // it could keep the repository open

@@ -124,7 +124,7 @@ type Workspaces interface {
 type Snapshots interface {
 	Create(ctx context.Context, ref, name, path string) (snapshots.Info, error)
 	Rewind(ctx context.Context, ref, name string) (snapshots.Rewound, error)
-	Attach(ctx context.Context, ref, name, path string) error
+	Attach(ctx context.Context, ref, name, path string) (id string, err error)
 	Fork(ctx context.Context, ref string, count int) ([]snapshots.Fork, error)
 	List(ctx context.Context) ([]snapshots.Info, error)
 	Inspect(ctx context.Context, ref string) (snapshots.Info, error)

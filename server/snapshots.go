@@ -1,7 +1,9 @@
 package server
 
 import (
+	"cmp"
 	"context"
+	"slices"
 
 	"connectrpc.com/connect"
 
@@ -9,6 +11,7 @@ import (
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/runtime/snapshots"
 )
 
@@ -72,14 +75,16 @@ func (s snapshotService) Rewind(ctx context.Context, r *connect.Request[caissonv
 }
 
 func (s snapshotService) AttachSnapshot(ctx context.Context, r *connect.Request[caissonv1.AttachSnapshotRequest]) (*connect.Response[caissonv1.Sandbox], error) {
-	if err := s.store.Attach(ctx, r.Msg.Ref, r.Msg.Snapshot, r.Msg.Path); err != nil {
-		return nil, fail(err)
+	id, err := s.store.Attach(ctx, r.Msg.Ref, r.Msg.Snapshot, r.Msg.Path)
+	list, listErr := s.sandboxes.List(ctx) // unlike Inspect it does not look at what the kernel has
+	i := slices.IndexFunc(list, func(i runtime.Info) bool { return i.ID == id })
+	if err = cmp.Or(err, listErr); err == nil && i < 0 {
+		err = sbxerr.New(sbxerr.NotFound, "server.attach", "sandbox %q has ended", r.Msg.Ref)
 	}
-	d, err := s.sandboxes.Inspect(ctx, r.Msg.Ref)
 	if err != nil {
 		return nil, fail(err)
 	}
-	return reply(sandboxPB(d.Info), nil)
+	return reply(sandboxPB(list[i]), nil)
 }
 
 func (s snapshotService) Fork(ctx context.Context, r *connect.Request[caissonv1.ForkRequest]) (*connect.Response[caissonv1.ForkResponse], error) {
@@ -103,12 +108,8 @@ func (s snapshotService) forkedPB(ctx context.Context, f snapshots.Fork) *caisso
 }
 
 func snapshotPB(i snapshots.Info) *caissonv1.Snapshot {
-	rootfs := "ro"
-	if i.WritableRoot {
-		rootfs = "rw"
-	}
 	return &caissonv1.Snapshot{
 		Name: i.Name, Owner: i.Owner, CreatedAt: timestamp(i.CreatedAt), SandboxId: i.SandboxID, SandboxName: i.SandboxName,
-		Image: i.Image, ImageDigest: i.ImageDigest, Rootfs: rootfs, DiskBytes: i.Size.Bytes, UsedBytes: i.UsedBytes, Path: i.Path,
+		Image: i.Image, ImageDigest: i.ImageDigest, Rootfs: plan.RootfsOf(i.WritableRoot), DiskBytes: i.Size.Bytes, UsedBytes: i.UsedBytes, Path: i.Path,
 	}
 }

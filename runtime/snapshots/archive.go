@@ -23,6 +23,7 @@ import (
 	"github.com/caisson-run/caisson/rootfs/image"
 	"github.com/caisson-run/caisson/rootfs/layertar"
 	"github.com/caisson-run/caisson/rootfs/mount"
+	"github.com/caisson-run/caisson/runtime/failpoint"
 	"github.com/caisson-run/caisson/runtime/plan"
 )
 
@@ -57,7 +58,7 @@ func (s *Service) Export(ctx context.Context, ref string, w io.Writer) error {
 	defer layer.Close() // it was only read, and has no name
 	sum := sha256.New()
 	size := &sized{ctx: ctx, w: io.MultiWriter(layer, sum), most: most}
-	if err := s.writeLayer(info, size); err != nil {
+	if err := errors.Join(s.writeLayer(info, size), failpoint.At("snapshot/exported")); err != nil {
 		return err
 	}
 	if _, err := layer.Seek(0, io.SeekStart); err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/caisson-run/caisson/rootfs/layertar"
 	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/events"
+	"github.com/caisson-run/caisson/runtime/failpoint"
 	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/plan"
@@ -146,7 +147,7 @@ func unpack(dir string, root bool, layer io.Reader) error {
 		return err
 	}
 	defer closeAll()
-	err = layertar.Apply(layer, importedBase, parts)
+	err = errors.Join(layertar.Apply(layer, importedBase, parts), failpoint.At("snapshot/unpacked"))
 	if !coded(err) {
 		err = sbxerr.WithRemedy(sbxerr.Disk, opImport, err, "the disk of the snapshot, or that of the host, is full: make room, and try again")
 	}

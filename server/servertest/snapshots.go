@@ -35,9 +35,9 @@ func (f snapshotFake) Remove(ctx context.Context, ref string) error {
 	return err
 }
 
-func (f snapshotFake) Attach(ctx context.Context, _, name, _ string) error {
+func (f snapshotFake) Attach(ctx context.Context, ref, name, _ string) (string, error) {
 	_, err := f.Inspect(ctx, name)
-	return err
+	return ref, err
 }
 
 func (f snapshotFake) Rewind(ctx context.Context, ref, name string) (snapshots.Rewound, error) {

@@ -1,8 +1,10 @@
 package fault
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/caisson-run/caisson/tests/need"
@@ -45,6 +47,76 @@ func TestBrokenSnapshot(t *testing.T) {
 	b.Run(t, "snapshot", "create", "box", "--name", "whole")
 	if out := b.Run(t, "run", "--from", "whole", "--", "cat", "f").Stdout; out != "kept\n" {
 		t.Errorf("from the snapshot: %q", out)
+	}
+	b.Run(t, "snapshot", "rm", "whole")
+	b.Run(t, "rm", "--force", "box")
+	b.empty(t)
+}
+
+// TestBrokenSnapshotArchive: a daemon that dies or fails in the middle of an export, an import, or a
+// snapshot of a directory leaves nothing of it: no file, mount or loop device. The repeated call works.
+func TestBrokenSnapshotArchive(t *testing.T) {
+	need.Tools(t, "mkfs.ext4")
+	b := newBreakable(t, "")
+	b.Run(t, "create", "--name", "box", "--disk", "32M")
+	b.Run(t, "exec", "box", "--", "sh", "-c", "mkdir deps && echo kept | tee f >deps/f")
+	b.Run(t, "snapshot", "create", "box", "--name", "whole")
+	archive := filepath.Join(t.TempDir(), "whole.tar")
+	b.Run(t, "snapshot", "export", "whole", archive)
+	disks := func() (n int) {
+		t.Helper()
+		all, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range all {
+			if file, err := os.ReadFile(name); err == nil && strings.HasPrefix(string(file), b.Root) { // else it went meanwhile
+				n++
+			}
+		}
+		return n
+	}
+	before := disks()
+	if before == 0 {
+		t.Fatal("the disk of the sandbox is not seen: nothing is shown")
+	}
+	out := filepath.Join(t.TempDir(), "again.tar")
+	for _, tt := range []struct {
+		point string
+		args  []string
+	}{
+		{"snapshot/exported", []string{"snapshot", "export", "whole", out}},
+		{"snapshot/unpacked", []string{"snapshot", "import", "--name", "again", archive}},
+		{"snapshot/unpacked", []string{"snapshot", "create", "box", "--name", "again", "--path", "/workspace/deps"}},
+	} {
+		for _, how := range []string{"error", "kill"} {
+			b.arm(t, tt.point+"="+how)
+			c := begin(t, b.Daemon, tt.args...)
+			if how == "kill" {
+				b.died(t, tt.point)
+			}
+			if r := c.end(t); r.Code == 0 {
+				t.Errorf("%v, %s: it worked", tt.args, how)
+			}
+			b.disarm(t)
+			await(t, fmt.Sprintf("the snapshots as before %v, %s", tt.args, how), func() bool { // a daemon sweeps when it has begun
+				left, err := os.ReadDir(filepath.Join(b.Root, "snapshots"))
+				return err == nil && len(left) == 1 && left[0].Name() == "0+whole"
+			})
+			if spooled, err := filepath.Glob(filepath.Join(b.Root, "spool", "*")); err != nil || len(spooled) > 0 {
+				t.Errorf("%v, %s: left %v, %v", tt.args, how, spooled, err)
+			}
+			if _, err := os.Lstat(out); err == nil {
+				t.Errorf("%v, %s: half an archive is there", tt.args, how)
+			}
+			await(t, fmt.Sprintf("the disks as before %v, %s", tt.args, how), func() bool { return disks() == before })
+		}
+		b.Run(t, tt.args...)
+		if tt.args[1] != "export" {
+			b.Run(t, "snapshot", "rm", "again")
+		} else if err := os.Remove(out); err != nil {
+			t.Error(err)
+		}
 	}
 	b.Run(t, "snapshot", "rm", "whole")
 	b.Run(t, "rm", "--force", "box")

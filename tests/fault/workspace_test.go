@@ -133,6 +133,12 @@ func TestBrokenAttachSnapshot(t *testing.T) {
 	b.Run(t, "create", "--name", "first", "--disk", "64M")
 	b.Run(t, "exec", "first", "--", "sh", "-c", "mkdir deps && touch deps/kept")
 	b.Run(t, "snapshot", "create", "first", "--path", "/workspace/deps", "--name", "deps")
+	b.Run(t, "rm", "--force", "first")
+	for _, step := range []string{"disk", "mounts", "container"} {
+		b.createKilled(t, step, "--mount", "type=snapshot,src=deps,dst=/d")
+		b.Run(t, "exec", "made", "--", "sh", "-c", "rm /d/kept && touch /d/new")
+		b.Run(t, "rm", "--force", "made")
+	}
 	for _, step := range []string{"snapshot/frozen", "attach/host", "attach/inside", "attach/spec", "snapshot/saved"} {
 		for _, how := range []string{"kill", "error"} {
 			t.Run(step+" "+how, func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -75,6 +76,87 @@ func TestSnapshotArchive(t *testing.T) {
 	wantNoDisks(t, o)
 }
 
+// changesOf is a script of random changes of all kinds that an archive keeps: files with holes, links,
+// several names of a file, owners, modes, times, what is removed from the image and what takes its place.
+func changesOf(r *rand.Rand) string {
+	var script strings.Builder
+	dirs, files := []string{"/opt/t", "/var/lib", "/workspace"}, []string{}
+	add := func(format string, args ...any) { fmt.Fprintf(&script, format+"\n", args...) }
+	add("set -e; mkdir -p /opt/t /var/lib")
+	for i := range 20 + r.IntN(40) {
+		at := dirs[r.IntN(len(dirs))] + fmt.Sprintf("/%d é %s", i, strings.Repeat("n", r.IntN(60)))
+		mode := r.IntN(0o1000)
+		switch kind := r.IntN(8); {
+		case kind == 0:
+			mode |= 0o1000
+			add("mkdir %q", at)
+			dirs = append(dirs, at)
+		case kind == 1:
+			add("ln -s ../%d %q && chown -h %d:%d %q", i, at, r.IntN(3000), r.IntN(65536), at)
+			continue
+		case kind == 2 && len(files) > 0:
+			if to := files[r.IntN(len(files))]; to[:4] == at[:4] { // in one directory that is kept
+				add("ln %q %q", to, at)
+			}
+			continue
+		case kind == 3:
+			add("printf some | dd of=%q bs=1 seek=%d 2>/dev/null", at, r.IntN(1<<20))
+			files = append(files, at)
+		default:
+			add("head -c %d /dev/urandom >%q", r.IntN(100<<10), at)
+			files = append(files, at)
+		}
+		add("chown %d:%d %q; chmod %o %q; touch -d @%d %q", r.IntN(3), r.IntN(65536), at, mode, at, r.IntN(2e9), at)
+	}
+	for _, gone := range []string{"/etc/group", "/home", "/srv", "/usr/share"} {
+		if r.IntN(2) == 0 {
+			add("rm -rf %s", gone)
+		}
+		if r.IntN(2) == 0 {
+			add("rm -rf %s; mkdir -p %s; touch %s/instead", gone, gone, gone)
+		}
+	}
+	return script.String()
+}
+
+// TestSnapshotArchiveKeeps: whatever was done to a sandbox, one from its snapshot has the same tree after
+// an export and an import.
+func TestSnapshotArchiveKeeps(t *testing.T) {
+	need.Tools(t, "mkfs.ext4")
+	t.Parallel()
+	d := harness.StartWith(t, devProfile)
+	const look = `find $0 | sort | while IFS= read -r f; do stat -c '%n %F %u:%g %a %Y %s' "$f" | sed 's/ [0-9]* [0-9]*$//;' ; ` +
+		`[ -L "$f" ] && readlink "$f"; [ -f "$f" ] && ! [ -L "$f" ] && md5sum <"$f" && stat -c '%h %Y' "$f"; done; true`
+	for seed := range uint64(8) {
+		script := changesOf(rand.New(rand.NewPCG(seed, 1)))
+		d.Run(t, "create", "--name", "a", "--profile", "dev", "--user", "root")
+		if r := d.TryWith(script, "exec", "-i", "a", "--", "sh"); r.Code != 0 {
+			t.Fatalf("seed %d: %+v\n%s", seed, r, script)
+		}
+		for place, flags := range map[string][]string{"/etc/group /home /opt /srv /usr/share /var/lib /workspace": nil, "/opt/t": {"--path", "/opt/t"}} {
+			all := []string{"exec", "a", "--", "sh", "-c", strings.Replace(look, "$0", place+" 2>/dev/null", 1)}
+			want := d.Run(t, all...).Stdout
+			d.Run(t, append([]string{"snapshot", "create", "a", "--name", "s"}, flags...)...)
+			file := filepath.Join(t.TempDir(), "s.tar")
+			d.Run(t, "snapshot", "export", "s", file)
+			d.Run(t, "snapshot", "import", "--name", "again", file)
+			begin := []string{"create", "--name", "b", "--user", "root", "--profile", "dev", "--from", "again"}
+			if flags != nil {
+				begin = []string{"create", "--name", "b", "--user", "root", "--profile", "dev", "--mount", "type=snapshot,src=again,dst=/opt/t"}
+			}
+			d.Run(t, begin...)
+			all[1] = "b"
+			if got := d.Run(t, all...).Stdout; got != want || strings.Count(want, "\n") < 5 {
+				t.Errorf("seed %d, %s:\n%s\nwant:\n%s\nafter:\n%s", seed, place, got, want, script)
+			}
+			d.Run(t, "rm", "--force", "b")
+			d.Run(t, "snapshot", "rm", "s", "again")
+		}
+		d.Run(t, "rm", "--force", "a")
+	}
+	wantNoDisks(t, d)
+}
+
 // TestSnapshotArchiveOfDisk: a snapshot of a sandbox with a root that cannot be written has its
 // /workspace.
 func TestSnapshotArchiveOfDisk(t *testing.T) {
@@ -128,6 +210,8 @@ func TestSnapshotArchiveRefused(t *testing.T) {
 		"no metadata":         {"SBX-247", func(p *parts) { p.label("caisson.snapshot", "{") }},
 		"another image":       {"SBX-201", func(p *parts) { p.replace(`"image_digest":"sha256:`, `"image_digest":"sha256:00`) }},
 		"a disk of no size":   {"SBX-102", func(p *parts) { p.replace(`"Bytes":67108864`, `"Bytes":1`) }},
+		"a path of no form":   {"SBX-247", func(p *parts) { p.replace(`"image_digest":`, `"path":"../etc","image_digest":`) }},
+		"a path and a root":   {"SBX-247", func(p *parts) { p.replace(`"image_digest":`, `"path":"/etc","image_digest":`) }},
 		"out of the tree":     {"SBX-203", func(p *parts) { p.add(tar.Header{Typeflag: tar.TypeReg, Name: "../../out"}) }},
 		"through a link":      {"SBX-203", func(p *parts) { p.add(tar.Header{Typeflag: tar.TypeReg, Name: "link/passwd"}) }},
 		"a link to the host":  {"SBX-203", func(p *parts) { p.add(tar.Header{Typeflag: tar.TypeLink, Name: "x", Linkname: "/etc/passwd"}) }},

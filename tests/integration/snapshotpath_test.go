@@ -248,3 +248,36 @@ func TestAttachSnapshotRefused(t *testing.T) {
 	d.Run(t, "snapshot", "rm", "deps", "whole", "later")
 	wantNoDisks(t, d)
 }
+
+// TestSnapshotOfPathOfAUser: a user other than root keeps, mounts and attaches directories of its own
+// sandboxes, and root sees them.
+func TestSnapshotOfPathOfAUser(t *testing.T) {
+	need.Tools(t, "mkfs.ext4")
+	t.Parallel()
+	d := harness.StartWith(t, devProfile+"snapshots: {kept: 1}\n")
+	user := d.User(t, ann)
+	user.Run(t, "create", "--name", "a", "--disk", "32M")
+	user.Run(t, "exec", "a", "--", "sh", "-c", "mkdir deps && echo hers >deps/f")
+	name := strings.TrimSpace(user.Run(t, "snapshot", "create", "a", "--path", "/workspace/deps").Stdout)
+	user.Run(t, "create", "--name", "b", "--disk", "32M", "--mount", "type=snapshot,src="+name+",dst=/d")
+	user.Run(t, "exec", "b", "--", "mkdir", "deps")
+	user.Run(t, "attach-snapshot", "b", name)
+	if got := user.Run(t, "exec", "b", "--", "sh", "-c", "echo more >>deps/f; cat deps/f /d/f").Stdout; got != "hers\nmore\nhers\n" {
+		t.Errorf("in its sandbox: %q", got)
+	}
+	for range 2 { // the later ones are past the retention, and that which is mounted is not
+		user.Run(t, "snapshot", "create", "a", "--path", "/workspace/deps")
+	}
+	if out := d.Run(t, "snapshot", "ls").Stdout; !strings.Contains(out, name) || strings.Count(out, "/workspace/deps") != 2 {
+		t.Errorf("kept: %s", out)
+	}
+	d.Run(t, "create", "--name", "roots", "--mount", "type=snapshot,src=54321+"+name+",dst=/d")
+	d.Run(t, "rm", "--force", "roots")
+	user.Run(t, "rm", "--force", "a", "b")
+	for line := range strings.Lines(d.Run(t, "snapshot", "ls").Stdout) {
+		if f := strings.Fields(line); strings.Contains(line, "/workspace/deps") {
+			user.Run(t, "snapshot", "rm", f[0])
+		}
+	}
+	wantNoDisks(t, d)
+}

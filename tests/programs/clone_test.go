@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/caisson-run/caisson/tests/harness"
 )
 
 // gitIn runs git of the host.
@@ -178,4 +180,36 @@ func refusesToClone(t *testing.T, dir string) {
 	if got := daemon.Run(t, "run", "--image", "git", "--workspace", at("empty")+":clone", "--", "git", "status", "--porcelain", "-b").Stdout; !strings.Contains(got, "No commits yet on main") {
 		t.Errorf("without a commit: %q", got)
 	}
+}
+
+// TestCloneOfAUser: a user other than root gets a clone of what it can read, as itself, and of nothing
+// else.
+func TestCloneOfAUser(t *testing.T) {
+	const ann = 54321
+	d := harness.StartWith(t, fmt.Sprintf("peers: [{uids: [%d], limits: {disk: 2G}}]\n", ann))
+	d.Run(t, "image", "from-host", "git", "--package", "git", "--package", "coreutils", "--package", "dash")
+	user := d.User(t, ann)
+	dir, roots := repository(t), repository(t)
+	if out, err := exec.CommandContext(t.Context(), "chown", "-R", fmt.Sprint(ann, ":", ann), dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	const look = "git log --format=%s; git status --porcelain; cat dev.env; echo mine >kept && git -c user.name=a -c user.email=a@b commit -qam mine && git log -1 --format=%s"
+	if got := user.Run(t, "run", "--image", "git", "--workspace", dir+":clone", "--", "sh", "-c", look).Stdout; got != "second\nfirst\nDEV=1\nmine\n" {
+		t.Errorf("its own: %q", got)
+	}
+	if got := gitIn(t, dir, "-c", "safe.directory=*", "log", "-1", "--format=%s"); got != "second" {
+		t.Errorf("the host's has %q", got)
+	}
+	got := user.Run(t, "run", "--image", "git", "--workspace", roots+":clone", "--", "git", "log", "-1", "--format=%s").Stdout
+	if got != "second\n" {
+		t.Errorf("root's, which everybody can read: %q", got)
+	}
+	if err := os.Chmod(filepath.Join(roots, ".git", "objects"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	user.Refused(t, "SBX-805", "run", "--image", "git", "--workspace", roots+":clone", "-o", "json", "--", "true")
+	if got := d.Run(t, "run", "--image", "git", "--workspace", roots+":clone", "--", "git", "log", "-1", "--format=%s").Stdout; got != "second\n" {
+		t.Errorf("for root: %q", got)
+	}
+	d.Run(t, "image", "rm", "git")
 }
