@@ -36,6 +36,11 @@ func New(cidr netip.Prefix, host Host) *Pool {
 	return &Pool{host: host, cidr: cidr, taken: map[types.UID]netip.Addr{}, used: map[netip.Addr]bool{}, next: cidr.Addr().Next()}
 }
 
+// Size is how many pods may have an address of cidr.
+func Size(cidr netip.Prefix) int64 {
+	return int64(1)<<min(cidr.Addr().BitLen()-cidr.Bits(), 62) - 1
+}
+
 // Take returns the address of a pod, a new one the first time. Addresses come round last.
 func (p *Pool) Take(uid types.UID) (string, error) {
 	p.mu.Lock()
@@ -68,7 +73,7 @@ func (p *Pool) Of(uid types.UID) string {
 	return ""
 }
 
-// Restore gives a pod the address that it had before this process began.
+// Restore gives a pod the address that it had before this process began. The first one counts.
 func (p *Pool) Restore(uid types.UID, address string) error {
 	a, err := netip.ParseAddr(address)
 	if err != nil {
@@ -76,7 +81,7 @@ func (p *Pool) Restore(uid types.UID, address string) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.taken[uid] == a {
+	if _, ok := p.taken[uid]; ok {
 		return nil
 	}
 	if p.used[a] {

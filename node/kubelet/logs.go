@@ -120,7 +120,6 @@ type lines struct {
 	timestamps bool
 	since      time.Time
 	tail       *ring
-	err        error
 }
 
 func (l *lines) full() bool {

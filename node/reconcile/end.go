@@ -98,6 +98,14 @@ func (r *Reconciler) kill(ctx context.Context, rs runs) error {
 	return nil
 }
 
+// finish keeps of a pod that is over its logs alone: its address is another pod's now.
+func (r *Reconciler) finish(ctx context.Context, uid types.UID, rs runs) error {
+	if err := r.kill(ctx, rs); err != nil || r.Addresses == nil {
+		return err
+	}
+	return r.Addresses.Release(uid)
+}
+
 // forget removes all of a pod that the API server has no more, once it has been asked: what the
 // informer does not show may only be late.
 func (r *Reconciler) forget(ctx context.Context, uid types.UID, rs runs) error {

@@ -2,11 +2,13 @@ package reconcile
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -168,9 +170,10 @@ func TestRestartOfTheProgramAdopts(t *testing.T) {
 	if end := p.Status.ContainerStatuses[0].State.Terminated; end == nil || end.ExitCode != 9 {
 		t.Errorf("the container is %+v", p.Status.ContainerStatuses[0])
 	}
-	if w.ips.Of(uid1) != "10.0.0.1" {
-		t.Errorf("its address is %q", w.ips.Of(uid1))
+	if p.Status.PodIP != "10.0.0.1" {
+		t.Errorf("its address is %q", p.Status.PodIP)
 	}
+	eventually(t, "its address is free", func() bool { return w.ips.Of(uid1) == "" })
 	if len(w.specs) != 1 {
 		t.Errorf("it was started %d times", len(w.specs))
 	}
@@ -252,6 +255,29 @@ func TestDeadline(t *testing.T) {
 	w.phase(t, corev1.PodRunning)
 	if s := w.phase(t, corev1.PodFailed).Status; s.Reason != "DeadlineExceeded" {
 		t.Errorf("the reason is %q", s.Reason)
+	}
+}
+
+// TestOldLogsGo: a node for one pod keeps the logs of three.
+func TestOldLogsGo(t *testing.T) {
+	w := newWorld(t)
+	w.config.Allocatable = func() corev1.ResourceList { return corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1")} }
+	for i := range 5 {
+		uid := fmt.Sprintf("44444444-4444-4444-4444-44444444444%d", i)
+		b := boxOf(uid, "")
+		b.State, b.ExitedAt = "exited", timestamppb.New(time.Unix(int64(1000+i), 0))
+		w.boxes[b.Name] = b
+		p := newPod(func(p *corev1.Pod) {
+			p.Name, p.UID, p.Status.Phase = fmt.Sprintf("p%d", i), types.UID(uid), corev1.PodSucceeded
+		})
+		if _, err := w.client.CoreV1().Pods("ns").Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.run(t)
+	eventually(t, "three are left", func() bool { return len(w.names()) == 3 })
+	if first := w.names()[0]; first != "44444444-4444-4444-4444-444444444442-0-0" {
+		t.Errorf("the oldest is %s", first)
 	}
 }
 

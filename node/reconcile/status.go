@@ -198,7 +198,7 @@ func (r *Reconciler) tell(ctx context.Context, p *corev1.Pod, s corev1.PodStatus
 		return nil
 	}
 	patch, err := statusPatch(p, s)
-	if err != nil {
+	if err != nil || patch == nil {
 		return err
 	}
 	_, err = r.Client.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
@@ -208,7 +208,8 @@ func (r *Reconciler) tell(ctx context.Context, p *corev1.Pod, s corev1.PodStatus
 	return err
 }
 
-// statusPatch holds the pod's UID, so that it never meets a new pod of the same name.
+// statusPatch holds the pod's UID, so that it never meets a new pod of the same name. It is nil
+// where only parts of a second differ, which the API server does not keep.
 func statusPatch(p *corev1.Pod, s corev1.PodStatus) ([]byte, error) {
 	from, to := &corev1.Pod{Status: p.Status}, &corev1.Pod{Status: s}
 	a, err := json.Marshal(from)
@@ -224,7 +225,7 @@ func statusPatch(p *corev1.Pod, s corev1.PodStatus) ([]byte, error) {
 		return nil, err
 	}
 	patch := map[string]any{}
-	if err := json.Unmarshal(diff, &patch); err != nil {
+	if err := json.Unmarshal(diff, &patch); err != nil || len(patch) == 0 {
 		return nil, err
 	}
 	maps.Copy(patch, map[string]any{"metadata": map[string]any{"uid": p.UID}})

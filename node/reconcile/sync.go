@@ -24,7 +24,7 @@ func (r *Reconciler) sync(ctx context.Context, uid types.UID) (time.Duration, er
 	case p.DeletionTimestamp != nil:
 		return r.end(ctx, p, rs)
 	case terminal(p):
-		return 0, r.kill(ctx, rs)
+		return 0, r.finish(ctx, uid, rs)
 	}
 	return r.advance(ctx, p, rs)
 }

@@ -2,8 +2,10 @@ package reconcile
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -91,7 +93,32 @@ func (r *Reconciler) compare(ctx context.Context) error {
 	for uid := range known {
 		r.queue.Add(uid)
 	}
-	return r.compareVolumes(ctx)
+	return errors.Join(r.trim(ctx, boxes), r.compareVolumes(ctx))
+}
+
+// keptLogs is how many pods that are over keep their logs, for each pod that the node may run.
+// The daemon keeps four times as many ended sandboxes as there may be live ones.
+const keptLogs = 3
+
+// trim gives up the oldest logs of pods that are over, so that others can run. Jobs may leave
+// thousands of such pods.
+func (r *Reconciler) trim(ctx context.Context, boxes []*caissonv1.Sandbox) error {
+	over := slices.DeleteFunc(slices.Clone(boxes), func(s *caissonv1.Sandbox) bool {
+		p := r.pod(types.UID(s.Labels[pod.LabelUID]))
+		return !Ended(s) || p == nil || !terminal(p)
+	})
+	have := r.Allocatable()
+	surplus := int64(len(over)) - keptLogs*have.Pods().Value()
+	if surplus <= 0 {
+		return nil
+	}
+	slices.SortFunc(over, func(a, b *caissonv1.Sandbox) int { return a.ExitedAt.AsTime().Compare(b.ExitedAt.AsTime()) })
+	for _, s := range over[:surplus] {
+		if err := r.remove(ctx, runOf(s)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 var podVolume = regexp.MustCompile(`^([0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})\.`)
@@ -136,14 +163,18 @@ func (r *Reconciler) adopt(ctx context.Context) error {
 	}
 }
 
+// restore gives those that run their addresses again, and then those that ended, unless another
+// pod has it by now.
 func (r *Reconciler) restore(boxes []*caissonv1.Sandbox) error {
-	for _, s := range boxes {
-		ip := s.Labels[pod.LabelIP]
-		if ip == "" || r.Addresses == nil {
-			continue
-		}
-		if err := r.Addresses.Restore(types.UID(s.Labels[pod.LabelUID]), ip); err != nil {
-			return fmt.Errorf("the address of %s: %w", s.Name, err)
+	for _, over := range []bool{false, true} {
+		for _, s := range boxes {
+			ip := s.Labels[pod.LabelIP]
+			if ip == "" || r.Addresses == nil || Ended(s) != over {
+				continue
+			}
+			if err := r.Addresses.Restore(types.UID(s.Labels[pod.LabelUID]), ip); err != nil && !over {
+				return fmt.Errorf("the address of %s: %w", s.Name, err)
+			}
 		}
 	}
 	return nil

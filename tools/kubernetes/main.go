@@ -1,5 +1,5 @@
-// Kubernetes is a cluster in one binary, for tests: etcd, the control plane and
-// kubectl. Its first argument picks the program.
+// Kubernetes is a cluster in one binary, for tests: etcd, the control plane, metrics-server
+// and kubectl. Its first argument picks the program.
 package main
 
 import (
@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.etcd.io/etcd/server/v3/etcdmain"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/component-base/cli"
 	_ "k8s.io/component-base/logs/json/register"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo"
@@ -16,18 +17,20 @@ import (
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	manager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
+	metrics "sigs.k8s.io/metrics-server/cmd/metrics-server/app"
 )
 
 var programs = map[string]func() *cobra.Command{
 	"apiserver":          apiserver.NewAPIServerCommand,
 	"controller-manager": manager.NewControllerManagerCommand,
 	"kubectl":            kubectl.NewDefaultKubectlCommand,
+	"metrics-server":     func() *cobra.Command { return metrics.NewMetricsServerCommand(wait.NeverStop) },
 	"scheduler":          func() *cobra.Command { return scheduler.NewSchedulerCommand() },
 }
 
 func main() {
 	if len(os.Args) < 2 {
-		fmt.Fprintln(os.Stderr, "usage: kubernetes etcd|apiserver|controller-manager|scheduler|kubectl …")
+		fmt.Fprintln(os.Stderr, "usage: kubernetes etcd|apiserver|controller-manager|scheduler|metrics-server|kubectl …")
 		os.Exit(2)
 	}
 	name := os.Args[1]

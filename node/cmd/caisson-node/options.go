@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api"
+	"github.com/caisson-run/caisson/node/address"
 	"github.com/caisson-run/caisson/node/pod"
 )
 
@@ -24,6 +25,18 @@ type options struct {
 	memory, maxPods                int64
 	workers                        int
 	refresh                        time.Duration
+}
+
+// most is how many pods the node takes: not more than it has addresses for. 0 is the daemon's.
+func (o options) most() int64 {
+	if !o.podCIDR.IsValid() {
+		return o.maxPods
+	}
+	size := address.Size(o.podCIDR)
+	if o.maxPods > 0 {
+		size = min(size, o.maxPods)
+	}
+	return size
 }
 
 func parse(args []string) (options, error) {
@@ -46,7 +59,7 @@ func parse(args []string) (options, error) {
 	profiles := f.String("profiles", "", "`profiles` that pods may name by the annotation caisson.run/profile, with commas")
 	f.BoolVar(&o.offer.Allow, "allow-egress", false, "pods may name destinations by the annotation caisson.run/allow")
 	f.Int64Var(&o.memory, "default-memory", 512<<20, "`bytes` that a container without a word about its memory counts for: the profile's limit")
-	f.Int64Var(&o.maxPods, "max-pods", 0, "most `pods`; 0: as many as the daemon has room for")
+	f.Int64Var(&o.maxPods, "max-pods", 0, "most `pods`; 0: as many as the daemon and --pod-cidr have room for")
 	f.DurationVar(&o.refresh, "refresh-files", time.Minute, "`time` between two looks at ConfigMaps and Secrets that running pods have as files")
 	f.IntVar(&o.workers, "workers", 32, "pods that are worked on at once")
 	if err := f.Parse(args); err != nil {

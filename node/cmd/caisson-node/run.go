@@ -55,7 +55,7 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	registration := register.New(register.Config{
-		Node: o.node, Address: o.address, Port: int32(o.port), PodCIDR: cidr(o), Client: client, Caisson: d, MaxPods: o.maxPods, Log: log,
+		Node: o.node, Address: o.address, Port: int32(o.port), PodCIDR: cidr(o), Client: client, Caisson: d, MaxPods: o.most(), Log: log,
 		Machine: register.Machine(), Instance: version.Instance,
 	})
 	if err := registration.Claim(ctx); err != nil {

@@ -44,27 +44,31 @@ for node in ${NODES:-}; do
 done
 
 trap 'kill -KILL $(jobs -p) 2>/dev/null; wait' EXIT
-(log etcd; exec "$KUBE" etcd --data-dir etcd --unsafe-no-fsync \
+(log etcd; exec setpriv --pdeathsig KILL "$KUBE" etcd --data-dir etcd --unsafe-no-fsync \
   --listen-client-urls http://127.0.0.1:22379 --advertise-client-urls http://127.0.0.1:22379 \
   --listen-peer-urls http://127.0.0.1:22380 --initial-advertise-peer-urls http://127.0.0.1:22380 \
   --initial-cluster default=http://127.0.0.1:22380) &
-(log apiserver; exec "$KUBE" apiserver --etcd-servers=http://127.0.0.1:22379 \
+(log apiserver; exec setpriv --pdeathsig KILL "$KUBE" apiserver --etcd-servers=http://127.0.0.1:22379 \
   --bind-address=127.0.0.1 --advertise-address=192.0.2.254 --secure-port=26443 --endpoint-reconciler-type=none \
   --tls-cert-file=apiserver.crt --tls-private-key-file=apiserver.key --client-ca-file=ca.crt \
   --kubelet-client-certificate=kubelet-client.crt --kubelet-client-key=kubelet-client.key \
   --kubelet-certificate-authority=ca.crt --kubelet-preferred-address-types=InternalIP \
   --service-account-key-file=sa.pub --service-account-signing-key-file=sa.key \
   --service-account-issuer=https://kubernetes.default.svc --service-cluster-ip-range=10.96.0.0/24 \
-  --authorization-mode=Node,RBAC --enable-admission-plugins=NodeRestriction \
+  --enable-aggregator-routing --authorization-mode=Node,RBAC --enable-admission-plugins=NodeRestriction \
   --requestheader-client-ca-file=ca.crt --requestheader-allowed-names=front-proxy-client \
   --requestheader-extra-headers-prefix=X-Remote-Extra- --requestheader-group-headers=X-Remote-Group \
   --requestheader-username-headers=X-Remote-User \
   --proxy-client-cert-file=front-proxy.crt --proxy-client-key-file=front-proxy.key) &
 until "$KUBE" kubectl --kubeconfig=admin.conf get --raw=/readyz &>/dev/null; do sleep 0.1; done
-(log scheduler; exec "$KUBE" scheduler --kubeconfig=scheduler.conf --authentication-kubeconfig=scheduler.conf \
+(log scheduler; exec setpriv --pdeathsig KILL "$KUBE" scheduler --kubeconfig=scheduler.conf --authentication-kubeconfig=scheduler.conf \
   --authorization-kubeconfig=scheduler.conf --leader-elect=false --bind-address=127.0.0.1 --secure-port=20259 --kube-api-qps=500 --kube-api-burst=1000) &
-(log manager; exec "$KUBE" controller-manager --kubeconfig=manager.conf --authentication-kubeconfig=manager.conf \
+(log manager; exec setpriv --pdeathsig KILL "$KUBE" controller-manager --kubeconfig=manager.conf --authentication-kubeconfig=manager.conf \
   --authorization-kubeconfig=manager.conf --leader-elect=false --bind-address=127.0.0.1 --secure-port=20257 \
   --service-account-private-key-file=sa.key --root-ca-file=ca.crt --cluster-signing-cert-file=ca.crt \
   --cluster-signing-key-file=ca.key --use-service-account-credentials=true --kube-api-qps=500 --kube-api-burst=1000) &
+(log metrics; exec setpriv --pdeathsig KILL "$KUBE" metrics-server --kubeconfig=admin.conf --authentication-kubeconfig=admin.conf \
+  --authorization-kubeconfig=admin.conf --bind-address=192.0.2.253 --secure-port=4443 --cert-dir=metrics \
+  --kubelet-use-node-status-port --kubelet-preferred-address-types=InternalIP --kubelet-certificate-authority=ca.crt \
+  --metric-resolution=10s --kubelet-request-timeout=5s) &
 wait

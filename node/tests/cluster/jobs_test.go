@@ -129,7 +129,7 @@ func follow(t *testing.T, label string, act func(), done func([]seen) bool) []se
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			t.Fatalf("of %d pods: %+v", len(now), now)
+			t.Fatalf("%d pods, and some are not so far", len(now))
 		}
 	}
 }

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
+	"runtime"
 	"syscall"
 	"testing"
 )
@@ -34,7 +36,8 @@ func enter() int {
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), inside+"=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	runtime.LockOSThread() // the death signal comes with the end of the thread
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGTERM}
 	if err := cmd.Run(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -43,8 +46,15 @@ func enter() int {
 }
 
 func run(m *testing.M) (code int) {
+	told := make(chan os.Signal, 1)
+	signal.Notify(told, syscall.SIGTERM, syscall.SIGINT)
 	var err error
 	site, err = start()
+	go func() {
+		<-told // who ran the tests is gone, or wants no more
+		_ = site.end()
+		os.Exit(1)
+	}()
 	if err == nil {
 		code = m.Run()
 	}

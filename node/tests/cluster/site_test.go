@@ -89,7 +89,10 @@ func up() error {
 	if err != nil {
 		return err
 	}
-	return netlink.LinkSetUp(lo)
+	if err := netlink.LinkSetUp(lo); err != nil {
+		return err
+	}
+	return (address.Loopback{}).Add(netip.MustParseAddr("192.0.2.253")) // of metrics-server
 }
 
 // newNode prepares a node. Without flags of its identity it has files that cluster.sh made.
@@ -100,7 +103,7 @@ func (c *cluster) newNode(name string, number int, identity ...string) (*node, e
 	}
 	n := &node{
 		name: name, address: fmt.Sprintf("192.0.2.%d", number), state: state,
-		pods: &net.IPNet{IP: net.IPv4(10, 244, byte(number), 0).To4(), Mask: net.CIDRMask(24, 32)}, root: filepath.Join(c.dir, name), files: filepath.Join(c.dir, name+"-files"),
+		pods: &net.IPNet{IP: net.IPv4(10, 244, byte(4*number), 0).To4(), Mask: net.CIDRMask(22, 32)}, root: filepath.Join(c.dir, name), files: filepath.Join(c.dir, name+"-files"),
 	}
 	if err := (address.Loopback{}).Add(netip.MustParseAddr(n.address)); err != nil {
 		return nil, err

@@ -161,6 +161,23 @@ func TestStatistics(t *testing.T) {
 	}
 }
 
+// TestTop asks by metrics-server, which asks the nodes every 10 s.
+func TestTop(t *testing.T) {
+	kubectl(t, "apply", "-f", "metrics.yaml")
+	box(t, "top", obeys)
+	phase(t, "top", "Running")
+	for _, args := range [][]string{{"top", "pod", "top", "--containers", "--no-headers"}, {"top", "node", site.nodes[0].name, "--no-headers"}} {
+		if err := until(strings.Join(args, " "), func() error {
+			if r := try("", args...); r.code != 0 || !strings.Contains(r.out, "Mi") {
+				return fmt.Errorf("%s%s", r.out, r.errs)
+			}
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestDelete(t *testing.T) {
 	for _, c := range []struct {
 		name, script string
