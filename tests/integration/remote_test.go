@@ -518,6 +518,14 @@ func TestRemoteStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	stopAll := harness.New(t)
+	stopAll.Config = fmt.Sprintf("listen: {tcp: '%s', cert: '%s', key: '%s'}\n", freeAddress(t), expired, expiredKey)
+	stopAll.Config += "sandboxes: {keep_on_exit: false}\n"
+	stopAll.Spawn(t, "--stop-all")
+	stopAll.AwaitEnd(t)
+	if stopAll.ExitCode() != 0 {
+		t.Errorf("--stop-all with an expired certificate: code %d\n%s", stopAll.ExitCode(), stopAll.Log())
+	}
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -632,5 +640,7 @@ func benchExec(b *testing.B, client *api.Client) {
 		took = append(took, time.Since(begun))
 	}
 	slices.Sort(took)
-	b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
+	for name, at := range map[string]int{"p50-ms": len(took) / 2, "p90-ms": len(took) * 9 / 10} {
+		b.ReportMetric(float64(took[at].Microseconds())/1000, name)
+	}
 }
