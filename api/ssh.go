@@ -48,7 +48,7 @@ type sshConn struct {
 }
 
 // startSSH starts a process of its own session, so that an interrupt of the user's is for the
-// command alone. ssh asks for passwords through SSH_ASKPASS or an agent.
+// command alone. Without a terminal ssh asks for passwords through SSH_ASKPASS or an agent, or fails.
 func startSSH(program string, args []string) (net.Conn, error) {
 	cmd := exec.Command(program, args...)
 	in, err := cmd.StdinPipe()
@@ -61,7 +61,7 @@ func startSSH(program string, args []string) (net.Conn, error) {
 	}
 	said := &tail{}
 	cmd.Stdout, cmd.Stderr = theirs, said
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	err = cmd.Start()
 	if err = errors.Join(err, theirs.Close()); err != nil {
 		return nil, errors.Join(err, in.Close(), out.Close())

@@ -81,6 +81,9 @@ func Read(root string) ([]Key, error) {
 	}
 	var list []Key
 	if err == nil {
+		err = checkOwn(File(root))
+	}
+	if err == nil {
 		err = json.Unmarshal(data, &list)
 	}
 	for _, k := range list {
@@ -90,6 +93,19 @@ func Read(root string) ([]Key, error) {
 		return nil, sbxerr.WithRemedy(sbxerr.StateDir, "keys.read", fmt.Errorf("the keys in %q: %w", File(root), err), "move the file away, then make the keys again: caisson key create")
 	}
 	return list, nil
+}
+
+// checkOwn refuses a file that others may have written. Nobody else can replace it: the directory
+// is root's.
+func checkOwn(file string) error {
+	var st unix.Stat_t
+	if err := unix.Lstat(file, &st); err != nil {
+		return err
+	}
+	if st.Uid != 0 && st.Uid != uint32(os.Geteuid()) || st.Mode&0o022 != 0 {
+		return errors.New("others than root may write it")
+	}
+	return nil
 }
 
 // Create adds k, and returns its secret, which is kept nowhere. It is empty for a certificate.

@@ -170,6 +170,7 @@ func (f *flags) config(cmd *cobra.Command) (config.Config, error) {
 	}
 	if f.stopAll {
 		c.Sandboxes.KeepOnExit, c.Warm, c.Pools, c.Registries.PullAtStart = false, 0, nil, false
+		c.Listen = config.Listen{} // whose certificate may have expired
 	}
 	if c.BinDir == "" {
 		if c.BinDir, err = findPrograms(); err != nil {

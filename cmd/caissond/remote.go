@@ -166,7 +166,7 @@ func (d *daemon) serveRemote(ctx, last context.Context, s *remoteSite, handler h
 		d.tell(peer.NewContext(context.Background(), peer.Caller{}), events.CallRefused, events.Data{Call: "connect", Code: sbxerr.Of(r.err), Address: r.address, Skipped: skipped})
 	}}
 	srv := remote.New(s.credentials, remote.Options{
-		API: handler, Book: s.book,
+		API: handler, Book: s.book, Log: d.log,
 		Admit:   func(c peer.Caller) error { return d.policy.Load().Admit(c) },
 		Refused: func(address string, why error) { refused.Suppress(refusedRemote{address, why}) },
 	})

@@ -2,8 +2,6 @@ package remote
 
 import (
 	"errors"
-	"io"
-	"log"
 	"net"
 	"net/netip"
 	"sync"
@@ -29,9 +27,6 @@ const (
 	failureInterval = time.Second
 	maxSources      = 4096 // that are remembered
 )
-
-// discard takes what the HTTP server says of each bad handshake: it is counted and told here.
-var discard = log.New(io.Discard, "", 0)
 
 var (
 	errTooMany = sbxerr.New(sbxerr.Busy, "remote.connect", "too many connections")

@@ -10,6 +10,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -40,6 +41,7 @@ type Options struct {
 	// Refused is told of each connection and request without a right to be there. It must not
 	// block.
 	Refused func(address string, why error)
+	Log     *slog.Logger
 }
 
 // Server is the API over TLS.
@@ -85,7 +87,7 @@ func (s *Server) Serve(ctx, last context.Context, l net.Listener) error {
 	srv.Protocols.SetUnencryptedHTTP2(false)
 	srv.Protocols.SetHTTP2(true)
 	srv.TLSConfig = s.config()
-	srv.ErrorLog = discard
+	srv.ErrorLog = slog.NewLogLogger(s.o.Log.Handler(), slog.LevelDebug) // of each bad handshake, too
 	srv.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
 		return context.WithValue(ctx, connKey{}, c)
 	}
@@ -140,6 +142,9 @@ func (s *Server) identify(r *http.Request) (keys.Key, error) {
 	shown := r.Header.Values("Authorization")
 	switch {
 	case len(shown) == 0 && len(r.TLS.PeerCertificates) > 0:
+		if byBrowser(r) { // which shows a certificate also for a page of anybody's
+			return keys.Key{}, sbxerr.New(sbxerr.KeyRefused, "remote.identify", "a browser is known by a key alone, not by its certificate")
+		}
 		return s.o.Book.Named(namesOf(r.TLS.PeerCertificates[0]), now)
 	case len(shown) == 0:
 		return keys.Key{}, sbxerr.New(sbxerr.KeyRefused, "remote.identify", "the request shows no key")
@@ -151,6 +156,11 @@ func (s *Server) identify(r *http.Request) (keys.Key, error) {
 		return keys.Key{}, sbxerr.New(sbxerr.KeyRefused, "remote.identify", "the header Authorization is not Bearer and a key")
 	}
 	return s.o.Book.Find(secret, now)
+}
+
+// byBrowser reports whether a browser sent r (Fetch Metadata, RFC 6454).
+func byBrowser(r *http.Request) bool {
+	return r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != "" || r.Header.Get("Sec-Fetch-Mode") != ""
 }
 
 // trusted refuses a connection whose certificate has expired since the handshake, or is not

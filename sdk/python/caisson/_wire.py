@@ -12,14 +12,18 @@ import functools
 import json
 import re
 import select
+import ssl
 import typing
 from datetime import datetime, timedelta, timezone
-from typing import Any, BinaryIO, Callable, Dict, Iterable, List, Literal, Mapping, Optional, Tuple, Type, TypeVar, Union, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Callable, Dict, Iterable, List, Literal, Mapping, Optional, Tuple, Type, TypeVar, Union, cast
 from urllib.parse import quote, urlencode
 
 from ._remedies import in_python
 from .codes import BY_CODE
 from .errors import CaissonError
+
+if TYPE_CHECKING:
+    from ._endpoint import Endpoint
 
 T = TypeVar("T")
 
@@ -202,6 +206,8 @@ def error_of(message: Mapping[str, Any], status: int = 0) -> CaissonError:
 
 def broken(message: str, cause: Optional[BaseException] = None) -> CaissonError:
     """Makes the error of a connection that broke."""
+    if untrusted(cause):
+        return _refused(cause)
     return BY_CODE["SBX-803"](
         message,
         class_="engine_failure",
@@ -225,10 +231,28 @@ def removed(name: str) -> CaissonError:
     )
 
 
-def daemon_off(socket: str, cause: OSError) -> CaissonError:
-    """Makes the error of a socket that cannot be reached."""
+def untrusted(cause: Optional[BaseException]) -> bool:
+    """Whether TLS refused a connection, and it did not just break."""
+    return isinstance(cause, ssl.SSLError) and not isinstance(cause, (ssl.SSLEOFError, ssl.SSLZeroReturnError))
+
+
+def _refused(cause: Optional[BaseException]) -> CaissonError:
+    return BY_CODE["SBX-814"](
+        "the TLS connection cannot be trusted, or is refused",
+        class_="host",
+        cause=str(cause),
+        remedy="check the name and port of host, the certificates that are trusted (ca), and the client's own (cert, cert_key)",
+    )
+
+
+def daemon_off(socket: Endpoint, cause: OSError) -> CaissonError:
+    """Makes the error of a daemon that cannot be reached."""
+    if untrusted(cause):
+        return _refused(cause)
     message = f"the daemon cannot be reached on {socket}"
     remedy = "start it as root: caissond; or name the socket of a running one: Client(socket=...) or CAISSON_SOCKET"
+    if socket.address is not None:
+        remedy = "check the name and the port, that the daemon there runs with listen.tcp, and what lies between"
     if isinstance(cause, PermissionError):
         message = f"this user may not use {socket}"
         remedy = "run as root, or as a member of the socket's group (ls -l shows it)"

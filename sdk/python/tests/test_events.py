@@ -5,7 +5,7 @@ import random
 import unittest
 from datetime import datetime, timezone
 
-from caisson import _wire
+from caisson import _endpoint, _wire
 from caisson._events import Collector, Keep, Lines, Place, Retry
 from caisson.codes import APIBroken, Busy, Canceled, DaemonOff, EngineDown
 from caisson.types import Exited, Output, Result, Started
@@ -109,7 +109,7 @@ class TextTest(unittest.TestCase):
 
 class RetryTest(unittest.TestCase):
     def test_which_errors_are_tried_again(self):
-        off, broken = _wire.daemon_off("/x", FileNotFoundError()), _wire.broken("cut")
+        off, broken = _wire.daemon_off(_endpoint.of("/x"), FileNotFoundError()), _wire.broken("cut")
         served_off = DaemonOff("m", status=503)
         for known, error, repeatable, want in [
             (False, off, True, False),  # there never was a daemon

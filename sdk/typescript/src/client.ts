@@ -1,4 +1,5 @@
 import { Place } from './events.js'
+import { endpoint, type EndpointOptions } from './endpoint.js'
 import { foreground } from './foreground.js'
 import { request as made, seconds, type Time } from './forms.js'
 import { listTable, type ListOptions } from './generated/options.js'
@@ -15,10 +16,8 @@ import type { Capability, Doctor, HostEvent, HostInfo, Leftover, Ping, Reloaded,
 import { Volumes } from './volumes.js'
 import { decode, sandboxPath, type Query } from './wire.js'
 
-/** Which daemon a client talks to. */
-export interface ClientOptions {
-  /** By default `$CAISSON_SOCKET`, else /run/caisson/caisson.sock. */
-  socket?: string
+/** Which daemon a client talks to, and how patiently. */
+export interface ClientOptions extends EndpointOptions {
   /** Seconds for which calls and streams are continued if the daemon goes away. By default 10. */
   reconnect?: Time
 }
@@ -36,7 +35,7 @@ export class Client {
 
   constructor(options: ClientOptions = {}) {
     const window = options.reconnect === undefined ? reconnect : 1000 * seconds(options.reconnect)
-    this.transport = new Transport(spec.socketPath(options.socket), window)
+    this.transport = new Transport(endpoint(options), window)
     this.images = new Images(this.transport)
     this.snapshots = new Snapshots(this.transport)
     this.templates = new Templates(this.transport)

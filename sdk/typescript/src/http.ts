@@ -1,7 +1,8 @@
-import { request as httpRequest, type ClientRequest, type IncomingMessage } from 'node:http'
+import { type ClientRequest, type IncomingMessage } from 'node:http'
 import { Duplex } from 'node:stream'
+import type { Endpoint } from './endpoint.js'
 import { Retry } from './retry.js'
-import { broken, daemonOff, errorOf, parse, target, type Query } from './wire.js'
+import { broken, daemonOff, errorOf, parse, target, untrusted, type Query } from './wire.js'
 
 /** One request of plain HTTP. */
 export interface Request {
@@ -16,17 +17,17 @@ export interface Request {
 }
 
 // A connection that was not made carried no request.
-const unsent = new Set(['ECONNREFUSED', 'ENOENT', 'EACCES', 'EPERM', 'EAGAIN', 'ENOTSOCK', 'EMFILE', 'ENFILE'])
+const unsent = new Set(['ENOTFOUND', 'EAI_AGAIN', 'EHOSTUNREACH', 'ENETUNREACH', 'ETIMEDOUT', 'ECONNREFUSED', 'ENOENT', 'EACCES', 'EPERM', 'EAGAIN', 'ENOTSOCK', 'EMFILE', 'ENFILE'])
 
 /**
- * Makes requests to one daemon. Each has a connection of its own: a unix socket connects in
- * microseconds, and a request on a kept connection may meet the end of its daemon.
+ * Makes requests to one daemon. Over a unix socket each has a connection of its own: it connects
+ * in microseconds, and a request on a kept connection may meet the end of its daemon.
  */
 export class Transport {
   private known = false
 
   constructor(
-    readonly socket: string,
+    readonly endpoint: Endpoint,
     private readonly window: number,
   ) {}
 
@@ -93,12 +94,12 @@ export class Transport {
   private send(request: Request, begin?: (sent: ClientRequest) => void): Promise<IncomingMessage> {
     return new Promise((resolve, reject) => {
       const body = request.json ? Buffer.from(JSON.stringify(request.json)) : request.body
-      const sent = httpRequest({
-        socketPath: this.socket,
+      const { options } = this.endpoint
+      const sent = this.endpoint.request({
+        ...options,
         method: request.method,
         path: target(request.path, request.query),
-        headers: headersOf(request, body),
-        agent: false,
+        headers: { ...headersOf(request, body), ...(options.headers as Record<string, string> | undefined) },
         ...(request.signal && { signal: request.signal }),
       })
       sent.on('error', (error) => reject(this.failure(error, request.signal)))
@@ -113,8 +114,14 @@ export class Transport {
 
   private failure(error: NodeJS.ErrnoException, signal?: AbortSignal): unknown {
     if (signal?.aborted) return signal.reason
-    return unsent.has(error.code ?? '') ? daemonOff(this.socket, error) : broken('the connection to the daemon broke', error)
+    if (this.endpoint.secured && isTLS(error)) return untrusted(error)
+    return unsent.has(error.code ?? '') ? daemonOff(this.endpoint, error) : broken('the connection to the daemon broke', error)
   }
+}
+
+// What OpenSSL and Node say of certificates, and alerts of the other side.
+function isTLS(error: NodeJS.ErrnoException): boolean {
+  return /^(ERR_SSL_|ERR_TLS_|CERT_|UNABLE_TO_|SELF_SIGNED_|DEPTH_ZERO_|HOSTNAME_MISMATCH|EPROTO$)/.test(error.code ?? '')
 }
 
 type Body = Uint8Array | AsyncIterable<Uint8Array> | undefined

@@ -12,6 +12,7 @@ import { Transport, type Request } from './http.js'
 import { Policy } from './policy.js'
 import { Process, processes } from './process.js'
 import * as spec from './spec.js'
+import { endpoint } from './endpoint.js'
 import type { Applied, ApplyOptions, Cleaned, Diff, DiffOptions, Event, History, Port, ProcessInfo, Result, Rewound, SandboxDetail, SandboxInfo, SandboxStats, Snapshot } from './types.js'
 import { broken, decode, errorOf, sandboxPath } from './wire.js'
 
@@ -41,7 +42,7 @@ export class Sandbox {
   /** Makes a sandbox. What is not given is the profile's. */
   static async create(options: spec.CreateOptions = {}): Promise<Sandbox> {
     const body = spec.createRequest(options)
-    const transport = options.client?.transport ?? new Transport(spec.socketPath(), reconnect)
+    const transport = options.client?.transport ?? new Transport(endpoint(), reconnect)
     if (!body.ensure) body.idempotency_key = randomUUID() // so the call can be made again
     const answer = await transport.call({
       method: 'POST',

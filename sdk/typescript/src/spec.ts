@@ -68,11 +68,6 @@ export interface AloneOptions extends made.AloneOptions, ForegroundOptions {
 
 const foreground = ['onStdout', 'onStderr', 'onStdoutData', 'onStderrData', 'check', 'signal', 'input']
 
-/** Returns the socket of the daemon. */
-export function socketPath(socket?: string): string {
-  return socket || process.env.CAISSON_SOCKET || '/run/caisson/caisson.sock'
-}
-
 /** Makes a CreateRequest without a key. */
 export function createRequest(options: CreateOptions): Record<string, unknown> {
   return request(made.createTable, options, ['client', 'signal'])

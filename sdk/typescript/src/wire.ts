@@ -1,6 +1,7 @@
 /**
  * Requests and answers as JSON, without any input or output.
  */
+import type { Endpoint } from './endpoint.js'
 import { CaissonError } from './errors.js'
 import { byCode } from './generated/codes.js'
 import { fields } from './generated/fields.js'
@@ -88,7 +89,11 @@ export function broken(message: string, cause?: unknown): CaissonError {
 }
 
 /** Makes the error of a socket that cannot be reached. */
-export function daemonOff(socket: string, cause: NodeJS.ErrnoException): CaissonError {
+export function daemonOff({ name: socket, secured }: Endpoint, cause: NodeJS.ErrnoException): CaissonError {
+  if (secured) {
+    const remedy = 'check the name and the port, that the daemon there runs with listen.tcp, and what lies between'
+    return local('SBX-802', 'host', `the daemon cannot be reached on ${socket}`, remedy, cause)
+  }
   const [message, remedy] =
     cause.code === 'EACCES' || cause.code === 'EPERM'
       ? [`this user may not use ${socket}`, "run as root, or as a member of the socket's group (ls -l shows it)"]
@@ -99,9 +104,20 @@ export function daemonOff(socket: string, cause: NodeJS.ErrnoException): Caisson
   return local('SBX-802', 'host', message, remedy, cause)
 }
 
-function local(code: string, kind: string, message: string, remedy: string, cause?: unknown): CaissonError {
+/** Makes the error of a connection that TLS refused. */
+export function untrusted(cause: unknown): CaissonError {
+  const remedy = "check the name and port of host, the certificates that are trusted (ca), and the client's own (cert, certKey)"
+  return local('SBX-814', 'host', 'the TLS connection cannot be trusted, or is refused', remedy, cause, false)
+}
+
+/** Makes the error of options that cannot be used. */
+export function usage(message: string): CaissonError {
+  return local('SBX-801', 'invalid_input', message, 'give a host such as tcp://build.example.com:7443, with a key or a certificate', undefined, false)
+}
+
+function local(code: string, kind: string, message: string, remedy: string, cause?: unknown, retryable = true): CaissonError {
   const text = cause instanceof Error ? cause.message : ''
-  return new (byCode[code] ?? CaissonError)({ code, class: kind, message, remedy, cause: text, retryable: true })
+  return new (byCode[code] ?? CaissonError)({ code, class: kind, message, remedy, cause: text, retryable })
 }
 
 /** Values of a query. Absent ones are left out, a list repeats its name, a map takes KEY=VALUE. */

@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, AsyncIterator, List, Optional, Type
 
 from .. import _spec
+from .._endpoint import endpoint
 from .._events import Collector, Place, TextCallback
 from .._forms import Time, request, seconds
 from .._options import LIST, AloneOptions, ListOptions
@@ -31,12 +32,25 @@ if TYPE_CHECKING:
 class AsyncClient:
     """A client of one daemon. It may be used by many callers at once.
 
-    socket None is $CAISSON_SOCKET, else /run/caisson/caisson.sock. If the daemon goes
-    away, calls and streams are continued for the time of reconnect where that is safe.
+    socket None is $CAISSON_SOCKET, else /run/caisson/caisson.sock. host tcp://HOST:PORT is a
+    daemon elsewhere, by TLS: key is one of caisson key create, ca a file with the certificates
+    that sign the daemon's, and cert and cert_key those of the client. Without them they come
+    from the environment, as for the command line. If the daemon goes away, calls and streams
+    are continued for the time of reconnect where that is safe.
     """
 
-    def __init__(self, socket: Optional[str] = None, *, reconnect: Time = AsyncTransport.RECONNECT) -> None:
-        self.transport = AsyncTransport(_spec.socket_path(socket), seconds(reconnect))
+    def __init__(
+        self,
+        socket: Optional[str] = None,
+        *,
+        host: Optional[str] = None,
+        key: Optional[str] = None,
+        ca: Optional[str] = None,
+        cert: Optional[str] = None,
+        cert_key: Optional[str] = None,
+        reconnect: Time = AsyncTransport.RECONNECT,
+    ) -> None:
+        self.transport = AsyncTransport(endpoint(socket, host, key, ca, cert, cert_key), seconds(reconnect))
         self.images = AsyncImages(self.transport)
         self.snapshots = AsyncSnapshots(self.transport)
         self.templates = AsyncTemplates(self.transport)

@@ -1,4 +1,4 @@
-"""HTTP/1.1 over a unix socket: one request at a time on a connection.
+"""HTTP/1.1 over a unix socket, or by TLS: one request at a time on a connection.
 
 The standard library's client does not work with event loops, skips trailers, and takes a
 stream that was cut for one that ended. So the daemon's answers are read here.
@@ -11,9 +11,10 @@ import dataclasses
 import os
 import re
 from types import TracebackType
-from typing import Any, AsyncIterator, Callable, Coroutine, Dict, List, Optional, Tuple, Type, TypeVar
+from typing import Any, AsyncIterator, Callable, Coroutine, Dict, List, Optional, Tuple, Type, TypeVar, Union
 
 from .. import _wire
+from .._endpoint import Endpoint, of
 from .._events import Retry
 from ..errors import CaissonError
 from .io import READ_SIZE, Socket, pieces, sleep
@@ -168,8 +169,8 @@ class AsyncTransport:
 
     RECONNECT = 10.0
 
-    def __init__(self, socket: str, reconnect: float) -> None:
-        self.socket, self.reconnect = socket, reconnect
+    def __init__(self, socket: Union[str, Endpoint], reconnect: float) -> None:
+        self.socket, self.reconnect = of(socket), reconnect
         self._idle: List[Socket] = []
         self._owner = os.getpid()
         self._known = False  # the daemon answered once
@@ -236,6 +237,8 @@ class AsyncTransport:
     async def _send(self, socket: Socket, request: _wire.Request) -> None:
         """Sends a request, or as much of it as the daemon takes: its answer says why."""
         head = [f"{request.method} {request.target()} HTTP/1.1", "Host: caisson"]
+        if self.socket.key:
+            head.append(f"Authorization: Bearer {self.socket.key}")
         if request.duplex:
             await socket.write(_head([*head, "Transfer-Encoding: chunked", "Connection: close"]))
             return

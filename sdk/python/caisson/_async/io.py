@@ -6,11 +6,13 @@ import asyncio
 import inspect
 from typing import Any, AsyncIterator, Callable, Coroutine, Iterable, TypeVar
 
+from .._endpoint import Endpoint
 from .._wire import readable
 
 T = TypeVar("T")
 
 READ_SIZE = 1 << 18
+CONNECT_TIMEOUT = 10.0  # of TLS, in seconds
 
 
 class Expired(Exception):
@@ -26,7 +28,7 @@ async def within(seconds: float, work: Callable[[], Coroutine[Any, Any, T]]) -> 
 
 
 class Socket:
-    """A connection to a unix socket."""
+    """A connection to a daemon."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
@@ -34,9 +36,15 @@ class Socket:
         self._descriptor = writer.get_extra_info("socket").fileno()
 
     @classmethod
-    async def open(cls, path: str) -> Socket:
+    async def open(cls, to: Endpoint) -> Socket:
         """Connects."""
-        return cls(*await asyncio.open_unix_connection(path, limit=READ_SIZE))
+        if to.address is None:
+            return cls(*await asyncio.open_unix_connection(to.path, limit=READ_SIZE))
+        try:
+            opening = asyncio.open_connection(*to.address, ssl=to.context, limit=READ_SIZE)
+            return cls(*await asyncio.wait_for(opening, CONNECT_TIMEOUT))
+        except asyncio.TimeoutError as e:
+            raise TimeoutError("no answer") from e
 
     async def write(self, data: bytes) -> bool:
         """Writes all of data. False: the other side takes no more."""
@@ -65,9 +73,12 @@ class Socket:
         return not readable(self._descriptor)
 
     def close(self) -> None:
-        """Closes it."""
+        """Closes it. TLS says no good-bye: the event loop may end at once."""
         try:
-            self._writer.close()
+            if self._writer.get_extra_info("ssl_object") is None:
+                self._writer.close()
+            else:
+                self._writer.transport.abort()
         except RuntimeError:  # its event loop has ended
             pass
 

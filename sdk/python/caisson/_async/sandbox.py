@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, AsyncIterator, List, Mapping, Optional, Sequence, Type, Union
 
 from .. import _spec
+from .._endpoint import endpoint
 from .._events import Collector, Place, TextCallback
 from .._forms import Time, duration, request, workspace
 from .._options import CREATE, EXEC, START, UPDATE, CreateOptions, ExecOptions, StartOptions, UpdateOptions
@@ -67,7 +68,7 @@ class AsyncSandbox:
         if not ensure:
             body["idempotency_key"] = uuid.uuid4().hex  # so the call can be made again
         call = Request("POST", "/v1/sandboxes", body=body, repeatable=not ensure or name is not None)
-        transport = client.transport if client else AsyncTransport(_spec.socket_path(None), AsyncTransport.RECONNECT)
+        transport = client.transport if client else AsyncTransport(endpoint(), AsyncTransport.RECONNECT)
         try:
             return cls(transport, decode(SandboxInfo, await transport.call(call)), own=client is None)
         except BaseException:

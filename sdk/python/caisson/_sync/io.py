@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import io
+import select
 import socket
+import ssl
 import threading
 import time
-from typing import Any, Callable, Iterable, Iterator, Optional, TypeVar
+from typing import Any, Callable, Iterable, Iterator, Optional, Tuple, TypeVar, Union
 
+from .._endpoint import Endpoint
 from .._wire import readable
 
 T = TypeVar("T")
 
 READ_SIZE = 1 << 18
+CONNECT_TIMEOUT = 10.0  # of TLS, in seconds
 
 
 class Expired(Exception):
@@ -43,20 +47,91 @@ def within(seconds: float, work: Callable[[], T]) -> T:
         _this_thread.deadline = before
 
 
-class Socket:
-    """A connection to a unix socket."""
+class Secured(io.RawIOBase):
+    """A connection by TLS that one thread may read while another writes: OpenSSL allows one at a time."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: ssl.SSLSocket) -> None:
+        connection.setblocking(False)
+        self._connection, self._lock = connection, threading.Lock()
+        self._timeout: Optional[float] = None
+
+    @classmethod
+    def open(cls, address: Tuple[str, int], context: ssl.SSLContext) -> Secured:
+        """Connects, and shakes hands."""
+        plain = socket.create_connection(address, CONNECT_TIMEOUT)
+        try:
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return cls(context.wrap_socket(plain, server_hostname=address[0]))
+        except BaseException:
+            plain.close()
+            raise
+
+    def _do(self, work: Callable[[], int]) -> int:
+        """Does work as soon as the connection allows."""
+        deadline = None if self._timeout is None else time.monotonic() + self._timeout
+        while True:
+            try:
+                with self._lock:
+                    return work()
+            except ssl.SSLWantReadError:
+                wanted = select.POLLIN
+            except ssl.SSLWantWriteError:
+                wanted = select.POLLOUT
+            poll = select.poll()
+            poll.register(self._connection, wanted)
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if not poll.poll(left if left is None else left * 1000):
+                raise socket.timeout("timed out")
+
+    def readable(self) -> bool:
+        """Whether it can be read."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Reads some bytes. None are the end of the connection."""
+        return self._do(lambda: self._connection.recv_into(buffer))
+
+    def sendall(self, data: bytes) -> None:
+        """Writes all of data."""
+        rest = memoryview(data)
+        while rest:
+            rest = rest[self._do(lambda: self._connection.send(rest[:READ_SIZE])) :]
+
+    def settimeout(self, timeout: Optional[float]) -> None:
+        """Bounds each later read and write."""
+        self._timeout = timeout
+
+    def fileno(self) -> int:
+        """The descriptor, which tells whether something came."""
+        return self._connection.fileno()
+
+    def shutdown(self, how: int) -> None:
+        """Ends both directions, also under a thread that reads."""
+        socket.socket.shutdown(self._connection, how)
+
+    def close(self) -> None:
+        """Closes it."""
+        super().close()
+        self._connection.close()
+
+
+class Socket:
+    """A connection to a daemon."""
+
+    def __init__(self, connection: Union[socket.socket, Secured]) -> None:
         self._socket = connection
-        self._reader = io.BufferedReader(connection.makefile("rb", 0), READ_SIZE)
+        raw = connection if isinstance(connection, Secured) else connection.makefile("rb", 0)
+        self._reader = io.BufferedReader(raw, READ_SIZE)
         self._timed = False
 
     @classmethod
-    def open(cls, path: str) -> Socket:
+    def open(cls, to: Endpoint) -> Socket:
         """Connects."""
+        if to.address is not None and to.context is not None:
+            return cls(Secured.open(to.address, to.context))
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            connection.connect(path)
+            connection.connect(to.path)
         except BaseException:
             connection.close()
             raise

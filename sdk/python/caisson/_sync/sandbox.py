@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Iterator, List, Mapping, Optional, Sequence, Type, Union
 
 from .. import _spec
+from .._endpoint import endpoint
 from .._events import Collector, Place, TextCallback
 from .._forms import Time, duration, request, workspace
 from .._options import CREATE, EXEC, START, UPDATE, CreateOptions, ExecOptions, StartOptions, UpdateOptions
@@ -68,7 +69,7 @@ class Sandbox:
         if not ensure:
             body["idempotency_key"] = uuid.uuid4().hex  # so the call can be made again
         call = Request("POST", "/v1/sandboxes", body=body, repeatable=not ensure or name is not None)
-        transport = client.transport if client else Transport(_spec.socket_path(None), Transport.RECONNECT)
+        transport = client.transport if client else Transport(endpoint(), Transport.RECONNECT)
         try:
             return cls(transport, decode(SandboxInfo, transport.call(call)), own=client is None)
         except BaseException:
