@@ -48,7 +48,7 @@ func (h *host) attachPoint(s *sandbox, b plan.Mount, ws *mount.Workspace, ids *m
 	if !b.Cow {
 		return ws.Attach(point, b.ReadOnly, ids)
 	}
-	base, err := ws.AttachCow(mount.Cow{Dir: h.paths.sandbox(s.id), Lower: b.Lower, Changes: b.Changes, Target: point, Base: s.block.Base}, ids)
+	base, err := ws.AttachCow(h.cowOf(s, b), ids)
 	if !b.Volume {
 		s.update(func() { s.record.CowBase = base })
 	}
@@ -92,8 +92,12 @@ func (h *host) attachSnapshot(s *sandbox, b plan.Mount) error {
 	if err != nil {
 		return err
 	}
-	c := mount.Cow{Dir: h.paths.sandbox(s.id), Lower: b.Lower, Changes: b.Changes, Target: h.paths.point(s.id, b.Point), Base: s.block.Base}
-	return errors.Join(snapshots.Mount(*b.From, c, ids), ids.Close())
+	return errors.Join(snapshots.Mount(*b.From, h.cowOf(s, b), ids), ids.Close())
+}
+
+// cowOf says where a copy-on-write mount is put together.
+func (h *host) cowOf(s *sandbox, b plan.Mount) mount.Cow {
+	return mount.Cow{Dir: h.paths.sandbox(s.id), Lower: b.Lower, Changes: b.Changes, Target: h.paths.point(s.id, b.Point), Base: s.block.Base}
 }
 
 // attachOfBuild attaches a file of memory, or an image of which a build step has a part.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
@@ -31,8 +32,7 @@ func (f snapshotFleet) Rewind(ctx context.Context, ref string, from plan.Origin)
 	defer s.changing.Unlock()
 	r, err := s.accepting()
 	if err == nil {
-		cow := r.Workspace.Cow() || slices.ContainsFunc(r.Mounts, func(m plan.MountRequest) bool { return m.Cow })
-		err = snapshots.Target{Name: r.Name, ImageDigest: r.ImageDigest, Size: r.Limits.Disk(), Writable: r.WritableRoot, Cow: cow, Command: r.forCommand()}.Check(from)
+		err = snapshots.Target{Name: r.Name, ImageDigest: r.ImageDigest, Size: r.Limits.Disk(), Writable: r.WritableRoot, Cow: r.Workspace.Cow(), Command: r.forCommand()}.Check(from)
 	}
 	if err == nil {
 		err = f.roomFor("a copy of the snapshot", from.UsedBytes)
@@ -120,7 +120,15 @@ func (h *host) liveDisk(s *sandbox) (snapshots.Live, error) {
 	r := s.kept()
 	ids, err := h.blockNS(s.block)
 	root := mount.Root{Layers: layers.Paths(r.Layers), Private: h.paths.private(s.id), Scratch: h.paths.layers(s.id), Target: h.paths.rootfs(s.id), IDs: ids, Disk: h.paths.disk(s.id)}
+	var overlays []mount.Cow
+	for _, b := range plan.CowMounts(r.Mounts) {
+		c := h.cowOf(s, b)
+		if b.Snapshot {
+			c.Lower = filepath.Join(c.Lower, plan.DiskWorkspace)
+		}
+		overlays = append(overlays, c)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return snapshots.Live{Image: h.paths.diskImage(s.id), Root: root, Base: s.block.Base, PID: s.process.pid, Process: s.process.file, Spec: s.spec, Log: h.log.With("sandbox", s.id)}, err
+	return snapshots.Live{Overlays: overlays, Image: h.paths.diskImage(s.id), Root: root, Base: s.block.Base, PID: s.process.pid, Process: s.process.file, Spec: s.spec, Log: h.log.With("sandbox", s.id)}, err
 }

@@ -109,6 +109,17 @@ func CachesIn(mounts []MountRequest) (caches []Cache) {
 	return caches
 }
 
+// CowMounts are the caches and the directories of snapshots among the mounts of a sandbox: what is
+// written to them goes to its disk.
+func CowMounts(mounts []MountRequest) (list []Mount) {
+	for i, m := range mounts {
+		if m.Cow {
+			list = append(list, Mount{Snapshot: m.Type == SnapshotType, Target: m.Target, Point: bindPoint(i), Cow: true, Lower: cacheLower(i), Changes: cacheChanges(i)})
+		}
+	}
+	return list
+}
+
 func cacheLower(i int) string   { return filepath.Join(MountsDir, "lower-"+strconv.Itoa(i)) }
 func cacheChanges(i int) string { return filepath.Join(DiskPoint, cacheChangesPrefix+strconv.Itoa(i)) }
 

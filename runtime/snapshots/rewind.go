@@ -45,7 +45,7 @@ type Target struct {
 	ImageDigest string
 	Size        disk.Size // none: it has no disk
 	Writable    bool      // its root
-	Cow         bool      // its disk has what is written to a copy-on-write workspace or cache
+	Cow         bool      // its disk has what is written to a copy-on-write workspace
 	Command     bool      // it was made for one command
 }
 
@@ -59,7 +59,7 @@ func (t Target) Check(from plan.Origin) error {
 	case t.Size.Bytes == 0:
 		return sbxerr.WithRemedy(sbxerr.SnapshotDisk, op, fmt.Errorf("sandbox %q has no disk to put back", t.Name), "create one from the snapshot instead: caisson create --from "+from.Name)
 	case t.Cow:
-		return sbxerr.WithRemedy(sbxerr.SnapshotWorkspace, op, fmt.Errorf("sandbox %q has on its disk what it wrote to a copy-on-write workspace or cache", t.Name),
+		return sbxerr.WithRemedy(sbxerr.SnapshotWorkspace, op, fmt.Errorf("sandbox %q has on its disk what it wrote to a copy-on-write workspace", t.Name),
 			"apply or discard the changes, and create a sandbox from the snapshot instead: caisson create --from "+from.Name)
 	case t.Command:
 		return sbxerr.Final(sbxerr.WithRemedy(sbxerr.State, op, fmt.Errorf("sandbox %q was made for one command, which would end", t.Name), "create a sandbox from the snapshot instead: caisson create --from "+from.Name))

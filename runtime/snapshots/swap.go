@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -30,6 +32,10 @@ type Live struct {
 	Process *os.File // pidfd of PID 1
 	Spec    *specs.Spec
 	Log     *slog.Logger
+
+	// Overlays are the mounts, but for the workspace, of which the disk has the changes. Those that
+	// the spec does not mount are not there.
+	Overlays []mount.Cow
 }
 
 // Steps are what a fleet does while the files of a sandbox are replaced.
@@ -99,6 +105,11 @@ func (l Live) attach(ctx context.Context, from plan.Origin, ids *mount.UserNS) e
 	if err := root.Attach(); err != nil {
 		return err
 	}
+	for _, c := range l.Overlays {
+		if err := l.attachNext(c); err != nil {
+			return err
+		}
+	}
 	var targets []string
 	for _, m := range l.Spec.Mounts {
 		targets = append(targets, m.Destination)
@@ -107,6 +118,18 @@ func (l Live) attach(ctx context.Context, from plan.Origin, ids *mount.UserNS) e
 		return sbxerr.Wrap(sbxerr.SnapshotMismatch, "snapshots.rewind", err)
 	}
 	return nil
+}
+
+// attachNext attaches an overlay anew, beside the one that is there: its changes go to the new disk.
+func (l Live) attachNext(c mount.Cow) error {
+	if !slices.ContainsFunc(l.Spec.Mounts, func(m specs.Mount) bool { return m.Source == c.Target }) {
+		return nil
+	}
+	c.Target, c.Changes = c.Target+next, filepath.Join(filepath.Base(l.Root.Disk)+next, filepath.Base(c.Changes))
+	if err := owndir.Mkdir(c.Target, 0o700); err != nil {
+		return sbxerr.Wrap(sbxerr.StateDir, "snapshots.rewind", err)
+	}
+	return c.Attach()
 }
 
 func (l Live) nextRoot() mount.Root {
@@ -126,7 +149,17 @@ func (l Live) Drop() error { return Drop(l.Image, l.Root.Disk, l.Root.Target) }
 // Drop removes what Prepare attached for a sandbox with the image of its disk in a file, and its disk
 // and its root at these points.
 func Drop(image, disk0, root string) error {
-	return errors.Join(mount.RemovePointBehind(root+next), disk.Detach(image+next, disk0+next))
+	mounts := filepath.Join(filepath.Dir(root), plan.MountsDir)
+	list, err := os.ReadDir(mounts)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	for _, e := range list {
+		if strings.HasSuffix(e.Name(), next) {
+			err = errors.Join(err, mount.RemovePointBehind(filepath.Join(mounts, e.Name())))
+		}
+	}
+	return errors.Join(err, mount.RemovePointBehind(root+next), disk.Detach(image+next, disk0+next))
 }
 
 // Swap gives the sandbox what Prepare attached, and new tmpfs. Only its PID 1 is left, and that
@@ -158,6 +191,11 @@ func (l Live) swap() error {
 
 // settle gives what is in use its name. The root goes last: it says whether that was done.
 func (l Live) settle() error {
+	for _, c := range l.Overlays {
+		if err := mount.Replace(c.Target+next, c.Target); err != nil {
+			return err
+		}
+	}
 	if err := mount.Replace(l.Root.Disk+next, l.Root.Disk); err != nil {
 		return err
 	}
@@ -172,7 +210,7 @@ func (l Live) settle() error {
 	return l.Drop()
 }
 
-// fresh are the mounts that begin anew: each tmpfs, and /workspace where it is on the disk.
+// fresh are the mounts that begin anew: each tmpfs, and those of which the disk has files.
 func (l Live) fresh() (list []mount.Fresh) {
 	own := filepath.Join(l.Root.Disk, plan.DiskWorkspace)
 	for _, m := range l.Spec.Mounts {
@@ -180,18 +218,20 @@ func (l Live) fresh() (list []mount.Fresh) {
 		case m.Type == "tmpfs":
 			list = append(list, l.tmpfs(m))
 		case m.Source == own:
-			list = append(list, mount.Fresh{Target: m.Destination, Point: l.now(plan.DiskWorkspace)})
+			list = append(list, mount.Fresh{Target: m.Destination, Point: filepath.Join(now(l.Root.Disk), plan.DiskWorkspace)})
+		case slices.ContainsFunc(l.Overlays, func(c mount.Cow) bool { return c.Target == m.Source }):
+			list = append(list, mount.Fresh{Target: m.Destination, Point: now(m.Source)})
 		}
 	}
 	return list
 }
 
-// now is a directory of the new disk, whether that has its name yet or not.
-func (l Live) now(name string) string {
-	if there, err := mount.IsPoint(l.Root.Disk + next); err == nil && there {
-		return filepath.Join(l.Root.Disk+next, name)
+// now is the new mount that is for a point, whether that is there yet or not.
+func now(point string) string {
+	if there, err := mount.IsPoint(point + next); err == nil && there {
+		return point + next
 	}
-	return filepath.Join(l.Root.Disk, name)
+	return point
 }
 
 // tmpfsFlags are the options of a mount that are not those of its file system.

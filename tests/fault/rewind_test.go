@@ -11,13 +11,13 @@ import (
 )
 
 // TestBrokenRewind: a sandbox that is put back to a snapshot by a daemon that dies or fails at some
-// step has all of the snapshot's files, or all of its own: those of the root, of /workspace and of
-// /tmp alike. It takes commands, and what it publishes is reached.
+// step has all of the snapshot's files, or all of its own: those of the root, of /workspace, of
+// /tmp and of a cache alike. It takes commands, and what it publishes is reached.
 func TestBrokenRewind(t *testing.T) {
 	need.Tools(t, "mkfs.ext4")
 	for kind, create := range map[string][]string{
 		"root": {"--profile", "dev", "--user", "root"},
-		"disk": {"--disk", "32M"},
+		"disk": {"--disk", "32M", "--cache", "c=/mine"},
 	} {
 		t.Run(kind, func(t *testing.T) {
 			b := newBreakable(t, "sandboxes: {disk: 32M}\nprofiles: {dev: {seccomp: compat, rootfs: rw, root_user: setup}}\n")
@@ -27,17 +27,17 @@ func TestBrokenRewind(t *testing.T) {
 				b.Run(t, "snapshot", "create", "box", "--name", "old")
 			}
 			change := func() {
-				b.Run(t, "exec", "box", "--", "sh", "-c", "echo new >/workspace/w; echo new >/tmp/t; [ ! -w / ] || echo new >/r")
+				b.Run(t, "exec", "box", "--", "sh", "-c", "echo new >/workspace/w; echo new >/tmp/t; [ ! -d /mine ] || echo new >/mine/c; [ ! -w / ] || echo new >/r")
 				b.Run(t, "exec", "-d", "box", "--", "sleep", "1000")
 			}
-			const look = `w=$(cat /workspace/w); r=$w; [ ! -e /r ] || r=$(cat /r); t=old; [ ! -e /tmp/t ] || t=new; echo $w $r $t; touch /workspace/more`
+			const look = `w=$(cat /workspace/w); r=$w; [ ! -e /r ] || r=$(cat /r); t=old; [ ! -e /tmp/t ] || t=new; c=$t; [ ! -d /mine ] || c=$(cat /mine/c 2>/dev/null || echo old); echo $w $r $t $c; touch /workspace/more`
 			has := func(point, want string) {
 				t.Helper()
-				if out := b.Run(t, "exec", "box", "--", "sh", "-c", look).Stdout; out != fmt.Sprintf("%[1]s %[1]s %[1]s\n", want) {
+				if out := b.Run(t, "exec", "box", "--", "sh", "-c", look).Stdout; out != fmt.Sprintf("%[1]s %[1]s %[1]s %[1]s\n", want) {
 					t.Errorf("%s: it has %q, want all %s", point, out, want)
 				}
 				b.Run(t, "inspect", "box") // compares it with its declaration
-				for _, dir := range []string{"disks/*", "../*/sandboxes/*"} {
+				for _, dir := range []string{"disks/*", "../*/sandboxes/*", "../*/sandboxes/*/mounts"} {
 					if left, err := filepath.Glob(filepath.Join(b.Root, dir, "*.next")); err != nil || len(left) > 0 {
 						t.Errorf("%s: left %v, %v", point, left, err)
 					}
@@ -83,6 +83,7 @@ func TestBrokenRewind(t *testing.T) {
 			has("at last", "old")
 			b.Run(t, "rm", "--force", "box")
 			b.Run(t, "snapshot", "rm", "old")
+			b.Run(t, "volume", "prune")
 			if left, err := os.ReadDir(filepath.Join(b.Root, "disks")); err != nil || len(left) > 0 {
 				t.Errorf("left %v, %v", left, err)
 			}

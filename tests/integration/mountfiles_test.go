@@ -81,8 +81,8 @@ func TestMountFilesRefused(t *testing.T) {
 		"src=" + file + ",dst=/run/caisson/caisson-init": "part of the sandbox's own /run/caisson",
 		"src=" + file + ",dst=/usr/bin/x":                "the image's /usr/bin is a symbolic link",
 		"src=/etc/passwd,dst=/etc/app.conf":              "part of the host's /etc",
-		"src=" + dir + ",dst=/workspace/file":            "no such directory, or file for a file",
-		"src=" + file + ",dst=/workspace/sub":            "no such directory, or file for a file",
+		"src=" + dir + ",dst=/workspace/file":            "no such directory, or no file for a file",
+		"src=" + file + ",dst=/workspace/sub":            "no such directory, or no file for a file",
 	} {
 		r := d.Try("run", "--workspace", dir, "--mount", "type=bind,"+mount, "--", "true")
 		if r.Code == 0 || !strings.Contains(r.Stderr, want) {

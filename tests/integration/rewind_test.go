@@ -186,3 +186,57 @@ func TestRewindRefused(t *testing.T) {
 	d.Refused(t, "SBX-234", "rewind", "-o", "json", "paused", "disk") // the host has no room
 	d.Run(t, "exec", "paused", "--", "cat", "/workspace/f")
 }
+
+// TestRewindWithCaches: caches, and directories of snapshots, are there afterwards as when the sandbox
+// was made, without what it wrote to them since. It can write to them, and a cache still gets what is
+// written at the end.
+//
+//caisson:kernel
+func TestRewindWithCaches(t *testing.T) {
+	need.Tools(t, "mkfs.ext4")
+	t.Parallel()
+	d := harness.StartWith(t, "sandboxes: {disk: 64M}\nprofiles: {dev: {seccomp: compat, rootfs: rw, root_user: setup, merge_caches: true}}\n")
+	d.Run(t, "run", "--profile", "dev", "--cache", "c=/mine", "--", "sh", "-c", "echo seed >/mine/seed")
+	d.Run(t, "create", "--name", "deps", "--disk", "64M")
+	d.Run(t, "exec", "deps", "--", "sh", "-c", "mkdir deps && echo dep >deps/dep")
+	d.Run(t, "snapshot", "create", "deps", "--name", "deps", "--path", "/workspace/deps")
+	const look = "cat /mine/* /opt/deps/* /late/*; cat /workspace/f; for dir in /mine /opt/deps /late; do touch $dir/new && rm $dir/new; done; grep -c ' overlay ' /proc/mounts"
+	for _, flags := range [][]string{{"--profile", "dev", "--user", "root"}, {"--disk", "64M", "--mount", "type=tmpfs,dst=/late"}} {
+		d.Run(t, slices.Concat([]string{"create", "--name", "a", "--cache", "c=/mine", "--mount", "type=snapshot,src=deps,dst=/opt/deps"}, flags)...)
+		late := flags[0] == "--profile"
+		if late {
+			d.Run(t, "exec", "a", "--", "mkdir", "/late")
+			d.Run(t, "attach-snapshot", "a", "deps:/late")
+		}
+		d.Run(t, "exec", "a", "--", "sh", "-c", "echo one >/workspace/f")
+		d.Run(t, "snapshot", "create", "a", "--name", "one")
+		want := d.Run(t, "exec", "a", "--", "sh", "-c", look).Stdout
+		if !strings.HasPrefix(want, "seed\ndep\n") || late != strings.HasPrefix(want, "seed\ndep\ndep\none\n") {
+			t.Errorf("it begins with %q", want)
+		}
+		has := func(when string) {
+			t.Helper()
+			if got := d.Run(t, "exec", "a", "--", "sh", "-c", look).Stdout; got != want {
+				t.Errorf("%s: %q, want %q", when, got, want)
+			}
+			inspect(t, d, "a") // with its posture
+		}
+		for range 2 {
+			d.Run(t, "exec", "a", "--", "sh", "-c", "for f in /mine/g /opt/deps/g /late/g /workspace/f; do echo two >$f; done; rm /mine/seed /opt/deps/dep")
+			d.Run(t, "rewind", "a", "one")
+			has("put back")
+		}
+		d.Kill(t)
+		d.Launch(t)
+		has("after a restart of the daemon")
+		d.Run(t, "exec", "a", "--", "sh", "-c", "echo two >/mine/g")
+		d.Run(t, "rewind", "a", "one")
+		has("put back by another daemon")
+		d.Run(t, "rm", "--force", "a")
+		d.Run(t, "snapshot", "rm", "one")
+	}
+	d.Run(t, "rm", "--force", "deps")
+	d.Run(t, "snapshot", "rm", "deps")
+	d.Run(t, "volume", "prune")
+	wantNoDisks(t, d)
+}
