@@ -19,6 +19,7 @@ import (
 	"github.com/caisson-run/caisson/gateway/proxy"
 	"github.com/caisson-run/caisson/gateway/ratelog"
 	"github.com/caisson-run/caisson/gateway/route/budget"
+	"github.com/caisson-run/caisson/gateway/usage"
 )
 
 // sandbox is what is served for one sandbox.
@@ -63,7 +64,7 @@ func (s *server) newSandbox(q control.Request) (*sandbox, error) {
 	b.routes = &routes{sandbox: b, secrets: s.secrets, roots: s.roots, ledger: &s.ledger, spent: s.tellSoon}
 	b.proxy, err = proxy.New(proxy.Config{
 		Routes:  b.routes,
-		Sandbox: b.id, Names: pool, Resolver: b.resolver, Local: s.local, Recorder: b, Upstream: s.proxy, Link: s.link, Limits: proxy.DefaultLimits,
+		Sandbox: b.id, Names: pool, Resolver: b.resolver, Local: s.local, Recorder: b, Requests: func(u usage.Use) { b.out.event(b.id, control.Report{Use: &u}) }, Upstream: s.proxy, Link: s.link, Limits: proxy.DefaultLimits,
 	}, p)
 	if err != nil {
 		return nil, err

@@ -256,6 +256,7 @@ func (r *Report) shorten() {
 	}
 	if r.Use != nil {
 		u := *r.Use
+		u.Rule = clean(u.Rule, maxText)
 		u.Credential, u.Method = clean(u.Credential, maxID), clean(u.Method, maxID)
 		u.Path, u.Reason, u.Model = clean(u.Path, maxText), clean(u.Reason, maxText), clean(u.Model, maxID)
 		u.Begun = notAfter(u.Begun, time.Now())

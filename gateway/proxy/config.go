@@ -12,6 +12,7 @@ import (
 	"github.com/caisson-run/caisson/gateway/attempt"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/upstream"
+	"github.com/caisson-run/caisson/gateway/usage"
 )
 
 // Names knows what an address of the sandbox's pool means.
@@ -54,6 +55,9 @@ type Config struct {
 	Resolver Resolver
 	Local    policy.Local // what this process would meet its own host by
 	Recorder Recorder     // nil: nobody looks
+	// Requests is told of each request by plain HTTP that a server gets. It must not block; nil:
+	// nobody looks.
+	Requests func(usage.Use)
 	Limits   Limits
 
 	Upstream *upstream.Proxy // nil: this process connects to all destinations itself

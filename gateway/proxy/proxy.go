@@ -23,6 +23,7 @@ type Proxy struct {
 	config Config
 	rate   *rate.Limiter
 	spare  ratelog.Log[attempt.Attempt] // ended at once by a limit
+	seen   *seen
 	room   *room
 	peeks  chan struct{} // one for each client that is listened to
 	heads  chan struct{} // one for each that has not finished a later head
@@ -46,6 +47,7 @@ func New(c Config, p *policy.Policy) (*Proxy, error) {
 		rate: rate.NewLimiter(rate.Limit(c.Limits.NewPerSecond), c.Limits.NewBurst),
 	}
 	proxy.spare.Record = proxy.record
+	proxy.seen = newSeen(proxy.config)
 	return proxy, nil
 }
 
@@ -111,7 +113,10 @@ func (p *Proxy) Serve(ctx context.Context, l *net.TCPListener) error {
 }
 
 // Flush records what is over and has no record yet.
-func (p *Proxy) Flush() { p.spare.Flush() }
+func (p *Proxy) Flush() {
+	p.seen.flush()
+	p.spare.Flush()
+}
 
 // acceptPause is how long a lack of descriptors or memory is waited out.
 const acceptPause = 50 * time.Millisecond

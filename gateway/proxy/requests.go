@@ -14,6 +14,7 @@ import (
 // read in more than one way.
 type requests struct {
 	check   func(host string, err error) error // of a head: it names host, or is wrong
+	passed  func(head)                         // is told of each head that passes
 	hold    func() bool                        // takes a place for a head that is not whole, if there is one in time
 	release func()
 
@@ -183,6 +184,7 @@ func (q *requests) readHead(text string) (passes string, err error) {
 		}
 	}
 	q.served++
+	q.passed(h)
 	switch {
 	case chunked:
 		q.part = inSize

@@ -18,6 +18,7 @@ func reader() (q *requests, held *int) {
 			}
 			return err
 		},
+		passed:  func(head) {},
 		hold:    func() bool { *held++; return *held <= 1 },
 		release: func() { *held-- },
 	}, held

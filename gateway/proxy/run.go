@@ -107,6 +107,7 @@ func (p *Proxy) dialogue(f *flow) *dialogue {
 	return &dialogue{
 		requests: requests{
 			check:   func(host string, err error) error { return p.matches(f, host, err) },
+			passed:  func(h head) { p.seen.note(f, h) },
 			hold:    func() bool { return p.holdHead(f) },
 			release: func() { <-p.heads },
 		},

@@ -1,4 +1,4 @@
-// Package usage is what became of the requests that sandboxes made by routes.
+// Package usage is what became of the requests that sandboxes made by routes, or by plain HTTP.
 package usage
 
 import (
@@ -12,7 +12,8 @@ import (
 // Use is one request and what became of it.
 type Use struct {
 	Sandbox    string
-	Name       policy.Name // of the route, inside
+	Name       policy.Name // of the route, inside, or of the host
+	Rule       string      // that allows the host; empty for a route
 	Credential string      // name of the secret; empty is none
 	Method     string
 	Path       string      // decoded, without the query

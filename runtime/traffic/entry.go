@@ -94,8 +94,11 @@ func entryOfAttempt(a attempt.Attempt) Entry {
 func entryOfUse(u usage.Use) Entry {
 	e := Entry{
 		Time: u.Begun, Kind: Request, Verdict: string(attempt.Allowed), Name: string(u.Name), Port: policy.RoutePort, Type: u.Method + " " + u.Path,
-		Status: u.Status, Secret: u.Credential, Rule: policy.RouteRule(u.Name), Code: u.Code, Reason: u.Reason, Sent: u.Sent, Received: u.Received, Duration: u.Duration, Skipped: u.Skipped,
+		Status: u.Status, Secret: u.Credential, Rule: cmp.Or(u.Rule, policy.RouteRule(u.Name)), Code: u.Code, Reason: u.Reason, Sent: u.Sent, Received: u.Received, Duration: u.Duration, Skipped: u.Skipped,
 		Model: u.Model, Input: int64(u.Tokens.Input), Output: int64(u.Tokens.Output), Micros: int64(u.Micros),
+	}
+	if u.Rule != "" { // plain HTTP, whose answers nobody reads
+		return e
 	}
 	e.Reason = strings.TrimSuffix(e.said()+": "+u.Reason, ": ")
 	switch d, _ := sbxerr.Describe(u.Code); {

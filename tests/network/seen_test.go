@@ -61,7 +61,7 @@ func TestSeen(t *testing.T) {
 	reaches(t, "web.example:80", "db.example:5432")
 	asks(t, "inside.example")
 	s := create(t, "--network", "open", "--deny", "other.example")
-	s.try("http", "http://web.example/")
+	s.try("http", "http://web.example/a%20b?key=1")
 	s.try("echo", "db.example:5432")
 	s.try("http", "http://other.example/")
 	s.try("http", "http://inside.example/")
@@ -80,6 +80,11 @@ func TestSeen(t *testing.T) {
 		}) {
 			t.Errorf("no %+v in %+v", want, list)
 		}
+	}
+	if !slices.ContainsFunc(list, func(e entry) bool {
+		return e.Kind == "request" && e.Name == "web.example" && e.Type == "GET /a b" && e.Rule == "mode open"
+	}) {
+		t.Errorf("no request in %+v", list)
 	}
 	var detail struct {
 		Network string
