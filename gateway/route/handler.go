@@ -36,7 +36,6 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer out.record(s.spare.Add)
-	_ = http.NewResponseController(w).EnableFullDuplex() // an answer before the end of the body must not wait for that
 	l, err := s.lane(laneKey{name: name})
 	if err != nil {
 		out.refuse(err)
@@ -48,6 +47,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		out.refuse(err)
 		return
 	}
+	leave, err := s.enter(l, r)
+	if err != nil {
+		out.refuse(err)
+		return
+	}
+	defer leave()
 	r = r.WithContext(ctx)
 	if !upgrades(r) || l.route.Git != nil {
 		plain(r.Header)
@@ -59,6 +64,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	out.billed = billed
 	defer out.settle(l.route)
+	sent := r.Body
 	r.Body = &body{Reader: r.Body, Closer: r.Body, n: &out.sent, pass: out.pass}
 	if l.route.Git != nil && !l.passesGit(out, r) {
 		return
@@ -71,7 +77,29 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		out.ask(r)
 	}
 	out.asked = true
+	_ = http.NewResponseController(w).EnableFullDuplex() // an answer before the end of the body must not wait for that
 	s.proxy(l, out, use).ServeHTTP(out, r)
+	drain(w, r, sent)
+}
+
+// The bounds of what is read of a request after its answer.
+const (
+	drainBytes = 8 << 20
+	drainTime  = time.Second
+)
+
+// drain reads what an upstream that answered early left of a body. With full duplex, package net/http
+// would find its end when it has stopped to watch the connection, and break the next request.
+func drain(w http.ResponseWriter, r *http.Request, body io.Reader) {
+	if r.ProtoMajor != 1 || r.ContentLength == 0 {
+		return
+	}
+	c := http.NewResponseController(w)
+	if c.SetReadDeadline(time.Now().Add(drainTime)) != nil {
+		return // the connection is another protocol's now
+	}
+	_, _ = io.CopyN(io.Discard, body, drainBytes) // the client may be gone
+	_ = c.SetReadDeadline(time.Time{})
 }
 
 // takes says which way the request goes.

@@ -57,7 +57,7 @@ func compiled(t testing.TB, r policy.Route) *policy.Routed {
 
 func newFixture(t testing.TB, upstream *httptest.Server, r policy.Route) *fixture {
 	t.Helper()
-	return newFixtureWith(t, upstream, r, route.Limits{PerSecond: 1e6, Burst: 1e6})
+	return newFixtureWith(t, upstream, r, route.Limits{PerSecond: 1e6, Burst: 1e6, AtOnce: 1e6, Held: 1 << 40})
 }
 
 func newFixtureWith(t testing.TB, upstream *httptest.Server, r policy.Route, limits route.Limits) *fixture {

@@ -198,7 +198,7 @@ func TestBreaksOff(t *testing.T) {
 // Requests past the limit are refused, and one record counts them.
 func TestTooManyRequests(t *testing.T) {
 	up := newUpstream(t, ok)
-	f := newFixtureWith(t, up.Server, plainRoute(), route.Limits{PerSecond: 1, Burst: 20})
+	f := newFixtureWith(t, up.Server, plainRoute(), route.Limits{PerSecond: 1, Burst: 20, AtOnce: 100, Held: 1 << 20})
 	const most = 500
 	c, err := net.Dial("tcp", f.address)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 
 	"github.com/caisson-run/caisson/gateway/policy"
@@ -30,12 +31,14 @@ const (
 // Limits bound the requests of a sandbox, each of which has a record. The zero Limits let none
 // pass.
 type Limits struct {
-	PerSecond int // sustained
-	Burst     int // at once
+	PerSecond int   // sustained
+	Burst     int   // at once, that begin
+	AtOnce    int   // that are under way
+	Held      int64 // bytes of bodies that are read before they are sent on
 }
 
 // DefaultLimits are more than programs with one model each need.
-var DefaultLimits = Limits{PerSecond: 1000, Burst: 2000}
+var DefaultLimits = Limits{PerSecond: 1000, Burst: 2000, AtOnce: 1024, Held: 64 << 20}
 
 // Config is the routes of one sandbox.
 type Config struct {
@@ -60,6 +63,8 @@ type Server struct {
 	http   *http.Server
 	rate   *rate.Limiter
 	spare  ratelog.Log[usage.Use] // past rate
+	places *semaphore.Weighted
+	held   *semaphore.Weighted // bytes
 
 	mu     sync.Mutex
 	lanes  map[laneKey]*lane
@@ -68,7 +73,10 @@ type Server struct {
 
 // New makes a Server, which serves until Close.
 func New(c Config) *Server {
-	s := &Server{config: c, rate: rate.NewLimiter(rate.Limit(c.Limits.PerSecond), c.Limits.Burst), queue: &queue{ready: make(chan net.Conn), end: make(chan struct{})}, lanes: map[laneKey]*lane{}}
+	s := &Server{
+		config: c, places: semaphore.NewWeighted(int64(c.Limits.AtOnce)), held: semaphore.NewWeighted(c.Limits.Held),
+		rate: rate.NewLimiter(rate.Limit(c.Limits.PerSecond), c.Limits.Burst), queue: &queue{ready: make(chan net.Conn), end: make(chan struct{})}, lanes: map[laneKey]*lane{},
+	}
 	s.spare.Record = func(u usage.Use, skipped uint64) {
 		u.Skipped = skipped
 		c.Record(u)
