@@ -475,3 +475,24 @@ func TestAnswerBeforeOutput(t *testing.T) {
 		}
 	}
 }
+
+// TestBodyThatNobodyReads: a call that is refused before its body was read does not break the next one,
+// which a client may make by the same connection.
+func TestBodyThatNobodyReads(t *testing.T) {
+	tr := transport(servertest.Listen(t, &servertest.Fake{}), false)
+	t.Cleanup(tr.CloseIdleConnections)
+	for i := range 200 {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://x/v1/sandboxes/none/forward/none", strings.NewReader("input"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := tr.RoundTrip(req)
+		if err != nil {
+			t.Fatalf("call %d: %v", i, err)
+		}
+		if said := whole(t, res); res.StatusCode/100 != 4 || !strings.Contains(said, "SBX-") {
+			t.Fatalf("call %d: %s %s", i, res.Status, said)
+		}
+		_ = res.Body.Close()
+	}
+}

@@ -133,6 +133,9 @@ func (h *Handler) serveStream(w http.ResponseWriter, r *http.Request, m match) {
 			writeError(w, err)
 			return
 		}
+		if r.ProtoMajor == 1 { // with full duplex, a body that nobody read breaks the next request
+			w.Header().Set("Connection", "close")
+		}
 	}
 	requests, err := requestsOf(w, r, m)
 	if err != nil {
