@@ -16,43 +16,31 @@ import (
 	"github.com/caisson-run/caisson/runtime/plan"
 )
 
-// AttachWorkspace gives a live sandbox of the caller's a directory of the host as its workspace,
-// without a restart.
-func (m *Manager) AttachWorkspace(ctx context.Context, ref string, w plan.WorkspaceRequest) (Info, error) {
-	return snapshotFleet{m}.attach(ctx, ref, func(g peer.Grant, a plan.Attachment) (*plan.Sandbox, error) {
-		allowed := &m.settings().Workspaces
-		if g.Parent() != "" {
-			allowed = nil
+// AttachFiles gives a live sandbox of the caller's a workspace, or the directory of a snapshot, without
+// a restart.
+func (m *Manager) AttachFiles(ctx context.Context, ref string, r plan.AttachRequest) (Info, error) {
+	defer m.Busy()()
+	g, err := m.grant(ctx)
+	if err != nil {
+		return Info{}, err
+	}
+	var from *plan.Origin
+	if r.Workspace == nil {
+		if from, err = m.snapshots.Tree(g, r.Snapshot); err != nil {
+			return Info{}, err
 		}
-		a.Workspace = w
-		b, err := a.Mount(allowed)
-		return &plan.Sandbox{Request: plan.CreateRequest{Workspace: &w}, Mounts: []plan.Mount{b}, MountRequests: a.Mounts}, err
-	})
-}
-
-// Attach implements snapshots.Fleet.
-func (f snapshotFleet) Attach(ctx context.Context, ref string, from plan.Origin, at string) (string, error) {
-	info, err := f.attach(ctx, ref, func(_ peer.Grant, a plan.Attachment) (*plan.Sandbox, error) { return a.Snapshot(from, at) })
-	return info.ID, err
-}
-
-func (f snapshotFleet) attach(ctx context.Context, ref string, planned func(peer.Grant, plan.Attachment) (*plan.Sandbox, error)) (Info, error) {
-	defer f.Busy()()
-	s, err := f.findToEnter(ctx, ref)
-	if err != nil {
-		return Info{}, err
 	}
-	g, err := f.grant(ctx)
+	s, err := m.findToEnter(ctx, ref)
 	if err == nil {
-		err = f.attachTo(ctx, s, g, planned)
+		err = m.attachTo(ctx, s, g, r, from)
 	}
 	if err != nil {
 		return Info{}, err
 	}
-	return s.info(), f.confirmUpdate(ctx, s)
+	return s.info(), m.confirmUpdate(ctx, s)
 }
 
-func (h *host) attachTo(ctx context.Context, s *sandbox, g peer.Grant, planned func(peer.Grant, plan.Attachment) (*plan.Sandbox, error)) error {
+func (h *host) attachTo(ctx context.Context, s *sandbox, g peer.Grant, asked plan.AttachRequest, from *plan.Origin) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	r, state := s.kept(), s.info().State
@@ -62,7 +50,12 @@ func (h *host) attachTo(ctx context.Context, s *sandbox, g peer.Grant, planned f
 	if state != StateRunning && state != StatePaused {
 		return notNow("runtime.attach", r.Name, state)
 	}
-	p, err := planned(g, plan.Attachment{Name: r.Name, Profile: r.Preset, Have: r.Workspace, Mounts: r.Mounts, Disk: r.Limits.DiskBytes != 0, SnapshotOnEnd: r.Settings.SnapshotOnEnd, Spec: s.spec})
+	allowed := &h.settings().Workspaces
+	if g.Parent() != "" {
+		allowed = nil
+	}
+	a := plan.Attachment{Name: r.Name, Profile: r.Preset, Have: r.Workspace, Mounts: r.Mounts, Disk: r.Limits.DiskBytes != 0, SnapshotOnEnd: r.Settings.SnapshotOnEnd, Spec: s.spec}
+	p, err := a.Plan(asked, from, allowed)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/runtime/plan"
 )
 
 // The calls that change a sandbox, or wait for it. Each answers with the
@@ -41,7 +42,7 @@ func (s sandboxes) AttachWorkspace(ctx context.Context, r *connect.Request[caiss
 	if w == nil {
 		return nil, fail(sbxerr.New(sbxerr.APIUsage, "server.attach", "workspace is absent: give a directory"))
 	}
-	info, err := s.runtime.AttachWorkspace(ctx, r.Msg.Ref, *w)
+	info, err := s.runtime.AttachFiles(ctx, r.Msg.Ref, plan.AttachRequest{Workspace: w})
 	return reply(sandboxPB(info), err)
 }
 

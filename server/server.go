@@ -50,7 +50,7 @@ type Sandboxes interface {
 	Start(ctx context.Context, req plan.Request) (runtime.Info, error)
 	Create(ctx context.Context, req plan.CreateRequest) (runtime.Info, error)
 	Update(ctx context.Context, ref string, req runtime.UpdateRequest) (runtime.Info, error)
-	AttachWorkspace(ctx context.Context, ref string, w plan.WorkspaceRequest) (runtime.Info, error)
+	AttachFiles(ctx context.Context, ref string, req plan.AttachRequest) (runtime.Info, error)
 	Pause(ctx context.Context, ref string) (runtime.Info, error)
 	Resume(ctx context.Context, ref string) (runtime.Info, error)
 	Restart(ctx context.Context, ref string) (runtime.Info, error)
@@ -124,7 +124,6 @@ type Workspaces interface {
 type Snapshots interface {
 	Create(ctx context.Context, ref, name, path string) (snapshots.Info, error)
 	Rewind(ctx context.Context, ref, name string) (snapshots.Rewound, error)
-	Attach(ctx context.Context, ref, name, path string) (id string, err error)
 	Fork(ctx context.Context, ref string, count int) ([]snapshots.Fork, error)
 	List(ctx context.Context) ([]snapshots.Info, error)
 	Inspect(ctx context.Context, ref string) (snapshots.Info, error)

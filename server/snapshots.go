@@ -1,9 +1,7 @@
 package server
 
 import (
-	"cmp"
 	"context"
-	"slices"
 
 	"connectrpc.com/connect"
 
@@ -75,16 +73,8 @@ func (s snapshotService) Rewind(ctx context.Context, r *connect.Request[caissonv
 }
 
 func (s snapshotService) AttachSnapshot(ctx context.Context, r *connect.Request[caissonv1.AttachSnapshotRequest]) (*connect.Response[caissonv1.Sandbox], error) {
-	id, err := s.store.Attach(ctx, r.Msg.Ref, r.Msg.Snapshot, r.Msg.Path)
-	list, listErr := s.sandboxes.List(ctx) // unlike Inspect it does not look at what the kernel has
-	i := slices.IndexFunc(list, func(i runtime.Info) bool { return i.ID == id })
-	if err = cmp.Or(err, listErr); err == nil && i < 0 {
-		err = sbxerr.New(sbxerr.NotFound, "server.attach", "sandbox %q has ended", r.Msg.Ref)
-	}
-	if err != nil {
-		return nil, fail(err)
-	}
-	return reply(sandboxPB(list[i]), nil)
+	info, err := s.sandboxes.AttachFiles(ctx, r.Msg.Ref, plan.AttachRequest{Snapshot: r.Msg.Snapshot, Path: r.Msg.Path})
+	return reply(sandboxPB(info), err)
 }
 
 func (s snapshotService) Fork(ctx context.Context, r *connect.Request[caissonv1.ForkRequest]) (*connect.Response[caissonv1.ForkResponse], error) {

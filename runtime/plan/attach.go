@@ -26,6 +26,23 @@ type Attachment struct {
 	Spec          *specs.Spec
 }
 
+// AttachRequest asks for a workspace, or for the directory of a snapshot.
+type AttachRequest struct {
+	Workspace *WorkspaceRequest
+	Snapshot  string // its name, where Workspace is nil
+	Path      string // where its directory is mounted; empty is where it was
+}
+
+// Plan plans what r asks for. from is the snapshot that it names, and nil for a workspace.
+func (a Attachment) Plan(r AttachRequest, from *Origin, allowed *mount.Allowed) (*Sandbox, error) {
+	if from != nil {
+		return a.Snapshot(*from, r.Path)
+	}
+	a.Workspace = *r.Workspace
+	b, err := a.Mount(allowed)
+	return &Sandbox{Request: CreateRequest{Workspace: r.Workspace}, Mounts: []Mount{b}, MountRequests: a.Mounts}, err
+}
+
 // Mount plans the mount of the workspace, or refuses it. allowed is nil for a directory in the workspace of a
 // calling sandbox.
 func (a Attachment) Mount(allowed *mount.Allowed) (Mount, error) {

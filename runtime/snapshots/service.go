@@ -35,8 +35,6 @@ type Fleet interface {
 	Origins(each func(owner uint32, ref string))
 	// CheckRoom refuses a disk that the host has no room for.
 	CheckRoom(bytes int64) error
-	// Attach gives a live sandbox the directory of a snapshot, and returns its ID.
-	Attach(ctx context.Context, ref string, from plan.Origin, at string) (id string, err error)
 	// Rewind gives a live sandbox the files of a snapshot, without a word of it.
 	Rewind(ctx context.Context, ref string, from plan.Origin) (Rewound, error)
 }

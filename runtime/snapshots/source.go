@@ -181,21 +181,6 @@ func (s *Service) Tree(g peer.Grant, ref string) (*plan.Origin, error) {
 	return o, nil
 }
 
-// Attach gives a live sandbox the directory of a snapshot at a directory that it has; empty is where it
-// was. It returns the ID of the sandbox.
-func (s *Service) Attach(ctx context.Context, ref, name, at string) (id string, err error) {
-	defer s.fleet.Busy()()
-	g, err := s.grant(ctx)
-	if err != nil {
-		return "", err
-	}
-	from, err := s.Tree(g, name)
-	if err != nil {
-		return "", err
-	}
-	return s.fleet.Attach(ctx, ref, *from, at)
-}
-
 const opMount = "snapshots.mount"
 
 // Mount mounts the directory of a snapshot as c says, which shows its ids as ids maps them. Its disk

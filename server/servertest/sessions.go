@@ -31,12 +31,22 @@ func (f *Fake) Update(_ context.Context, ref string, req runtime.UpdateRequest) 
 	return f.OnUpdate(ref, req)
 }
 
-// AttachWorkspace implements server.Sandboxes.
-func (f *Fake) AttachWorkspace(_ context.Context, ref string, w plan.WorkspaceRequest) (runtime.Info, error) {
-	if f.OnAttachWorkspace == nil {
+// AttachFiles implements server.Sandboxes.
+func (f *Fake) AttachFiles(ctx context.Context, ref string, r plan.AttachRequest) (runtime.Info, error) {
+	switch {
+	case r.Workspace != nil && f.OnAttachWorkspace != nil:
+		return f.OnAttachWorkspace(ref, *r.Workspace)
+	case r.Workspace != nil:
 		return runtime.Info{}, absent("sandbox", ref)
 	}
-	return f.OnAttachWorkspace(ref, w)
+	if _, err := (snapshotFake{f}).Inspect(ctx, r.Snapshot); err != nil {
+		return runtime.Info{}, err
+	}
+	d, err := f.Inspect(ctx, ref)
+	if err != nil {
+		return runtime.Info{}, err
+	}
+	return d.Info, nil
 }
 
 // Pause implements server.Sandboxes.

@@ -35,11 +35,6 @@ func (f snapshotFake) Remove(ctx context.Context, ref string) error {
 	return err
 }
 
-func (f snapshotFake) Attach(ctx context.Context, ref, name, _ string) (string, error) {
-	_, err := f.Inspect(ctx, name)
-	return ref, err
-}
-
 func (f snapshotFake) Rewind(ctx context.Context, ref, name string) (snapshots.Rewound, error) {
 	if _, err := f.Inspect(ctx, name); err != nil {
 		return snapshots.Rewound{}, err
