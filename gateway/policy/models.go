@@ -29,14 +29,12 @@ const longestModel = 128
 
 // ModelTurn returns the turn in which the upstream for a model is reached; 0 is that of the rest.
 func (r *Routed) ModelTurn(model string) int {
-	name, found := budget.ForModel(maps.Keys(r.Models), model)
+	name, found := budget.ForModel(slices.Values(r.names), model)
 	if !found || model == "" {
 		return 0
 	}
-	return firstModel + slices.Index(r.modelNames(), name)
+	return firstModel + slices.Index(r.names, name)
 }
-
-func (r *Routed) modelNames() []string { return slices.Sorted(maps.Keys(r.Models)) }
 
 // parseModels checks the upstreams for some models.
 func (r *Routed) parseModels(s Spec) error {
@@ -48,7 +46,8 @@ func (r *Routed) parseModels(s Spec) error {
 	case len(r.Models) > maxRoutes:
 		return fmt.Errorf("it has more than %d models", maxRoutes)
 	}
-	for _, name := range r.modelNames() {
+	r.names = slices.Sorted(maps.Keys(r.Models))
+	for _, name := range r.names {
 		m, err := r.parseModel(s, name)
 		if err != nil {
 			return fmt.Errorf("model %q: %w", sbxerr.Clip(name), err)
@@ -77,7 +76,7 @@ func (r *Routed) parseModel(s Spec, name string) (*Routed, error) {
 
 // modelEffect says where requests for models go.
 func (r *Routed) modelEffect() (text string) {
-	for _, name := range r.modelNames() {
+	for _, name := range r.names {
 		m := r.Models[name]
 		text += fmt.Sprintf("; for the model %s to %s", name, m.Upstream) + credentialEffect(m.Credential)
 	}

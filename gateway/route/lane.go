@@ -68,7 +68,7 @@ func (s *Server) lane(key laneKey) (*lane, error) {
 		return nil, sbxerr.New(sbxerr.Canceled, op, "the sandbox ended")
 	}
 	l := s.lanes[key]
-	if l == nil || !reflect.DeepEqual(l.route.Route, r.Route) || r.Credential != "" && !s.config.Secrets.Current(l.value) || r.ClientKey != "" && !s.config.Secrets.Current(l.key) {
+	if l == nil || l.route != r && !reflect.DeepEqual(l.route.Route, r.Route) || r.Credential != "" && !s.config.Secrets.Current(l.value) || r.ClientKey != "" && !s.config.Secrets.Current(l.key) {
 		next, err := s.newLane(key, r)
 		if err != nil {
 			return nil, err

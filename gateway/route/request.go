@@ -38,7 +38,7 @@ func check(r *http.Request, at policy.Place, route *policy.Routed) error {
 		return sbxerr.WithRemedy(sbxerr.EgressMismatch, op, errors.New("the connection was made to "+at.URL()+", but the request names another host"),
 			"send the request to "+at.URL()+"/")
 	}
-	if err := enter(r.URL, at); err != nil {
+	if err := strip(r.URL, at); err != nil {
 		return sbxerr.WithRemedy(sbxerr.EgressRoute, op, err, "send the request to "+at.URL()+"/")
 	}
 	r.URL.RawPath = scopedName.ReplaceAllString(r.URL.EscapedPath(), "/$1/$2")
@@ -56,14 +56,14 @@ func check(r *http.Request, at policy.Place, route *policy.Routed) error {
 	return nil
 }
 
-// enter takes what paths have before the route's out of u.
-func enter(u *url.URL, at policy.Place) (err error) {
+// strip takes what paths have before the route's out of u.
+func strip(u *url.URL, at policy.Place) (err error) {
+	if at.Below == "" {
+		return nil
+	}
 	below, ok := strings.CutPrefix(u.EscapedPath(), at.Below)
 	if !ok || below != "" && below[0] != '/' {
 		return errors.New("the route is below " + at.Below)
-	}
-	if at.Below == "" {
-		return nil
 	}
 	u.RawPath = cmp.Or(below, "/")
 	u.Path, err = url.PathUnescape(u.RawPath)
@@ -100,7 +100,7 @@ func (l *lane) rewrite(p *httputil.ProxyRequest) {
 		if slices.Contains(carriers, plainName) || l.placed.header != "" && strings.EqualFold(plainName, strings.ReplaceAll(l.placed.header, "_", "-")) {
 			delete(out.Header, name)
 		}
-		if slices.ContainsFunc(l.route.Strip, func(strip string) bool { return strings.EqualFold(strip, name) }) {
+		if slices.ContainsFunc(l.route.Strip, func(unwanted string) bool { return strings.EqualFold(unwanted, name) }) {
 			delete(out.Header, name)
 		}
 	}
