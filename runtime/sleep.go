@@ -56,7 +56,8 @@ func (h *host) sampleIdle(ctx context.Context, s *sandbox, all []*sandbox) {
 		stderr, _ := e.stderr.Total()
 		read.Output += stdout + stderr
 	}
-	read.At, read.CPU = s.meter.Total().Point.At, s.meter.Total().Point.CPU
+	used := s.meter.Total().Point
+	read.At, read.CPU = used.At, used.CPU
 	s.keeper.Sample(ctx, read, r.Nested != nil && slices.ContainsFunc(all, func(o *sandbox) bool { return o.identity().parent == s.id && !o.retired() }))
 }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -203,18 +202,11 @@ func modelsOf(label string, r config.Route) (models map[string]policy.Model, err
 	return models, err
 }
 
+// readCA reads the certificates of a route; an empty path has none.
 func readCA(path string) (string, error) {
 	if path == "" {
 		return "", nil
 	}
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = f.Close() }() // it was read only
-	data, err := io.ReadAll(io.LimitReader(f, maxCA+1))
-	if err == nil && len(data) > maxCA {
-		err = fmt.Errorf("file %q is longer than %d bytes", path, maxCA)
-	}
+	data, err := readBounded(path, nil)
 	return string(data), err
 }
