@@ -17,7 +17,7 @@ import (
 	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
-// Host is where a daemon is, and what a client shows it.
+// Host is the address of a daemon, and what a client proves itself with.
 type Host struct {
 	// URL is unix://PATH, tcp://HOST:PORT, which is by TLS, or ssh://[USER@]HOST[:PORT].
 	URL string

@@ -43,7 +43,7 @@ func (h Host) overSSH(u *url.URL) (Options, error) {
 type sshConn struct {
 	in   io.WriteCloser
 	out  *os.File
-	said *tail
+	said *message
 	end  func() error
 }
 
@@ -59,7 +59,7 @@ func startSSH(program string, args []string) (net.Conn, error) {
 	if err != nil {
 		return nil, errors.Join(err, in.Close())
 	}
-	said := &tail{}
+	said := &message{}
 	cmd.Stdout, cmd.Stderr = theirs, said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	err = cmd.Start()
@@ -69,7 +69,7 @@ func startSSH(program string, args []string) (net.Conn, error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = cmd.Wait() // what it said tells
+		_ = cmd.Wait() // Read tells what ssh said of a failure
 	}()
 	end := sync.OnceValue(func() error {
 		err := errors.Join(in.Close(), out.Close())
@@ -84,7 +84,7 @@ func startSSH(program string, args []string) (net.Conn, error) {
 	return &sshConn{in, out, said, end}, nil
 }
 
-// Read implements [io.Reader]. The end of ssh is told with what it said.
+// Read implements [io.Reader]. Where ssh ended with a message, the error has it.
 func (c *sshConn) Read(p []byte) (int, error) {
 	n, err := c.out.Read(p)
 	if errors.Is(err, io.EOF) {
@@ -111,8 +111,8 @@ func (sshAddr) Network() string { return "ssh" }
 // String implements [net.Addr].
 func (sshAddr) String() string { return "ssh" }
 
-// tail keeps the beginning of what a process says.
-type tail struct {
+// message keeps the first lines that a process writes to its standard error.
+type message struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
@@ -120,15 +120,15 @@ type tail struct {
 const maxSaid = 1 << 10
 
 // Write implements [io.Writer].
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.text.Write(p[:min(len(p), maxSaid-min(maxSaid, t.text.Len()))])
+func (m *message) Write(p []byte) (int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.text.Write(p[:min(len(p), maxSaid-min(maxSaid, m.text.Len()))])
 	return len(p), nil
 }
 
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return strings.Join(strings.Fields(t.text.String()), " ")
+func (m *message) String() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return strings.Join(strings.Fields(m.text.String()), " ")
 }

@@ -58,7 +58,7 @@ func BenchmarkEvent(b *testing.B) {
 		for r.Context().Err() == nil {
 			fmt.Fprintf(w, "data: %d\n\n", time.Now().UnixNano())
 			_ = http.NewResponseController(w).Flush() // the client may be gone
-			time.Sleep(time.Millisecond)
+			time.Sleep(time.Millisecond)              // or events would queue, and their wait be measured
 		}
 	}))
 	b.Cleanup(up.Close)

@@ -37,13 +37,13 @@ func (service) Check(ctx context.Context, r *health.HealthCheckRequest) (*health
 	return &health.HealthCheckResponse{Status: health.HealthCheckResponse_SERVING}, nil
 }
 
-// Watch sends three messages, each when the one before was read.
+// Watch sends three messages.
 func (service) Watch(_ *health.HealthCheckRequest, to grpc.ServerStreamingServer[health.HealthCheckResponse]) error {
 	for i := range 3 {
 		if err := to.Send(&health.HealthCheckResponse{Status: health.HealthCheckResponse_ServingStatus(i)}); err != nil {
 			return err
 		}
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond) // so that each comes by itself
 	}
 	<-to.Context().Done()
 	return nil

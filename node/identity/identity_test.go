@@ -27,7 +27,7 @@ func TestServingIsAskedFor(t *testing.T) {
 		t.Errorf("a client gets %v", err)
 	}
 	var asked []certificates.CertificateSigningRequest
-	for begin := time.Now(); len(asked) == 0 && time.Since(begin) < 10*time.Second; time.Sleep(20 * time.Millisecond) {
+	for begin := time.Now(); len(asked) == 0 && time.Since(begin) < 10*time.Second; time.Sleep(20 * time.Millisecond) { // the cluster is asked in the background
 		l, err := client.CertificatesV1().CertificateSigningRequests().List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			t.Fatal(err)

@@ -121,7 +121,7 @@ func (w *world) deleted(t *testing.T, grace time.Duration) {
 		p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &at, &seconds
 		p.Finalizers = []string{"caisson.run/test"} // the fake drops objects that are being deleted without any
 		_ = w.client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("pods"), p, "ns")
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond) // a status that is under way may undo it now
 		return false
 	})
 }

@@ -380,7 +380,8 @@ type SandboxSpec struct {
 	OnIdle string `protobuf:"bytes,30,opt,name=on_idle,json=onIdle,proto3" json:"on_idle,omitempty"`
 	// Names of routes that the profile has on request, beside those of each of its sandboxes. Of a
 	// child: routes that its parent has, and no other (else SBX-406). Root also gives routes whole,
-	// as NAME={upstream: URL, credential: SECRET}: what a profile has as routes.NAME, in YAML or JSON.
+	// as NAME={upstream: URL, credential: SECRET}, in YAML or JSON. The keys are those of a route in
+	// the configuration.
 	Routes        []string `protobuf:"bytes,40,rep,name=routes,proto3" json:"routes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

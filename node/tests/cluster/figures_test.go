@@ -92,7 +92,7 @@ func TestManyPods(t *testing.T) {
 	time.Sleep(5 * time.Second) // what was queued is over
 	const span = 20 * time.Second
 	before, daemon := n.program.cpu(), n.daemon.cpu()
-	time.Sleep(span)
+	time.Sleep(span) // what is used meanwhile is the figure
 	idle := (n.program.cpu() - before).Seconds() / span.Seconds()
 	idleDaemon := (n.daemon.cpu() - daemon).Seconds() / span.Seconds()
 	rss := n.program.rss()

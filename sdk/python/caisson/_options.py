@@ -132,8 +132,8 @@ class SandboxOptions(TypedDict, total=False):
     routes: Optional[Sequence[str]]
     """Names of routes that the profile has on request, beside those of each of its sandboxes.
     Of a child: routes that its parent has, and no other (else SBX-406). Root also gives
-    routes whole, as NAME={upstream: URL, credential: SECRET}: what a profile has as
-    routes.NAME, in YAML or JSON."""
+    routes whole, as NAME={upstream: URL, credential: SECRET}, in YAML or JSON. The keys are
+    those of a route in the configuration."""
 
 
 class CreateOptions(SandboxOptions, total=False):

@@ -39,7 +39,7 @@ func DialStdioCommand(a *cli.App) *cobra.Command {
 	}
 }
 
-// carry copies both ways until the daemon hangs up. The end of in is the end of what is sent.
+// carry copies both ways until the daemon hangs up. When in ends, the daemon is told so.
 func carry(ctx context.Context, conn *net.UnixConn, in io.Reader, out io.Writer) error {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()

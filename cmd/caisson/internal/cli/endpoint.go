@@ -32,7 +32,7 @@ func (a *App) remoteFlags(f *pflag.FlagSet) {
 
 var credentialFlags = []string{"tls-ca", "tls-cert", "tls-key", "key-file"}
 
-// AddCredentials adds the flags for what a client shows a daemon elsewhere.
+// AddCredentials adds the flags of keys and certificates for a daemon on another host.
 func (r *remoteFlags) AddCredentials(f *pflag.FlagSet) {
 	f.StringVar(&r.ca, "tls-ca", "", "`FILE` with the certificates that sign the daemon's (env CAISSON_TLS_CA; default: those of this host)")
 	f.StringVar(&r.cert, "tls-cert", "", "`FILE` with the client's own certificate (env CAISSON_TLS_CERT)")

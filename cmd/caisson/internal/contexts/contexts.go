@@ -137,7 +137,7 @@ func Current(lookup Lookup) (*Context, error) {
 	return &c, nil
 }
 
-// CheckName refuses what is no name of a context.
+// CheckName refuses a name that a context cannot have.
 func CheckName(name string) error {
 	if !contextName.MatchString(name) || name == Default {
 		return sbxerr.New(sbxerr.APIUsage, "caisson.context", "%q is no name for a context: give letters, digits, and . _ - between them; default is that of the socket", name)

@@ -327,7 +327,7 @@ export interface components {
              * @enum {string}
              */
             rootfs?: "" | "ro" | "rw";
-            /** @description Names of routes that the profile has on request, beside those of each of its sandboxes. Of a child: routes that its parent has, and no other (else SBX-406). Root also gives routes whole, as NAME={upstream: URL, credential: SECRET}: what a profile has as routes.NAME, in YAML or JSON. */
+            /** @description Names of routes that the profile has on request, beside those of each of its sandboxes. Of a child: routes that its parent has, and no other (else SBX-406). Root also gives routes whole, as NAME={upstream: URL, credential: SECRET}, in YAML or JSON. The keys are those of a route in the configuration. */
             routes?: string[];
             session?: string;
             /** @description Name of a snapshot that is made of the disk when the sandbox ends, whatever ends it. If there is one of that name by then, it is followed by a dash and some letters. */
@@ -1770,7 +1770,7 @@ export interface components {
              * @enum {string}
              */
             rootfs?: "" | "ro" | "rw";
-            /** @description Names of routes that the profile has on request, beside those of each of its sandboxes. Of a child: routes that its parent has, and no other (else SBX-406). Root also gives routes whole, as NAME={upstream: URL, credential: SECRET}: what a profile has as routes.NAME, in YAML or JSON. */
+            /** @description Names of routes that the profile has on request, beside those of each of its sandboxes. Of a child: routes that its parent has, and no other (else SBX-406). Root also gives routes whole, as NAME={upstream: URL, credential: SECRET}, in YAML or JSON. The keys are those of a route in the configuration. */
             routes?: string[];
             session?: string;
             /** @description Name of a snapshot that is made of the disk when the sandbox ends, whatever ends it. If there is one of that name by then, it is followed by a dash and some letters. */

@@ -117,8 +117,8 @@ export interface SandboxOptions {
   onIdle?: OnIdle
   /** Names of routes that the profile has on request, beside those of each of its sandboxes. Of
    * a child: routes that its parent has, and no other (else SBX-406). Root also gives routes
-   * whole, as NAME={upstream: URL, credential: SECRET}: what a profile has as routes.NAME, in
-   * YAML or JSON. */
+   * whole, as NAME={upstream: URL, credential: SECRET}, in YAML or JSON. The keys are those of
+   * a route in the configuration. */
   routes?: readonly string[]
 }
 
