@@ -3,17 +3,11 @@ package integration
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -29,69 +23,6 @@ import (
 	"github.com/caisson-run/caisson/tests/harness"
 )
 
-// authority signs certificates.
-type authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	file string
-}
-
-func newAuthority(t testing.TB, dir, name string) authority {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tmpl := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a := authority{cert, key, filepath.Join(dir, name+".pem")}
-	writePEM(t, a.file, "CERTIFICATE", der)
-	return a
-}
-
-func writePEM(t testing.TB, path, kind string, der []byte) {
-	t.Helper()
-	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// sign writes a certificate with its key.
-func (a authority) sign(t testing.TB, dir, name string, until time.Time) (cert, key string) {
-	t.Helper()
-	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tmpl := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: until,
-		DNSNames: []string{name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, tmpl, a.cert, &k.PublicKey, a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := x509.MarshalPKCS8PrivateKey(k)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, key = filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
-	writePEM(t, cert, "CERTIFICATE", der)
-	writePEM(t, key, "PRIVATE KEY", text)
-	return cert, key
-}
-
 // freeAddress is an address of loopback that was free just now.
 func freeAddress(t testing.TB) string {
 	t.Helper()
@@ -106,7 +37,7 @@ func freeAddress(t testing.TB) string {
 // elsewhere is a daemon that serves the network.
 type elsewhere struct {
 	*harness.Daemon
-	ca        authority
+	ca        harness.Authority
 	dir       string
 	address   string
 	cert, key string
@@ -123,9 +54,9 @@ peers:
 func startElsewhere(t testing.TB, more string, config ...string) elsewhere {
 	t.Helper()
 	dir := t.TempDir()
-	ca := newAuthority(t, dir, "ca")
+	ca := harness.NewAuthority(t, dir, "ca")
 	e := elsewhere{ca: ca, dir: dir, address: freeAddress(t)}
-	e.cert, e.key = ca.sign(t, dir, "localhost", time.Now().Add(time.Hour))
+	e.cert, e.key = ca.Sign(t, dir, "localhost", time.Now().Add(time.Hour))
 	e.config = remotePeers + fmt.Sprintf("listen: {tcp: '%s', cert: %s, key: %s%s}\n", e.address, e.cert, e.key, more) + strings.Join(config, "")
 	e.Daemon = harness.StartWith(t, e.config)
 	return e
@@ -149,7 +80,7 @@ func (e elsewhere) makeKey(t testing.TB, args ...string) string {
 // client calls the daemon by the network, with a home of its own.
 func (e elsewhere) client(ctx context.Context, key string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, filepath.Join(os.Getenv("CAISSON_BIN_DIR"), "caisson"), args...)
-	cmd.Env = []string{"HOME=" + e.dir, "PATH=" + os.Getenv("PATH"), "CAISSON_HOST=tcp://" + e.address, "CAISSON_TLS_CA=" + e.ca.file}
+	cmd.Env = []string{"HOME=" + e.dir, "PATH=" + os.Getenv("PATH"), "CAISSON_HOST=tcp://" + e.address, "CAISSON_TLS_CA=" + e.ca.File}
 	if key != "" {
 		cmd.Env = append(cmd.Env, "CAISSON_KEY="+key)
 	}
@@ -321,7 +252,7 @@ func TestRemoteRefusals(t *testing.T) {
 	})
 	t.Run("a daemon that is not trusted", func(t *testing.T) {
 		cmd := e.client(t.Context(), key, "ls", "-o", "json")
-		cmd.Env = append(cmd.Env, "CAISSON_TLS_CA="+newAuthority(t, t.TempDir(), "other").file)
+		cmd.Env = append(cmd.Env, "CAISSON_TLS_CA="+harness.NewAuthority(t, t.TempDir(), "other").File)
 		finished(cmd, "", cmd.Args[1:]).Refused(t, "SBX-814")
 	})
 	t.Run("a client that never finishes", func(t *testing.T) {
@@ -398,7 +329,7 @@ func TestRemoteRotation(t *testing.T) {
 	time.Sleep(500 * time.Millisecond)
 
 	before := serialOf(t, e)
-	e.ca.sign(t, e.dir, "localhost", time.Now().Add(2*time.Hour)) // into the same files
+	e.ca.Sign(t, e.dir, "localhost", time.Now().Add(2*time.Hour)) // into the same files
 	e.Run(t, "config", "reload")
 	if after := serialOf(t, e); after == before {
 		t.Error("the certificate is the one from before")
@@ -449,12 +380,12 @@ func serialOf(t *testing.T, e elsewhere) string {
 func TestRemoteCertificates(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	clients := newAuthority(t, dir, "clients")
-	e := startElsewhere(t, ", client_ca: "+clients.file)
+	clients := harness.NewAuthority(t, dir, "clients")
+	e := startElsewhere(t, ", client_ca: "+clients.File)
 	e.makeKey(t, "build.example.com", "--as", "54321", "--certificate")
 	key := e.makeKey(t, "ann", "--as", "54321")
-	with := func(by authority, name string, until time.Time, key string) harness.Result {
-		cert, certKey := by.sign(t, t.TempDir(), name, until)
+	with := func(by harness.Authority, name string, until time.Time, key string) harness.Result {
+		cert, certKey := by.Sign(t, t.TempDir(), name, until)
 		cmd := e.client(t.Context(), key, "--tls-cert", cert, "--tls-key", certKey, "ls", "-o", "json")
 		return finished(cmd, "", cmd.Args[1:])
 	}
@@ -467,16 +398,16 @@ func TestRemoteCertificates(t *testing.T) {
 	}
 	with(clients, "other.example.com", hour, "").Refused(t, "SBX-810")
 	with(clients, "build.example.com", time.Now().Add(-time.Minute), "").Refused(t, "SBX-814")
-	with(newAuthority(t, t.TempDir(), "foreign"), "build.example.com", hour, key).Refused(t, "SBX-814")
+	with(harness.NewAuthority(t, t.TempDir(), "foreign"), "build.example.com", hour, key).Refused(t, "SBX-814")
 	e.try(key, "ls", "-o", "json").Refused(t, "SBX-814")
 	t.Run("a browser is not known by its certificate", func(t *testing.T) {
-		cert, certKey := clients.sign(t, t.TempDir(), "build.example.com", hour)
+		cert, certKey := clients.Sign(t, t.TempDir(), "build.example.com", hour)
 		pair, err := tls.LoadX509KeyPair(cert, certKey)
 		if err != nil {
 			t.Fatal(err)
 		}
 		pool := x509.NewCertPool()
-		pool.AddCert(e.ca.cert)
+		pool.AddCert(e.ca.Cert)
 		web := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}}}}
 		defer web.CloseIdleConnections()
 		for origin, want := range map[string]int{"": http.StatusOK, "https://other.example.com": http.StatusUnauthorized} {
@@ -504,9 +435,9 @@ func TestRemoteCertificates(t *testing.T) {
 func TestRemoteStart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	ca := newAuthority(t, dir, "ca")
-	cert, key := ca.sign(t, dir, "localhost", time.Now().Add(time.Hour))
-	expired, expiredKey := ca.sign(t, t.TempDir(), "localhost", time.Now().Add(-time.Minute))
+	ca := harness.NewAuthority(t, dir, "ca")
+	cert, key := ca.Sign(t, dir, "localhost", time.Now().Add(time.Hour))
+	expired, expiredKey := ca.Sign(t, t.TempDir(), "localhost", time.Now().Add(-time.Minute))
 	open := filepath.Join(dir, "open.key")
 	text, err := os.ReadFile(key)
 	if err == nil {
@@ -583,7 +514,7 @@ func TestRemoteContexts(t *testing.T) {
 	}
 	call("context", "use", "-o", "json", "nowhere").Refused(t, "SBX-813")
 	call("--context", "nowhere", "ls", "-o", "json").Refused(t, "SBX-813")
-	must("context", "create", "far", "--host", "tcp://"+e.address, "--tls-ca", e.ca.file, "--key-file", keyFile)
+	must("context", "create", "far", "--host", "tcp://"+e.address, "--tls-ca", e.ca.File, "--key-file", keyFile)
 	must("context", "create", "by-ssh", "--host", "ssh://ann@lab.example.com:2222")
 	call("context", "create", "-o", "json", "far", "--host", "tcp://x:1").Refused(t, "SBX-106")
 	must("context", "use", "far")
@@ -618,7 +549,7 @@ func BenchmarkRemoteExec(b *testing.B) {
 	e := startElsewhere(b, "")
 	key := e.makeKey(b, "boss", "--admin")
 	e.Run(b, "create", "--name", "box")
-	o, err := api.Host{URL: "tcp://" + e.address, CA: e.ca.file, Key: key}.Options()
+	o, err := api.Host{URL: "tcp://" + e.address, CA: e.ca.File, Key: key}.Options()
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -80,7 +80,7 @@ func TestRemoteSDKs(t *testing.T) {
 		defer cancel()
 		cmd := exec.CommandContext(ctx, program, args...)
 		cmd.Dir = filepath.Join("../../sdk", dir)
-		cmd.Env = []string{"HOME=" + e.dir, "PATH=" + os.Getenv("PATH"), "HOST=tcp://" + e.address, "KEY=" + key, "CA=" + e.ca.file, "PYTHONDONTWRITEBYTECODE=1"}
+		cmd.Env = []string{"HOME=" + e.dir, "PATH=" + os.Getenv("PATH"), "HOST=tcp://" + e.address, "KEY=" + key, "CA=" + e.ca.File, "PYTHONDONTWRITEBYTECODE=1"}
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Errorf("%s: %v\n%s", program, err, out)
