@@ -12,13 +12,14 @@ type Listen struct {
 	Cert     string `yaml:"cert" json:"cert" jsonschema:"description=File with the daemon's certificate and those between it and its root; read again on reload"`
 	Key      string `yaml:"key" json:"key" jsonschema:"description=File of root's alone with the key of that certificate; read again on reload"`
 	ClientCA string `yaml:"client_ca" json:"client_ca" jsonschema:"description=File with the certificates that sign those of clients: without one a client cannot connect at all; empty asks clients for none"`
+	Page     bool   `yaml:"page" json:"page" jsonschema:"description=Serve the page there too\\, to who enters a key"`
 }
 
 func (c *Config) validateListen() error {
 	l := c.Listen
 	if l.TCP == "" {
 		if l != (Listen{}) {
-			return errors.New("listen: cert, key and client_ca need listen.tcp")
+			return errors.New("listen: cert, key, client_ca and page need listen.tcp")
 		}
 		return nil
 	}

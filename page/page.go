@@ -62,21 +62,24 @@ const terminalHeader = "Caisson-Terminal"
 //go:embed assets
 var assets embed.FS
 
+var files = func() fs.FS {
+	root, err := fs.Sub(assets, "assets")
+	if err != nil { // embedded
+		panic(err)
+	}
+	return root
+}()
+
 type handler struct {
 	o         Options
 	token     token
-	files     fs.FS
 	procedure func(*http.Request) string
 	allowed   map[string]bool
 }
 
 // New returns the handler of the page and of its calls.
 func New(o Options) http.Handler {
-	root, err := fs.Sub(assets, "assets")
-	if err != nil { // embedded
-		panic(err)
-	}
-	h := &handler{o: o, token: newToken(o.Token), files: root, procedure: rest.Procedures(), allowed: map[string]bool{}}
+	h := &handler{o: o, token: newToken(o.Token), procedure: rest.Procedures(), allowed: map[string]bool{}}
 	for _, c := range calls {
 		h.allowed[c] = true
 	}
@@ -99,21 +102,22 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.call(w, r)
 		return
 	}
-	h.file(w, r)
+	if !ServeFile(w, r) {
+		refuse(w, http.StatusNotFound, sbxerr.New(sbxerr.PageGuard, "page.file", "%s %q is no file of the page", sbxerr.Clip(r.Method), sbxerr.Clip(r.URL.Path)))
+	}
 }
 
-// file serves a file of the page. Files hold nothing of the host, and so need no token.
-func (h *handler) file(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		refuse(w, http.StatusMethodNotAllowed, sbxerr.New(sbxerr.PageGuard, "page.file", "%s is not a method of the page's files", sbxerr.Clip(r.Method)))
-		return
-	}
+// ServeFile serves a file of the page if r asks for one, and reports whether it does. Files hold
+// nothing of the host, and so need no token.
+func ServeFile(w http.ResponseWriter, r *http.Request) bool {
 	name := cmp.Or(strings.TrimPrefix(r.URL.Path, "/"), "index.html")
-	if st, err := fs.Stat(h.files, name); err != nil || st.IsDir() {
-		refuse(w, http.StatusNotFound, sbxerr.New(sbxerr.PageGuard, "page.file", "the page has no file %q", sbxerr.Clip(r.URL.Path)))
-		return
+	st, err := fs.Stat(files, name)
+	if err != nil || st.IsDir() || r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return false
 	}
-	http.ServeFileFS(w, r, h.files, name)
+	harden(w.Header())
+	http.ServeFileFS(w, r, files, name)
+	return true
 }
 
 // call passes a call of the page on to the API.

@@ -215,7 +215,7 @@ func TestFiles(t *testing.T) {
 			t.Errorf("%s: status %d, %s, %d bytes, %v", path, res.StatusCode, res.Header.Get("Content-Type"), len(body), err)
 		}
 	}
-	wantRefusal(t, answer(t, page.Options{}, request("POST", "/app.js")), http.StatusMethodNotAllowed, "SBX-809")
+	wantRefusal(t, answer(t, page.Options{}, request("POST", "/app.js")), http.StatusNotFound, "SBX-809")
 	for _, path := range []string{"/page.go", "/../page.go", "/vendor/", "/%2e%2e/page.go"} {
 		if res := answer(t, page.Options{}, request("GET", path)); res.StatusCode == http.StatusOK {
 			t.Errorf("%s is served", path)

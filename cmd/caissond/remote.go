@@ -19,6 +19,7 @@ import (
 	"github.com/caisson-run/caisson/config"
 	"github.com/caisson-run/caisson/gateway/ratelog"
 	"github.com/caisson-run/caisson/keys"
+	"github.com/caisson-run/caisson/page"
 	"github.com/caisson-run/caisson/runtime/events"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/server/remote"
@@ -29,6 +30,7 @@ type remoteSite struct {
 	net.Listener
 	credentials remote.Credentials
 	book        *keys.Book
+	page        bool
 }
 
 // listenRemote takes the address of the API for the network, with its certificates and keys; nil
@@ -55,7 +57,7 @@ func (d *daemon) listenRemote(c config.Config) (*remoteSite, error) {
 		}
 		return nil
 	})
-	return &remoteSite{l, credentials, book}, nil
+	return &remoteSite{l, credentials, book, c.Listen.Page}, nil
 }
 
 func addressRemedy(err error) string {
@@ -165,11 +167,15 @@ func (d *daemon) serveRemote(ctx, last context.Context, s *remoteSite, handler h
 		d.log.Info("refused from the network", "address", r.address, "code", string(sbxerr.Of(r.err)), "err", api.Explain(r.err), "skipped", skipped)
 		d.tell(peer.NewContext(context.Background(), peer.Caller{}), events.CallRefused, events.Data{Call: "connect", Code: sbxerr.Of(r.err), Address: r.address, Skipped: skipped})
 	}}
-	srv := remote.New(s.credentials, remote.Options{
+	o := remote.Options{
 		API: handler, Book: s.book, Log: d.log,
 		Admit:   func(c peer.Caller) error { return d.policy.Load().Admit(c) },
 		Refused: func(address string, why error) { refused.Suppress(refusedRemote{address, why}) },
-	})
+	}
+	if s.page {
+		o.File = page.ServeFile
+	}
+	srv := remote.New(s.credentials, o)
 	d.remote.Store(srv)
 	done := make(chan struct{})
 	d.onStop(func(context.Context) error {

@@ -25,8 +25,11 @@ export class Failure extends Error {
   }
 }
 
-/** terminal says whether the operator allows one; known after the first call. */
-export let terminal = false;
+/** withKey: served by TLS, where each user shows a key of the API. */
+export const withKey = location.protocol === 'https:';
+
+/** terminal says whether there is one: a key may run commands anyway; else the operator says so, known after the first call. */
+export let terminal = withKey;
 
 async function request(method, path, { query = {}, body, signal } = {}) {
   const url = new URL(path, location.origin);
@@ -40,7 +43,7 @@ async function request(method, path, { query = {}, body, signal } = {}) {
     cache: 'no-store', credentials: 'omit', redirect: 'error', referrerPolicy: 'no-referrer',
   });
   if (answer.ok) {
-    terminal = answer.headers.get('Caisson-Terminal') === 'true';
+    terminal = withKey || answer.headers.get('Caisson-Terminal') === 'true';
     return answer;
   }
   const told = await answer.json().catch(() => ({}));

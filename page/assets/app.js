@@ -1,7 +1,7 @@
 // The page: which view is shown, and the bar above it.
 
 import { html, render, useEffect, useState } from './vendor/preact-htm.js';
-import { setToken, takeToken } from './api.js';
+import { setToken, takeToken, withKey } from './api.js';
 import { start, state, stop, subscribe } from './store.js';
 import { Messages } from './parts.js';
 import { Overview } from './overview.js';
@@ -34,9 +34,11 @@ function Locked() {
   };
   return html`<main class="locked">
     <h1>caisson</h1>
+    ${withKey ? html`<p>${state.failure?.status === 401 ? 'This key does not count, or no longer.' : 'This page needs a key.'}</p>
+    <p>An administrator of the host makes one with <code>caisson key create</code>. You see what its user may see.</p>` : html`
     <p>${state.failure?.status === 401 ? state.loaded ? 'The token is no longer valid: the daemon has a new one.' : 'This is not the token of this daemon.' : 'This page needs its token.'}</p>
-    <p>Run <code>caisson page</code> as root on the host, and open the URL that it prints, or paste it here.</p>
-    <label>URL or token <input type="password" autocomplete="off" spellcheck="false" value=${text}
+    <p>Run <code>caisson page</code> as root on the host, and open the URL that it prints, or paste it here.</p>`}
+    <label>${withKey ? 'Key' : 'URL or token'} <input type="password" autocomplete="off" spellcheck="false" value=${text}
       onInput=${(e) => setText(e.target.value)} onKeyDown=${(e) => e.key === 'Enter' && enter()} /></label>
     <button class="main" onClick=${enter}>Open</button>
     ${state.failure?.status === 401 && html`<p class="muted">${state.failure.code} ${state.failure.message}</p>`}

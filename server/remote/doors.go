@@ -113,6 +113,13 @@ func (d *doors) failed(c *conn) {
 	d.failures[address] = until
 }
 
+// harmless notes that a connection may end without a key.
+func (d *doors) harmless(c *conn) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c.told = true
+}
+
 // closeUnless closes the connections of which a key does not count.
 func (d *doors) closeUnless(counts func(identity) bool) {
 	d.mu.Lock()
@@ -142,7 +149,7 @@ type conn struct {
 
 	// By the lock of doors.
 	names map[string]identity // of the keys that it showed
-	told  bool                // its failure is counted
+	told  bool                // its failure is counted, or would be none
 	gone  bool
 }
 

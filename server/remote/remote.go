@@ -38,6 +38,8 @@ type Options struct {
 	API   http.Handler
 	Book  *keys.Book
 	Admit func(peer.Caller) error
+	// File serves what needs no key, and reports whether r asked for that. It may be nil.
+	File func(w http.ResponseWriter, r *http.Request) bool
 	// Refused is told of each connection and request without a right to be there. It must not
 	// block.
 	Refused func(address string, why error)
@@ -117,6 +119,10 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler) // no connection of the listener
 	}
 	c, _ := secured.NetConn().(*conn)
+	if s.o.File != nil && s.o.File(w, r) {
+		s.doors.harmless(c)
+		return
+	}
 	key, err := s.identify(r)
 	who := peer.Remote(key.UID, key.GID, key.Name)
 	if err == nil {
