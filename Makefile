@@ -45,7 +45,7 @@ UNIT        = $$($(GO) list ./... ./api/... | grep -vE '/tests/(integration|esca
 
 # The real programs of tests/programs, what pushes and keeps images, the browser of tests/page, and what tests/sdk builds with: nodejs has npm in some
 # distributions, and Debian has a package of its own.
-PROGRAMS := $(shell command -v npm >/dev/null || echo npm) nodejs python3 python3-venv git git-lfs passwd util-linux openjdk-17-jre-headless hostname fakeroot strace valgrind skopeo podman chromium
+PROGRAMS := $(shell command -v npm >/dev/null || echo npm) nodejs python3 python3-venv git git-lfs passwd util-linux openjdk-17-jre-headless hostname fakeroot strace valgrind skopeo podman chromium openssh-client openssh-server
 
 root = [ "$$(id -u)" = 0 ] || { echo '$@ needs root: it makes namespaces, mounts and cgroups' >&2; exit 1; }
 

@@ -131,8 +131,11 @@ func hostOff(dial *dialError) *Error {
 	if refused := tlsRefused(dial.err); refused != nil {
 		return Explain(sbxerr.Wrap(sbxerr.TLSRefused, op, fmt.Errorf("connect to %s: %w", host, refused)))
 	}
-	return Explain(sbxerr.WithRemedy(sbxerr.DaemonOff, op, fmt.Errorf("the daemon on %s cannot be reached: %w", host, dial.err),
-		"check the name and the port, that the daemon there runs with listen.tcp, and what lies between"))
+	remedy := "check the name and the port, that the daemon there runs with listen.tcp, and what lies between"
+	if strings.HasPrefix(host, "ssh://") {
+		remedy = "try it by hand: ssh HOST caisson version"
+	}
+	return Explain(sbxerr.WithRemedy(sbxerr.DaemonOff, op, fmt.Errorf("the daemon on %s cannot be reached: %w", host, dial.err), remedy))
 }
 
 // reachRemedy says who may connect to a socket that this user may not use.

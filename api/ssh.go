@@ -31,26 +31,31 @@ func (h Host) overSSH(u *url.URL) (Options, error) {
 	}
 	args = append(args, "--", u.Hostname(), "caisson", "dial-stdio")
 	return Options{Dial: func(context.Context) (net.Conn, error) {
-		conn, err := startSSH("ssh", args)
+		conn, err := startSSH(args)
 		if err != nil {
 			return nil, &dialError{h.URL, err}
 		}
+		conn.host = h.URL
 		return conn, nil
 	}}, nil
 }
 
 // sshConn is a connection by the standard input and output of a process.
 type sshConn struct {
+	host string // for messages
 	in   io.WriteCloser
 	out  *os.File
 	said *message
+	done <-chan struct{} // closed when the process has ended, and all of said is there
 	end  func() error
+
+	heard bool // of the daemon, by the one who reads
 }
 
 // startSSH starts a process of its own session, so that an interrupt of the user's is for the
 // command alone. Without a terminal ssh asks for passwords through SSH_ASKPASS or an agent, or fails.
-func startSSH(program string, args []string) (net.Conn, error) {
-	cmd := exec.Command(program, args...)
+func startSSH(args []string) (*sshConn, error) {
+	cmd := exec.Command("ssh", args...)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -81,16 +86,25 @@ func startSSH(program string, args []string) (net.Conn, error) {
 		}
 		return err
 	})
-	return &sshConn{in, out, said, end}, nil
+	return &sshConn{in: in, out: out, said: said, done: done, end: end}, nil
 }
 
 // Read implements [io.Reader]. Where ssh ended with a message, the error has it.
 func (c *sshConn) Read(p []byte) (int, error) {
 	n, err := c.out.Read(p)
-	if errors.Is(err, io.EOF) {
-		if said := c.said.String(); said != "" {
-			err = fmt.Errorf("%w: ssh: %s", io.ErrUnexpectedEOF, said)
-		}
+	c.heard = c.heard || n > 0
+	if !errors.Is(err, io.EOF) {
+		return n, err
+	}
+	select {
+	case <-c.done:
+	case <-time.After(time.Second): // a shared connection of ssh's stays
+	}
+	if said := c.said.String(); said != "" {
+		err = fmt.Errorf("ssh: %s", said)
+	}
+	if !c.heard {
+		err = &dialError{c.host, err}
 	}
 	return n, err
 }

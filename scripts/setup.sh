@@ -35,6 +35,10 @@ if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
   echo "missing packages; as root: apt-get install -y --no-install-recommends ${missing[*]}" >&2
   exit 1
 fi
+# Tests start a server of OpenSSH's by themselves: the installation starts none.
+if [[ " ${missing[*]} " = *" openssh-server "* ]]; then
+  mkdir -p /etc/ssh && touch /etc/ssh/sshd_not_to_be_run
+fi
 export DEBIAN_FRONTEND=noninteractive
 echo "installing ${missing[*]}"
 # A package database that somebody has locked is waited for, up to ten minutes.

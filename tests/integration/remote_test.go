@@ -23,64 +23,18 @@ import (
 	"github.com/caisson-run/caisson/tests/harness"
 )
 
-// freeAddress is an address of loopback that was free just now.
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 // elsewhere is a daemon that serves the network.
-type elsewhere struct {
-	*harness.Daemon
-	ca        harness.Authority
-	dir       string
-	address   string
-	cert, key string
-	config    string
-}
-
-const remotePeers = `
-peers:
-  - uids: [54321]
-    volumes: true
-  - uids: [54322]
-`
+type elsewhere struct{ harness.Remote }
 
 func startElsewhere(t testing.TB, more string, config ...string) elsewhere {
 	t.Helper()
-	dir := t.TempDir()
-	ca := harness.NewAuthority(t, dir, "ca")
-	e := elsewhere{ca: ca, dir: dir, address: freeAddress(t)}
-	e.cert, e.key = ca.Sign(t, dir, "localhost", time.Now().Add(time.Hour))
-	e.config = remotePeers + fmt.Sprintf("listen: {tcp: '%s', cert: %s, key: %s%s}\n", e.address, e.cert, e.key, more) + strings.Join(config, "")
-	e.Daemon = harness.StartWith(t, e.config)
-	return e
-}
-
-// makeKey makes a key that the daemon knows when this returns.
-func (e elsewhere) makeKey(t testing.TB, args ...string) string {
-	t.Helper()
-	key := strings.TrimSpace(e.Run(t, append([]string{"key", "create"}, args...)...).Stdout)
-	name := args[0]
-	for range 100 {
-		if strings.Contains(e.Log(), "key.added name="+name) || strings.Contains(e.Log(), `msg=key.added name=`+name) {
-			return key
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	t.Fatalf("the daemon did not take the key %s:\n%s", name, e.Log())
-	return ""
+	return elsewhere{harness.StartRemote(t, more, config...)}
 }
 
 // client calls the daemon by the network, with a home of its own.
 func (e elsewhere) client(ctx context.Context, key string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, filepath.Join(os.Getenv("CAISSON_BIN_DIR"), "caisson"), args...)
-	cmd.Env = []string{"HOME=" + e.dir, "PATH=" + os.Getenv("PATH"), "CAISSON_HOST=tcp://" + e.address, "CAISSON_TLS_CA=" + e.ca.File}
+	cmd.Env = []string{"HOME=" + e.Dir, "PATH=" + os.Getenv("PATH"), "CAISSON_HOST=tcp://" + e.Address, "CAISSON_TLS_CA=" + e.CA.File}
 	if key != "" {
 		cmd.Env = append(cmd.Env, "CAISSON_KEY="+key)
 	}
@@ -115,7 +69,7 @@ func (e elsewhere) run(t testing.TB, key string, args ...string) harness.Result 
 func TestRemoteCalls(t *testing.T) {
 	t.Parallel()
 	e := startElsewhere(t, "")
-	key := e.makeKey(t, "ann", "--as", "54321")
+	key := e.MakeKey(t, "ann", "--as", "54321")
 	id := strings.TrimSpace(e.run(t, key, "create", "--name", "box").Stdout)
 	if l := inspect(t, e.Daemon, "box"); l.OwnerUID != ann {
 		t.Errorf("it belongs to %d", l.OwnerUID)
@@ -125,7 +79,7 @@ func TestRemoteCalls(t *testing.T) {
 		t.Errorf("exec: %+v", r)
 	}
 	const size = 3 << 20
-	file, back := filepath.Join(e.dir, "there"), filepath.Join(e.dir, "back")
+	file, back := filepath.Join(e.Dir, "there"), filepath.Join(e.Dir, "back")
 	if err := os.WriteFile(file, bytes.Repeat([]byte("caisson "), size/8), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +106,7 @@ func TestRemoteCalls(t *testing.T) {
 	})
 	t.Run("others' sandboxes are not there", func(t *testing.T) {
 		box(t, e.Daemon, "roots")
-		other := e.makeKey(t, "bob", "--as", "54322")
+		other := e.MakeKey(t, "bob", "--as", "54322")
 		for _, foreign := range []string{"box", id, "roots"} {
 			e.try(other, "exec", "--json", foreign, "--", "true").Refused(t, "SBX-107")
 			e.try(other, "rm", "--force", "-o", "json", foreign).Refused(t, "SBX-107")
@@ -163,7 +117,7 @@ func TestRemoteCalls(t *testing.T) {
 		e.try(other, "cleanup", "-o", "json").Refused(t, "SBX-805")
 	})
 	t.Run("a user without an entry", func(t *testing.T) {
-		stranger := e.makeKey(t, "stranger", "--as", "54323")
+		stranger := e.MakeKey(t, "stranger", "--as", "54323")
 		e.try(stranger, "ls", "-o", "json").Refused(t, "SBX-805")
 	})
 	e.run(t, key, "rm", "--force", "box")
@@ -174,13 +128,13 @@ func TestRemoteCalls(t *testing.T) {
 func TestRemoteIsNotTheHost(t *testing.T) {
 	t.Parallel()
 	e := startElsewhere(t, "", "profiles: {host: {isolation: none, timeout: 1m}}\nunisolated: {profiles: [host], user: '43210'}\n")
-	admin := e.makeKey(t, "boss", "--admin")
+	admin := e.MakeKey(t, "boss", "--admin")
 	dir := filepath.Join("/var/tmp", filepath.Base(e.Root)+"-w")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	secret := filepath.Join(e.dir, "secret")
+	secret := filepath.Join(e.Dir, "secret")
 	if err := os.WriteFile(secret, []byte("a-long-secret\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +176,7 @@ func TestRemoteIsNotTheHost(t *testing.T) {
 func TestRemoteRefusals(t *testing.T) {
 	t.Parallel()
 	e := startElsewhere(t, "")
-	key := e.makeKey(t, "ann", "--as", "54321")
+	key := e.MakeKey(t, "ann", "--as", "54321")
 	e.run(t, key, "ls")
 	for name, wrong := range map[string]string{"none": "", "wrong": key[:len(key)-1] + "_", "short": "x"} {
 		f := e.try(wrong, "ls", "-o", "json").Refused(t, "SBX-810")
@@ -230,12 +184,12 @@ func TestRemoteRefusals(t *testing.T) {
 			t.Errorf("%s: no remedy", name)
 		}
 	}
-	brief := e.makeKey(t, "brief", "--as", "54321", "--expires", "3s")
+	brief := e.MakeKey(t, "brief", "--as", "54321", "--expires", "3s")
 	e.run(t, brief, "ls")
 	time.Sleep(3500 * time.Millisecond) // the clock is what expires it
 	e.try(brief, "ls", "-o", "json").Refused(t, "SBX-810")
 	t.Run("plain HTTP", func(t *testing.T) {
-		res, err := http.Get("http://" + e.address + "/v1/sandboxes")
+		res, err := http.Get("http://" + e.Address + "/v1/sandboxes")
 		if err == nil {
 			defer res.Body.Close()
 			text, _ := io.ReadAll(res.Body)
@@ -245,7 +199,7 @@ func TestRemoteRefusals(t *testing.T) {
 		}
 	})
 	t.Run("TLS 1.2", func(t *testing.T) {
-		if c, err := tls.Dial("tcp", e.address, &tls.Config{MaxVersion: tls.VersionTLS12, InsecureSkipVerify: true}); err == nil {
+		if c, err := tls.Dial("tcp", e.Address, &tls.Config{MaxVersion: tls.VersionTLS12, InsecureSkipVerify: true}); err == nil {
 			c.Close()
 			t.Error("TLS 1.2 is spoken")
 		}
@@ -256,7 +210,7 @@ func TestRemoteRefusals(t *testing.T) {
 		finished(cmd, "", cmd.Args[1:]).Refused(t, "SBX-814")
 	})
 	t.Run("a client that never finishes", func(t *testing.T) {
-		c, err := net.Dial("tcp", e.address)
+		c, err := net.Dial("tcp", e.Address)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -287,7 +241,7 @@ func TestRemoteRefusals(t *testing.T) {
 		}()
 		closed := 0
 		for range 60 {
-			c, err := net.Dial("tcp", e.address)
+			c, err := net.Dial("tcp", e.Address)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -310,7 +264,7 @@ func TestRemoteRefusals(t *testing.T) {
 func TestRemoteRotation(t *testing.T) {
 	t.Parallel()
 	e := startElsewhere(t, "")
-	old := e.makeKey(t, "old", "--as", "54321")
+	old := e.MakeKey(t, "old", "--as", "54321")
 	e.run(t, old, "create", "--name", "box")
 	follow := func(key string) (*exec.Cmd, *bytes.Buffer, chan error) {
 		cmd := e.client(t.Context(), key, "exec", "box", "--", "sh", "-c", "while true; do echo tick; sleep 0.1; done")
@@ -323,23 +277,23 @@ func TestRemoteRotation(t *testing.T) {
 		go func() { ended <- cmd.Wait() }()
 		return cmd, out, ended
 	}
-	fresh := e.makeKey(t, "fresh", "--as", "54321")
+	fresh := e.MakeKey(t, "fresh", "--as", "54321")
 	lasting, _, lastingEnded := follow(fresh)
 	_, _, oldEnded := follow(old)
 	time.Sleep(500 * time.Millisecond)
 
 	before := serialOf(t, e)
-	e.ca.Sign(t, e.dir, "localhost", time.Now().Add(2*time.Hour)) // into the same files
+	e.CA.Sign(t, e.Dir, "localhost", time.Now().Add(2*time.Hour)) // into the same files
 	e.Run(t, "config", "reload")
 	if after := serialOf(t, e); after == before {
 		t.Error("the certificate is the one from before")
 	}
-	if err := os.Chmod(e.key, 0o644); err != nil {
+	if err := os.Chmod(e.Key, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	e.Try("config", "reload", "-o", "json").Refused(t, "SBX-105")
 	e.run(t, fresh, "ls") // with the certificate that is in force
-	if err := os.Chmod(e.key, 0o600); err != nil {
+	if err := os.Chmod(e.Key, 0o600); err != nil {
 		t.Fatal(err)
 	}
 
@@ -368,7 +322,7 @@ func TestRemoteRotation(t *testing.T) {
 // serialOf is the serial number of the certificate that the daemon shows.
 func serialOf(t *testing.T, e elsewhere) string {
 	t.Helper()
-	c, err := tls.Dial("tcp", e.address, &tls.Config{InsecureSkipVerify: true})
+	c, err := tls.Dial("tcp", e.Address, &tls.Config{InsecureSkipVerify: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -382,8 +336,8 @@ func TestRemoteCertificates(t *testing.T) {
 	dir := t.TempDir()
 	clients := harness.NewAuthority(t, dir, "clients")
 	e := startElsewhere(t, ", client_ca: "+clients.File)
-	e.makeKey(t, "build.example.com", "--as", "54321", "--certificate")
-	key := e.makeKey(t, "ann", "--as", "54321")
+	e.MakeKey(t, "build.example.com", "--as", "54321", "--certificate")
+	key := e.MakeKey(t, "ann", "--as", "54321")
 	with := func(by harness.Authority, name string, until time.Time, key string) harness.Result {
 		cert, certKey := by.Sign(t, t.TempDir(), name, until)
 		cmd := e.client(t.Context(), key, "--tls-cert", cert, "--tls-key", certKey, "ls", "-o", "json")
@@ -407,11 +361,11 @@ func TestRemoteCertificates(t *testing.T) {
 			t.Fatal(err)
 		}
 		pool := x509.NewCertPool()
-		pool.AddCert(e.ca.Cert)
+		pool.AddCert(e.CA.Cert)
 		web := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}}}}
 		defer web.CloseIdleConnections()
 		for origin, want := range map[string]int{"": http.StatusOK, "https://other.example.com": http.StatusUnauthorized} {
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+e.address+"/v1/sandboxes", nil)
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+e.Address+"/v1/sandboxes", nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -450,7 +404,7 @@ func TestRemoteStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	stopAll := harness.New(t)
-	stopAll.Config = fmt.Sprintf("listen: {tcp: '%s', cert: '%s', key: '%s'}\n", freeAddress(t), expired, expiredKey)
+	stopAll.Config = fmt.Sprintf("listen: {tcp: '%s', cert: '%s', key: '%s'}\n", harness.FreeAddress(t), expired, expiredKey)
 	stopAll.Config += "sandboxes: {keep_on_exit: false}\n"
 	stopAll.Spawn(t, "--stop-all")
 	stopAll.AwaitEnd(t)
@@ -462,7 +416,7 @@ func TestRemoteStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	free := freeAddress(t)
+	free := harness.FreeAddress(t)
 	for name, c := range map[string][4]string{
 		"no certificate": {free, "", "", "by TLS alone"},
 		"expired":        {free, expired, expiredKey, "has expired"},
@@ -489,7 +443,7 @@ func TestRemoteStart(t *testing.T) {
 func TestRemoteContexts(t *testing.T) {
 	t.Parallel()
 	e := startElsewhere(t, "")
-	key := e.makeKey(t, "ann", "--as", "54321")
+	key := e.MakeKey(t, "ann", "--as", "54321")
 	home := t.TempDir()
 	keyFile := filepath.Join(home, "key")
 	if err := os.WriteFile(keyFile, []byte(key+"\n"), 0o600); err != nil {
@@ -514,7 +468,7 @@ func TestRemoteContexts(t *testing.T) {
 	}
 	call("context", "use", "-o", "json", "nowhere").Refused(t, "SBX-813")
 	call("--context", "nowhere", "ls", "-o", "json").Refused(t, "SBX-813")
-	must("context", "create", "far", "--host", "tcp://"+e.address, "--tls-ca", e.ca.File, "--key-file", keyFile)
+	must("context", "create", "far", "--host", "tcp://"+e.Address, "--tls-ca", e.CA.File, "--key-file", keyFile)
 	must("context", "create", "by-ssh", "--host", "ssh://ann@lab.example.com:2222")
 	call("context", "create", "-o", "json", "far", "--host", "tcp://x:1").Refused(t, "SBX-106")
 	must("context", "use", "far")
@@ -547,9 +501,9 @@ func TestRemoteContexts(t *testing.T) {
 // BenchmarkRemoteExec compares a command over TCP with TLS and over the socket.
 func BenchmarkRemoteExec(b *testing.B) {
 	e := startElsewhere(b, "")
-	key := e.makeKey(b, "boss", "--admin")
+	key := e.MakeKey(b, "boss", "--admin")
 	e.Run(b, "create", "--name", "box")
-	o, err := api.Host{URL: "tcp://" + e.address, CA: e.ca.File, Key: key}.Options()
+	o, err := api.Host{URL: "tcp://" + e.Address, CA: e.CA.File, Key: key}.Options()
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package page
 import (
 	"crypto/tls"
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -12,32 +11,16 @@ import (
 	"github.com/caisson-run/caisson/tests/harness"
 )
 
-// serveTLS starts a daemon that serves the network, and returns its address.
-func serveTLS(t *testing.T, more string) (d *harness.Daemon, address string) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address = l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	cert, key := harness.NewAuthority(t, dir, "ca").Sign(t, dir, "localhost", time.Now().Add(time.Hour))
-	return harness.StartWith(t, fmt.Sprintf("peers: [{uids: [54321]}]\nlisten: {tcp: %q, cert: %s, key: %s%s}\n", address, cert, key, more)), address
-}
-
 // TestPageOverTLS: who enters a key sees the sandboxes of its user alone, and works with them; a
 // key that does not count, and one that is removed, lock the page.
 func TestPageOverTLS(t *testing.T) {
-	d, address := serveTLS(t, ", page: true")
+	d := harness.StartRemote(t, ", page: true")
 	d.Run(t, "create", "--name", "of-root")
-	key := strings.TrimSpace(d.Run(t, "key", "create", "ann", "--as", "54321").Stdout)
+	key := d.MakeKey(t, "ann", "--as", "54321")
 	id := strings.TrimSpace(d.User(t, 54321).Run(t, "create", "--name", "of-ann").Stdout)
 
 	b := openBrowser(t)
-	origin := "https://" + address
+	origin := "https://" + d.Address
 	b.open(t, origin)
 	b.await(t, "that it wants a key", "document.body.innerText.includes('needs a key')")
 	enter := func(key string) {
@@ -61,7 +44,7 @@ func TestPageOverTLS(t *testing.T) {
 	b.await(t, "what a command says", "document.querySelector('.xterm').innerText.includes('42-by-key')")
 	b.click(t, button("Pause"))
 	b.await(t, "that it is paused", state+" === 'paused'")
-	if got := stateOf(t, d, id); got != "paused" {
+	if got := stateOf(t, d.Daemon, id); got != "paused" {
 		t.Errorf("the sandbox is %s", got)
 	}
 	d.Run(t, "key", "rm", "ann")
@@ -72,7 +55,7 @@ func TestPageOverTLS(t *testing.T) {
 // files need no key, calls do.
 func TestPageOverTLSIsAsked(t *testing.T) {
 	for _, on := range []bool{false, true} {
-		_, address := serveTLS(t, fmt.Sprintf(", page: %t", on))
+		address := harness.StartRemote(t, fmt.Sprintf(", page: %t", on)).Address
 		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}}
 		for path, served := range map[string]bool{"/": on, "/app.js": on, "/v1/sandboxes": false, "/absent": false, "/../app.js": false} {
 			res, err := client.Get("https://" + address + path)
@@ -93,7 +76,7 @@ func TestPageOverTLSIsAsked(t *testing.T) {
 
 // TestPageOverTLSVisits: to look at the page is no failure, which would shut out an address.
 func TestPageOverTLSVisits(t *testing.T) {
-	_, address := serveTLS(t, ", page: true")
+	address := harness.StartRemote(t, ", page: true").Address
 	for i := range 100 {
 		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
 		res, err := client.Get("https://" + address)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -74,9 +75,13 @@ var typescriptExamples = map[string][]string{
 	},
 }
 
+var packing sync.Mutex // npm writes into the package's own directory
+
 // packTypeScript packs the package and returns the archive.
 func packTypeScript(t *testing.T) string {
 	t.Helper()
+	packing.Lock()
+	defer packing.Unlock()
 	if _, err := os.Stat(filepath.Join(typescriptDir, "node_modules/typescript")); err != nil {
 		runIn(t, typescriptDir, "npm", "ci", "--no-audit", "--no-fund")
 	}

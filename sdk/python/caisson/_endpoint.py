@@ -9,6 +9,7 @@ import ssl
 from typing import Optional, Tuple, Union
 from urllib.parse import urlsplit
 
+from . import _ssh
 from ._spec import socket_path
 from .errors import CaissonError
 from .codes import BY_CODE
@@ -18,13 +19,14 @@ _WORD = re.compile(r"[!-~]+")
 
 @dataclasses.dataclass(frozen=True)
 class Endpoint:
-    """A unix socket, or an address that is reached by TLS."""
+    """A unix socket, an address that is reached by TLS, or a command that connects."""
 
     name: str  # for messages
     path: str = ""
     address: Optional[Tuple[str, int]] = None
     context: Optional[ssl.SSLContext] = None
     key: str = dataclasses.field(default="", repr=False)
+    command: Tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return self.name
@@ -57,10 +59,15 @@ def endpoint(
         port = place.port
     except ValueError:
         raise _usage(f"host {host!r} is no URL") from None
-    if place.scheme == "unix" and not place.netloc and place.path.startswith("/") and not (key or ca or cert or cert_key):
+    shown = key or ca or cert or cert_key
+    if place.scheme == "unix" and not place.netloc and place.path.startswith("/") and not shown:
         return of(place.path)
+    if place.scheme == "ssh" and not shown and place.password is None and not (place.path.strip("/") or place.query):
+        by_ssh = _ssh.command(place.username, place.hostname, port)
+        if by_ssh:
+            return Endpoint(host, command=by_ssh)
     if place.scheme != "tcp" or not place.hostname or not port or place.path.strip("/") or "@" in place.netloc or place.query:
-        raise _usage(f"host {place.scheme + '://' + (place.hostname or '')!r} is neither tcp://HOST:PORT nor unix:///PATH")
+        raise _usage(f"host {place.scheme + '://' + (place.hostname or '')!r} is none of tcp://HOST:PORT, ssh://[USER@]HOST[:PORT] and unix:///PATH")
     return Endpoint(host, "", (place.hostname, port), _context(ca, cert, cert_key), _key(key))
 
 

@@ -253,7 +253,9 @@ def daemon_off(socket: Endpoint, cause: OSError) -> CaissonError:
     remedy = "start it as root: caissond; or name the socket of a running one: Client(socket=...) or CAISSON_SOCKET"
     if socket.address is not None:
         remedy = "check the name and the port, that the daemon there runs with listen.tcp, and what lies between"
-    if isinstance(cause, PermissionError):
+    if socket.command:
+        remedy = "install ssh, and try it by hand: ssh HOST caisson version"
+    elif isinstance(cause, PermissionError):
         message = f"this user may not use {socket}"
         remedy = "run as root, or as a member of the socket's group (ls -l shows it)"
     return BY_CODE["SBX-802"](

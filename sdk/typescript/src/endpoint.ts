@@ -1,13 +1,15 @@
+import { spawn } from 'node:child_process'
 import { readFileSync, statSync } from 'node:fs'
 import { request as plainRequest, type RequestOptions } from 'node:http'
 import { Agent, request as securedRequest } from 'node:https'
+import { Duplex } from 'node:stream'
 import { usage } from './wire.js'
 
 /** Which daemon a client talks to. What is not given comes from the environment, as for the command line. */
 export interface EndpointOptions {
   /** By default `$CAISSON_SOCKET`, else /run/caisson/caisson.sock. */
   socket?: string
-  /** A daemon elsewhere: tcp://HOST:PORT, which is by TLS. */
+  /** A daemon elsewhere: tcp://HOST:PORT, which is by TLS, or ssh://[USER@]HOST[:PORT]. */
   host?: string
   /** By which the client acts for a user: one of `caisson key create`. */
   key?: string
@@ -38,13 +40,28 @@ export function endpoint(options: EndpointOptions = {}): Endpoint {
     return local(socket || process.env.CAISSON_SOCKET || '/run/caisson/caisson.sock')
   }
   if (/^unix:\/\/\/./.test(host) && !(key || ca || cert || certKey)) return local(host.slice('unix://'.length))
+  const login = /^ssh:\/\/(?:([A-Za-z0-9_][\w.-]*)@)?([A-Za-z0-9_][\w.-]*)(?::([0-9]{1,5}))?\/?$/.exec(host)
+  if (login && !(key || ca || cert || certKey)) return overSSH(host, login[1], login[2]!, login[3])
   const place = /^tcp:\/\/(\[[0-9A-Fa-f:.%]+\]|[^\s/@:?#[\]]+):([0-9]{1,5})\/?$/.exec(host)
-  if (!place) throw usage('the host is neither tcp://HOST:PORT nor unix:///PATH')
+  if (!place) throw usage('the host is none of tcp://HOST:PORT, ssh://[USER@]HOST[:PORT] and unix:///PATH')
   return secured(host, place[1]!.replace(/^\[|\]$/g, ''), Number(place[2]), options)
 }
 
 function local(path: string): Endpoint {
   return { name: path, secured: false, request: plainRequest, options: { socketPath: path, agent: false } }
+}
+
+// Each connection is the user's own ssh, in a session of its own: an interrupt is for the caller
+// alone. What it says is for a person.
+function overSSH(name: string, user: string | undefined, host: string, port: string | undefined): Endpoint {
+  const args = ['-T', ...(user ? ['-l', user] : []), ...(port ? ['-p', port] : []), '--', host, 'caisson', 'dial-stdio']
+  const createConnection = (): Duplex => {
+    const ssh = spawn('ssh', args, { stdio: ['pipe', 'pipe', 'inherit'], detached: true })
+    const stream = Duplex.from({ writable: ssh.stdin, readable: ssh.stdout })
+    ssh.once('error', (error) => stream.destroy(error))
+    return stream
+  }
+  return { name, secured: false, request: plainRequest, options: { createConnection } }
 }
 
 // Connections are kept for some time: a handshake takes milliseconds.

@@ -94,6 +94,9 @@ export function daemonOff({ name: socket, secured }: Endpoint, cause: NodeJS.Err
     const remedy = 'check the name and the port, that the daemon there runs with listen.tcp, and what lies between'
     return local('SBX-802', 'host', `the daemon cannot be reached on ${socket}`, remedy, cause)
   }
+  if (socket.startsWith('ssh://')) {
+    return local('SBX-802', 'host', `the daemon cannot be reached on ${socket}`, 'install ssh, and try it by hand: ssh HOST caisson version', cause)
+  }
   const [message, remedy] =
     cause.code === 'EACCES' || cause.code === 'EPERM'
       ? [`this user may not use ${socket}`, "run as root, or as a member of the socket's group (ls -l shows it)"]

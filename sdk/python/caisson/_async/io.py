@@ -6,6 +6,7 @@ import asyncio
 import inspect
 from typing import Any, AsyncIterator, Callable, Coroutine, Iterable, TypeVar
 
+from .. import _ssh
 from .._endpoint import Endpoint
 from .._wire import readable
 
@@ -38,6 +39,8 @@ class Socket:
     @classmethod
     async def open(cls, to: Endpoint) -> Socket:
         """Connects."""
+        if to.command:
+            return cls(*await asyncio.open_unix_connection(sock=_ssh.connect(to.command), limit=READ_SIZE))
         if to.address is None:
             return cls(*await asyncio.open_unix_connection(to.path, limit=READ_SIZE))
         try:

@@ -10,6 +10,7 @@ import threading
 import time
 from typing import Any, Callable, Iterable, Iterator, Optional, Tuple, TypeVar, Union
 
+from .. import _ssh
 from .._endpoint import Endpoint
 from .._wire import readable
 
@@ -129,6 +130,8 @@ class Socket:
         """Connects."""
         if to.address is not None and to.context is not None:
             return cls(Secured.open(to.address, to.context))
+        if to.command:
+            return cls(_ssh.connect(to.command))
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             connection.connect(to.path)

@@ -1,14 +1,14 @@
-package integration
+package sdk
 
 import (
 	"context"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/caisson-run/caisson/tests/harness"
 	"github.com/caisson-run/caisson/tests/need"
 )
 
@@ -38,7 +38,7 @@ with Client(**host) as client:
                 got += stream.receive()
             sender.join()
             print(got == data)
-for wrong in ({**host, "key": "wrong"}, {**host, "ca": None}, {**host, "host": "ssh://x"}, {"key": "x"}, {"socket": "/s", "host": "tcp://x:1"}):
+for wrong in ({**host, "key": "wrong"}, {**host, "ca": None}, {**host, "host": "ssh://-x"}, {"key": "x"}, {"socket": "/s", "host": "tcp://x:1"}):
     try:
         Client(**wrong).list()
     except CaissonError as e:
@@ -52,7 +52,7 @@ asyncio.run(main())
 `
 
 const remoteTypeScript = `
-import { Client, Sandbox } from './dist/esm/index.js'
+import { Client, Sandbox } from '@caisson-run/caisson'
 const host = { host: process.env.HOST, key: process.env.KEY, ca: process.env.CA }
 const client = new Client(host)
 const box = await Sandbox.create({ client })
@@ -60,7 +60,7 @@ console.log((await box.run('cat; echo late >&2', { input: 'to and fro' })).stdou
 await box.files.write('/tmp/file', 'x'.repeat(3000000))
 console.log((await box.files.read('/tmp/file')).length)
 await box.remove()
-for (const wrong of [{ ...host, key: 'wrong' }, { ...host, ca: undefined }, { ...host, host: 'ssh://x' }, { key: 'x' }, { socket: '/s', host: 'tcp://x:1' }]) {
+for (const wrong of [{ ...host, key: 'wrong' }, { ...host, ca: undefined }, { ...host, host: 'ssh://-x' }, { key: 'x' }, { socket: '/s', host: 'tcp://x:1' }]) {
   try {
     await new Client(wrong).list()
   } catch (error) {
@@ -73,31 +73,30 @@ for (const wrong of [{ ...host, key: 'wrong' }, { ...host, ca: undefined }, { ..
 func TestRemoteSDKs(t *testing.T) {
 	t.Parallel()
 	need.Tools(t, "python3", "node", "npm")
-	e := startElsewhere(t, "")
-	key := e.makeKey(t, "ann", "--as", "54321")
-	sdk := func(dir, program string, args ...string) string {
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-		defer cancel()
-		cmd := exec.CommandContext(ctx, program, args...)
-		cmd.Dir = filepath.Join("../../sdk", dir)
-		cmd.Env = []string{"HOME=" + e.dir, "PATH=" + os.Getenv("PATH"), "HOST=tcp://" + e.address, "KEY=" + key, "CA=" + e.ca.File, "PYTHONDONTWRITEBYTECODE=1"}
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Errorf("%s: %v\n%s", program, err, out)
-		}
-		return string(out)
-	}
+	e := harness.StartRemote(t, "")
+	key := e.MakeKey(t, "ann", "--as", "54321")
+	env := []string{"HOME=" + e.Dir, "PATH=" + os.Getenv("PATH"), "HOST=tcp://" + e.Address, "KEY=" + key, "CA=" + e.CA.File, "PYTHONDONTWRITEBYTECODE=1"}
 	refused := "SBX-810 %\nSBX-814 %\nSBX-801 %\nSBX-801 %\nSBX-801 %\n"
 	want := "to and fro\n3000000\nTrue\n" + strings.ReplaceAll(refused, "%", "True") + "async\n"
-	if out := sdk("python", "python3", "-W", "error", "-c", remotePython); out != want {
+	if out := runProgram(t, sourceDir, env, "python3", "-W", "error", "-c", remotePython); out != want {
 		t.Errorf("Python: %s", out)
 	}
-	if _, err := os.Stat("../../sdk/typescript/node_modules/typescript"); err != nil {
-		t.Skip("sdk/typescript has no node_modules: make setup")
-	}
-	sdk("typescript", "npm", "run", "-s", "build")
 	want = "to and fro\n3000000\n" + strings.ReplaceAll(refused, "%", "true")
-	if out := sdk("typescript", "node", "--input-type=module", "-e", remoteTypeScript); out != want {
+	if out := runProgram(t, installTypeScript(t), env, "node", "--input-type=module", "-e", remoteTypeScript); out != want {
 		t.Errorf("TypeScript: %s", out)
 	}
+}
+
+// runProgram returns what a program prints that has to succeed.
+func runProgram(t *testing.T, dir string, env []string, program string, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Dir, cmd.Env = dir, env
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%s: %v\n%s", program, err, out)
+	}
+	return string(out)
 }
