@@ -17,8 +17,9 @@ const (
 	maxFilters     = 16 // that are read; the runtime and PID 1 put one each in force
 
 	// stopTimeout bounds the wait for a process to stop. It takes some 20 µs unless the
-	// process sleeps in the kernel or its group is frozen.
-	stopTimeout = 2 * time.Second
+	// process sleeps in the kernel or its group is frozen. A host with far more to do than it has
+	// processors takes seconds: a restart of the daemon must not cost a sandbox there.
+	stopTimeout = 10 * time.Second
 )
 
 // readFilters reads the seccomp programs of the first thread of a process, the oldest
