@@ -64,8 +64,9 @@ var binaryDirs = []string{"/usr/sbin", "/sbin", "/usr/bin", "/bin", "/usr/local/
 var lockWait = 5
 
 // commandTimeout bounds the commands that program or read one family. It is longer
-// than lockWait, so that a command itself can say why it waited.
-var commandTimeout = 10 * time.Second
+// than lockWait, so that a command itself can say why it waited, and than what they take on a
+// host with far more to do than it has processors.
+var commandTimeout = 30 * time.Second
 
 const (
 	remedyMissing = "install iptables 1.6.2 or newer (Debian: apt-get install iptables); caisson doctor says what it finds"
