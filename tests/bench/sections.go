@@ -36,6 +36,7 @@ var sections = []section{
 	{"memory", "memory of 100 idle sandboxes", (*suite).memory},
 	{"network", "sandboxes with a network: creation, connections, a stream, beside a veth with NAT", (*suite).network},
 	{"adopt", "100 sandboxes after kill -9 of the daemon", (*suite).adopt},
+	{"restart", "calls while the daemon is replaced under 100 sandboxes", (*suite).restart},
 	{"many", "500 idle sandboxes", (*suite).many},
 }
 
