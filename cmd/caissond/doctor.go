@@ -8,6 +8,7 @@ import (
 	goruntime "runtime"
 	"slices"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -49,7 +50,7 @@ func (h hostDoctor) checks(ctx context.Context) ([]runtime.Check, error) {
 		v, err := h.engine.Versions(ctx)
 		return v.Containerd, v.Runc, err
 	}
-	return slices.Concat(doctor.Examine(ctx, patient), h.imageChecks(ctx), h.exportChecks(), isolationChecks(*h.config())), nil
+	return slices.Concat(doctor.Examine(ctx, patient), h.imageChecks(ctx), h.exportChecks(), isolationChecks(*h.config()), remoteChecks(*h.config(), time.Now())), nil
 }
 
 func (h hostDoctor) capabilities(context.Context) ([]runtime.Capability, error) {
@@ -112,7 +113,7 @@ func doctorCommand(f *flags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			checks := slices.Concat(doctor.Examine(cmd.Context(), patient(c)), isolationChecks(c))
+			checks := slices.Concat(doctor.Examine(cmd.Context(), patient(c)), isolationChecks(c), remoteChecks(c, time.Now()))
 			healthy := doctor.Refusal(checks) == nil
 			if err := printChecks(cmd.OutOrStdout(), checks, healthy, asJSON); err != nil {
 				return err

@@ -20,6 +20,8 @@ import (
 	"github.com/caisson-run/caisson/gateway/ratelog"
 	"github.com/caisson-run/caisson/keys"
 	"github.com/caisson-run/caisson/page"
+	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/doctor"
 	"github.com/caisson-run/caisson/runtime/events"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/server/remote"
@@ -92,6 +94,29 @@ func remoteCredentials(l config.Listen, now time.Time) (c remote.Credentials, er
 		c.ClientCAs, err = clientCAs(text, now)
 	}
 	return c, refuseTLS("client_ca", err, "give a file with certificates in PEM that sign those of clients")
+}
+
+// expiresSoon is how long before its end a certificate is told of.
+const expiresSoon = 14 * 24 * time.Hour
+
+// remoteChecks tell of the certificate of the API for the network.
+func remoteChecks(c config.Config, now time.Time) []runtime.Check {
+	if c.Listen.TCP == "" {
+		return nil
+	}
+	check := runtime.Check{Name: "listen", Status: doctor.OK}
+	credentials, err := remoteCredentials(c.Listen, now)
+	if err != nil {
+		told := api.Explain(err)
+		check.Status, check.Detail, check.Code, check.Remedy = doctor.Warn, told.Error(), string(told.Code), told.Remedy
+		return []runtime.Check{check}
+	}
+	until := credentials.Certificate.Leaf.NotAfter
+	check.Detail = fmt.Sprintf("%s, with a certificate until %s", c.Listen.TCP, until.UTC().Format(time.RFC3339))
+	if until.Sub(now) < expiresSoon {
+		check.Status, check.Remedy = doctor.Warn, "renew the certificate, put it in the place of the old one, and run caisson config reload"
+	}
+	return []runtime.Check{check}
 }
 
 func refuseTLS(key string, err error, remedy string) error {

@@ -74,6 +74,8 @@ func contextUseCommand(a *cli.App) *cobra.Command {
 		Short:   "Have later calls go to a daemon",
 		Example: "  caisson context use build\n  caisson context use default",
 		Args:    cli.Exactly("NAME"),
+
+		ValidArgsFunction: contexts.Complete(a.LookupEnv),
 		RunE: func(_ *cobra.Command, args []string) error {
 			all, err := contexts.Read(a.LookupEnv)
 			if err != nil {
@@ -144,6 +146,8 @@ func contextRmCommand(a *cli.App) *cobra.Command {
 		Short:   "Remove contexts, but not the files that they name",
 		Example: "  caisson context rm build",
 		Args:    cli.AtLeastOne("NAME"),
+
+		ValidArgsFunction: contexts.Complete(a.LookupEnv),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return a.RemoveEach(args, func(name string) (string, error) {
 				all, err := contexts.Read(a.LookupEnv)

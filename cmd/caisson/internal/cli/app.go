@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caisson-run/caisson/api"
+	"github.com/caisson-run/caisson/cmd/caisson/internal/contexts"
 )
 
 // signalGrace is how long a command may go on after the first Ctrl-C or
@@ -113,6 +114,7 @@ func (a *App) Root(args []string) *cobra.Command {
 	root.SetFlagErrorFunc(flagError)
 	root.PersistentFlags().StringVar(&a.Socket, "socket", a.defaultSocket(), "unix socket `PATH` of the daemon (env CAISSON_SOCKET)")
 	a.remoteFlags(root.PersistentFlags())
+	_ = root.RegisterFlagCompletionFunc("context", contexts.Complete(a.LookupEnv)) // the flag is there
 	fitHelp(root)
 	a.addVerbs(root, args)
 	return root

@@ -41,3 +41,18 @@ func TestCompleteProfiles(t *testing.T) {
 		}
 	}
 }
+
+// Contexts are offered for the flag and for the commands that take one.
+func TestCompleteContexts(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("XDG_CONFIG_HOME", "")
+	if code, _, stderr := invoke(t, &servertest.Fake{}, "", "context", "create", "far", "--host", "ssh://ann@lab.example.com"); code != 0 {
+		t.Fatal(stderr)
+	}
+	for _, line := range []string{"context use", "context rm", "ls --context"} {
+		words := append(append([]string{"__complete"}, strings.Fields(line)...), "")
+		if _, stdout, stderr := invoke(t, &servertest.Fake{}, "", words...); !strings.HasPrefix(stdout, "far\ndefault\n") {
+			t.Errorf("%s: %q, %q", line, stdout, stderr)
+		}
+	}
+}

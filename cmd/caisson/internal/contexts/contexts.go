@@ -12,6 +12,8 @@ import (
 	"regexp"
 	"slices"
 
+	"github.com/spf13/cobra"
+
 	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
@@ -143,4 +145,15 @@ func CheckName(name string) error {
 		return sbxerr.New(sbxerr.APIUsage, "caisson.context", "%q is no name for a context: give letters, digits, and . _ - between them; default is that of the socket", name)
 	}
 	return nil
+}
+
+// Complete offers the contexts of the user to a shell.
+func Complete(lookup Lookup) cobra.CompletionFunc {
+	return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		all, err := Read(lookup)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		return append(slices.Sorted(maps.Keys(all.Contexts)), Default), cobra.ShellCompDirectiveNoFileComp
+	}
 }
