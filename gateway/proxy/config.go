@@ -55,8 +55,8 @@ type Config struct {
 	Resolver Resolver
 	Local    policy.Local // what this process would meet its own host by
 	Recorder Recorder     // nil: nobody looks
-	// Requests is told of each request by plain HTTP that a server gets. It must not block; nil:
-	// nobody looks.
+	// Requests is told of each request by plain HTTP that a server gets, when it is over. It must not
+	// block; nil: nobody looks.
 	Requests func(usage.Use)
 	Limits   Limits
 

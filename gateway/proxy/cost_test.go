@@ -92,37 +92,5 @@ func TestCost(t *testing.T) {
 				_, _, _ = listenTo(said{bytes.NewReader([]byte(text))}, http1) // it may be refused
 			})
 		})
-		t.Run("later requests/"+what, func(t *testing.T) {
-			long := strings.Repeat(text, bound.Size/len(text))
-			bound.Check(t, len(long), func() {
-				q, _ := reader()
-				_, _ = passed(q, long, 4<<10) // likewise
-			})
-		})
 	}
-	t.Run("later requests/small", func(t *testing.T) {
-		long := strings.Repeat(request, bound.Size/2/len(request)) // what one takes is garbage with the next
-		bound.Check(t, len(long), func() {
-			q, _ := reader()
-			if _, err := passed(q, long, 4<<10); err != nil {
-				t.Error(err)
-			}
-		})
-	})
-	t.Run("later requests/chunks", func(t *testing.T) {
-		text := "POST / HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\n\r\n" + strings.Repeat("1\r\na\r\n", bound.Size/6)
-		bound.Check(t, len(text), func() {
-			q, _ := reader()
-			if _, err := passed(q, text, 4<<10); err != nil {
-				t.Error(err)
-			}
-		})
-	})
-	t.Run("later requests/byte by byte", func(t *testing.T) {
-		text := start + "X: " + strings.Repeat("a", maxPeek-100)
-		bound.Check(t, len(text), func() {
-			q, _ := reader()
-			_, _ = passed(q, text, 1) // likewise
-		})
-	})
 }

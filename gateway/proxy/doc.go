@@ -24,7 +24,7 @@
 // a reset on others. Every connection that is not refused by a limit alone has
 // one Attempt, told when it is over.
 //
-// Each request of an HTTP connection is compared in step 3. A later one that asks for another
-// protocol goes through steps 4 to 7 again, as the first one of a new connection: only the
-// answer to that one is looked at.
+// By plain HTTP, each request of a connection is compared in step 3, and written anew by package
+// net/http. Where the server has ended its connection, a later request goes through steps 4 to 6
+// again.
 package proxy

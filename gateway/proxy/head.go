@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -19,8 +18,6 @@ type head struct {
 	method, target, version string
 	hosts                   []string // of its Host headers
 	lengths, encodings      []string // of Content-Length and Transfer-Encoding
-	upgrades                []string // the protocols of Upgrade, but for HTTP/2
-	http2                   bool     // it offers to change to HTTP/2
 }
 
 const lineEnd = "\r\n"
@@ -59,12 +56,6 @@ func (h *head) note(name, value string) {
 		h.lengths = append(h.lengths, value)
 	case "Transfer-Encoding":
 		h.encodings = append(h.encodings, value)
-	case "Upgrade":
-		others := without(value, "h2c")
-		h.upgrades = append(h.upgrades, others...)
-		h.http2 = h.http2 || len(others) < len(without(value))
-	case "Http2-Settings":
-		h.http2 = true
 	}
 }
 
@@ -107,76 +98,25 @@ func (h head) checkTarget(host string) error {
 	return nil
 }
 
-// withoutHTTP2 is text, which h was read from, without the offer to change to HTTP/2 (RFC
-// 7540, 3.2), whose requests nobody here reads. The offer is for the next hop alone, and
-// servers that do not know it answer by HTTP/1.1.
-func (h head) withoutHTTP2(text string) string {
-	if !h.http2 {
-		return text
-	}
-	offer := []string{"http2-settings"}
-	if len(h.upgrades) == 0 {
-		offer = append(offer, "upgrade")
-	}
-	start, fields, _ := strings.Cut(strings.TrimSuffix(text, lineEnd), lineEnd)
-	kept := start + lineEnd
-	for line := range strings.SplitAfterSeq(fields, lineEnd) {
-		name, value, _ := strings.Cut(line, ":")
-		left := []string{value}
-		switch strings.ToLower(name) {
-		case "http2-settings":
-			left = nil
-		case "upgrade":
-			left = without(value, "h2c")
-			line = name + ": " + strings.Join(left, ", ") + lineEnd
-		case "connection":
-			left = without(value, offer...)
-			line = name + ": " + strings.Join(left, ", ") + lineEnd
-		}
-		if len(left) > 0 {
-			kept += line
-		}
-	}
-	return kept + lineEnd
-}
-
-// without are the members of a list in a header but for those that are told, in lower case
-// (RFC 9110, 5.6.1).
-func without(list string, members ...string) (others []string) {
-	for member := range strings.SplitSeq(list, ",") {
-		if member = strings.TrimSpace(member); member != "" && !slices.Contains(members, strings.ToLower(member)) {
-			others = append(others, member)
-		}
-	}
-	return others
-}
-
-// body says how long the body is: so many bytes, or chunked. What servers may read
-// differently is refused (RFC 9112, 6.3 and 11.2).
-func (h head) body() (length int64, chunked bool, err error) {
+// checkBody refuses a body whose end servers may see elsewhere (RFC 9112, 6.3 and 11.2).
+func (h head) checkBody() error {
 	switch {
 	case len(h.encodings) > 0 && len(h.lengths) > 0:
-		return 0, false, errors.New("the HTTP request has a Content-Length and a Transfer-Encoding (RFC 9112, 6.3)")
+		return errors.New("the HTTP request has a Content-Length and a Transfer-Encoding (RFC 9112, 6.3)")
 	case len(h.encodings) > 1 || len(h.encodings) == 1 && !strings.EqualFold(h.encodings[0], "chunked"):
-		return 0, false, fmt.Errorf("the HTTP request has the Transfer-Encoding %s, and not chunked", quote(strings.Join(h.encodings, ", ")))
+		return fmt.Errorf("the HTTP request has the Transfer-Encoding %s, and not chunked", quote(strings.Join(h.encodings, ", ")))
 	case len(h.encodings) == 1 && h.version == "HTTP/1.0":
-		return 0, false, errors.New("the HTTP/1.0 request has a Transfer-Encoding (RFC 9112, 6.1)")
-	case len(h.encodings) == 1:
-		return 0, true, nil
+		return errors.New("the HTTP/1.0 request has a Transfer-Encoding (RFC 9112, 6.1)")
 	case len(h.lengths) > 1:
-		return 0, false, fmt.Errorf("the HTTP request has %d Content-Length headers", len(h.lengths))
+		return fmt.Errorf("the HTTP request has %d Content-Length headers", len(h.lengths))
 	case len(h.lengths) == 0:
-		return 0, false, nil
+		return nil
 	}
-	n, err := strconv.ParseUint(h.lengths[0], 10, 62)
-	if err != nil || strings.HasPrefix(h.lengths[0], "+") {
-		return 0, false, fmt.Errorf("the HTTP request has the Content-Length %s", quote(h.lengths[0]))
+	if _, err := strconv.ParseUint(h.lengths[0], 10, 62); err != nil || strings.HasPrefix(h.lengths[0], "+") {
+		return fmt.Errorf("the HTTP request has the Content-Length %s", quote(h.lengths[0]))
 	}
-	return int64(n), false, nil
+	return nil
 }
-
-// changes reports whether what follows the request may be no HTTP/1 any more.
-func (h head) changes() bool { return len(h.upgrades) > 0 || h.method == http.MethodConnect }
 
 // quote shows hostile text.
 func quote(s string) string { return strconv.QuoteToASCII(sbxerr.Clip(s)) }

@@ -52,9 +52,13 @@ type tape struct {
 	net.Conn
 	kept   bytes.Buffer
 	failed error // why nothing more was read
+	off    bool  // what is read is not kept
 }
 
 func (t *tape) Read(p []byte) (int, error) {
+	if t.off {
+		return t.Conn.Read(p)
+	}
 	room := maxPeek - t.kept.Len()
 	if room <= 0 {
 		return 0, errTooLong
@@ -155,40 +159,48 @@ func serverName(t *tape) (string, error) {
 	return name, checkNameList(t.kept.Bytes())
 }
 
-// hostHeader is the host that the head of an HTTP/1 request names: in its one
-// Host header, and in its target where that has one.
+// hostHeader is the host that the first request names.
 func hostHeader(t *tape) (string, error) {
-	reader := bufio.NewReader(t)
-	from := 0
-	for start, _ := reader.Peek(len(lineEnd)); string(start) == lineEnd; start, _ = reader.Peek(len(lineEnd)) { // see requests.emptyLine
-		n, _ := reader.Discard(len(lineEnd)) // they are there
-		from += n
+	in := bufio.NewReader(t)
+	for emptyLine(in) {
 	}
-	if _, err := http.ReadRequest(reader); err != nil {
-		return "", fmt.Errorf("no HTTP request: %w", err)
-	}
-	read := t.kept.Bytes()
-	_, host, err := readHead(string(read[from : len(read)-reader.Buffered()]))
+	_, host, err := readRequest(t, in)
 	return host, err
 }
 
-// readHead reads a head that no server reads otherwise, and the host that it names.
-func readHead(text string) (h head, host string, err error) {
-	h, err = parseHead(text)
+// emptyLine skips an empty line before a request: some clients end a body with one (RFC 9112,
+// 2.2).
+func emptyLine(in *bufio.Reader) bool {
+	start, _ := in.Peek(len(lineEnd))
+	if string(start) != lineEnd {
+		return false
+	}
+	_, _ = in.Discard(len(lineEnd)) // they are there
+	return true
+}
+
+// readRequest reads the head of a request that no server reads otherwise, and the host that it
+// names: in its one Host header, and in its target where that has one. All that in holds is on t.
+func readRequest(t *tape, in *bufio.Reader) (r *http.Request, host string, err error) {
+	from := t.kept.Len() - in.Buffered()
+	if r, err = http.ReadRequest(in); err != nil {
+		return nil, "", fmt.Errorf("no HTTP request: %w", err)
+	}
+	h, err := parseHead(string(t.kept.Bytes()[from : t.kept.Len()-in.Buffered()]))
 	switch {
 	case err != nil:
-		return h, "", fmt.Errorf("no HTTP request: %w", err)
+		return nil, "", fmt.Errorf("no HTTP request: %w", err)
 	case len(h.hosts) != 1:
-		return h, "", fmt.Errorf("the HTTP request has %d Host headers", len(h.hosts))
+		return nil, "", fmt.Errorf("the HTTP request has %d Host headers", len(h.hosts))
 	}
 	if err := h.checkTarget(h.hosts[0]); err != nil {
-		return h, "", err
+		return nil, "", err
 	}
-	if _, _, err := h.body(); err != nil {
-		return h, "", err
+	if err := h.checkBody(); err != nil {
+		return nil, "", err
 	}
 	host, err = withoutPort(h.hosts[0])
-	return h, host, err
+	return r, host, err
 }
 
 // withoutPort takes the port from a host. It may be empty (RFC 3986, 3.2.3).

@@ -90,3 +90,11 @@ func available(src *net.TCPConn) (n int, err error) {
 	})
 	return n, errors.Join(err, asked)
 }
+
+// quiet reports whether src has said nothing that is not read yet, not that it is done either.
+func quiet(src *net.TCPConn) bool {
+	return errors.Is(control(src, func(fd int) error {
+		_, _, err := unix.Recvfrom(fd, nowhere[:1], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		return err
+	}), unix.EAGAIN)
+}

@@ -1,15 +1,119 @@
 package proxy
 
 import (
-	"net/url"
-	"strings"
-	"time"
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
 
 	"golang.org/x/time/rate"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/ratelog"
 	"github.com/caisson-run/caisson/gateway/usage"
 )
+
+// answerHead bounds the head of an answer, in bytes.
+const answerHead = 256 << 10
+
+// plain serves the requests of one client by plain HTTP, one after the other. Package net/http
+// writes each of them anew, so a server gets requests that can be read in one way alone.
+type plain struct {
+	*requests
+	all *sync.WaitGroup
+	out *bufio.Writer // to the client
+
+	server    *routeConn
+	most      io.LimitedReader // of server
+	answers   *bufio.Reader    // of most
+	asks      *bufio.Writer    // to server
+	asked     bool             // server was
+	undialled bool             // there is no server any more
+	switched  bool             // nobody reads the connection any more
+}
+
+// serveHTTP serves the client of f, which is connected to its server.
+func (p *Proxy) serveHTTP(f *flow, all *sync.WaitGroup, said, heard []byte) {
+	w := &plain{requests: p.requestsOf(f, said), all: all, out: bufio.NewWriter(f.client)}
+	w.connected(heard)
+	err := w.serve()
+	if w.switched {
+		return
+	}
+	w.count()
+	switch {
+	case w.undialled:
+		p.carry(f, all, nil, nil, err)
+		return
+	case err == nil || errors.Is(err, io.EOF):
+		say(f.client, nil)
+	case errors.As(err, new(lostError)):
+		f.broke()
+		reset(f.client)
+	case sbxerr.Of(err) == sbxerr.EgressMismatch:
+		p.tellRefused(f, err)
+		say(f.client, response(err))
+	default:
+		f.broke()
+		say(f.client, response(err))
+	}
+	reset(f.upstream) // the answer was all that it had to say
+	p.over(f)
+}
+
+func (w *plain) serve() error {
+	for {
+		r, err := w.next()
+		if err == nil {
+			err = w.reach()
+		}
+		if err != nil {
+			return err
+		}
+		if more, err := w.exchange(r); err != nil || !more {
+			return err
+		}
+	}
+}
+
+// reach connects to the server anew if it has ended the connection, or said what nobody asked for.
+func (w *plain) reach() error {
+	if !w.asked || w.answers.Buffered() == 0 && quiet(w.f.upstream) {
+		w.asked = true
+		return nil
+	}
+	w.count()
+	heard, err := w.p.again(w.f)
+	if err != nil {
+		w.undialled = true
+		return err
+	}
+	w.connected(heard)
+	return nil
+}
+
+// connected says that the flow has a connection to its server, which said heard.
+func (w *plain) connected(heard []byte) {
+	w.server = &routeConn{TCPConn: w.f.upstream, heard: heard, seat: w.f.seat}
+	w.most.R = w.server
+	w.answers, w.asks = bufio.NewReader(&w.most), bufio.NewWriter(w.server)
+}
+
+// count notes what the connection to the server carried.
+func (w *plain) count() {
+	w.f.attempt.Sent += w.server.written.Swap(0)
+	w.f.attempt.Received += w.server.read.Swap(0)
+}
+
+// writeHead writes the head of an answer to which there is no body.
+func (w *plain) writeHead(status string, h http.Header) error {
+	_, _ = fmt.Fprintf(w.out, "HTTP/1.1 %s\r\n", status) // the error of a bufio.Writer stays
+	_ = h.Write(w.out)
+	_, _ = w.out.WriteString(lineEnd)
+	return w.out.Flush()
+}
 
 // Of the requests by plain HTTP past these, one record counts the others.
 const (
@@ -17,18 +121,17 @@ const (
 	recordBurst      = 1000
 )
 
-// seen tells of requests by plain HTTP. Nobody reads their answers.
+// seen tells of requests by plain HTTP.
 type seen struct {
-	sandbox string
-	rate    *rate.Limiter
-	spare   ratelog.Log[usage.Use]
+	rate  *rate.Limiter
+	spare ratelog.Log[usage.Use]
 }
 
 func newSeen(c Config) *seen {
 	if c.Requests == nil {
 		return nil
 	}
-	s := &seen{sandbox: c.Sandbox, rate: rate.NewLimiter(recordsPerSecond, recordBurst)}
+	s := &seen{rate: rate.NewLimiter(recordsPerSecond, recordBurst)}
 	s.spare.Record = func(u usage.Use, skipped uint64) {
 		u.Skipped = skipped
 		c.Requests(u)
@@ -36,15 +139,13 @@ func newSeen(c Config) *seen {
 	return s
 }
 
-// note tells of a request of f that its server gets.
-func (s *seen) note(f *flow, h head) {
-	if s == nil || f.name == "" {
-		return
-	}
-	u := usage.Use{Sandbox: s.sandbox, Name: f.name, Rule: f.attempt.Rule, Method: h.method, Path: h.path(), Begun: time.Now()}
-	if s.rate.Allow() {
+// note tells of a request that is over.
+func (s *seen) note(u usage.Use) {
+	switch {
+	case s == nil:
+	case s.rate.Allow():
 		s.spare.Add(u)
-	} else {
+	default:
 		s.spare.Suppress(u)
 	}
 }
@@ -53,18 +154,4 @@ func (s *seen) flush() {
 	if s != nil {
 		s.spare.Flush()
 	}
-}
-
-// path is that of the target, decoded and without the query.
-func (h head) path() string {
-	path, _, _ := strings.Cut(h.target, "?")
-	if !strings.HasPrefix(path, "/") { // the absolute form
-		_, rest, _ := strings.Cut(path, "://")
-		_, below, _ := strings.Cut(rest, "/")
-		path = "/" + below
-	}
-	if plain, err := url.PathUnescape(path); err == nil {
-		return plain
-	}
-	return path
 }

@@ -29,7 +29,8 @@ func answerAll(c *net.TCPConn) {
 	}
 }
 
-// Each request of a connection by plain HTTP is told of, but for those that no server gets.
+// Each request of a connection by plain HTTP is told of with what became of it, but for those that
+// no server gets.
 func TestPlainRequestsAreSeen(t *testing.T) {
 	var mu sync.Mutex
 	var seen []string
@@ -37,10 +38,10 @@ func TestPlainRequestsAreSeen(t *testing.T) {
 		c.Requests = func(u usage.Use) {
 			mu.Lock()
 			defer mu.Unlock()
-			if u.Sandbox != "box" || u.Rule != "allow a.test:80+8080" || u.Status != 0 || u.Begun.IsZero() {
+			if u.Sandbox != "box" || u.Rule != "allow a.test:80+8080" || u.Status != 204 || u.Code != "" || u.Begun.IsZero() || u.Duration <= 0 {
 				t.Errorf("%+v", u)
 			}
-			seen = append(seen, fmt.Sprint(u.Method, " ", u.Name, u.Path, " ", u.Skipped))
+			seen = append(seen, fmt.Sprint(u.Method, " ", u.Name, u.Path, " ", u.Sent, u.Received, u.Skipped))
 		}
 	})
 	c := b.dial("a.test", 80)
@@ -61,7 +62,7 @@ func TestPlainRequestsAreSeen(t *testing.T) {
 	_, _ = io.ReadAll(other)
 	mu.Lock()
 	defer mu.Unlock()
-	if want := []string{"GET a.test/a b 0", "POST a.test/up 0", "GET a.test/ 0"}; !slices.Equal(seen, want) {
+	if want := []string{"GET a.test/a b 0 0 0", "POST a.test/up 2 0 0", "GET a.test/ 0 0 0"}; !slices.Equal(seen, want) {
 		t.Errorf("%q, want %q", seen, want)
 	}
 }

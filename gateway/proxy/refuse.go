@@ -39,12 +39,16 @@ func refuse(c *net.TCPConn, speaks protocol, err error) {
 		reset(c)
 		return
 	}
-	deadline := time.Now().Add(drainTime)
-	_ = c.SetDeadline(deadline) // what fails here, fails below; the client is lost anyway
+	say(c, message)
+	_ = c.Close()
+}
+
+// say sends c its last message, and waits until it has been read.
+func say(c *net.TCPConn, message []byte) {
+	_ = c.SetDeadline(time.Now().Add(drainTime)) // what fails here, fails below; the client is lost anyway
 	if _, err := c.Write(message); err == nil && c.CloseWrite() == nil {
 		_, _ = io.CopyN(io.Discard, c, drainBytes)
 	}
-	_ = c.Close()
 }
 
 // reset ends c so that its peer learns of it at once.

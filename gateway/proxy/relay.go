@@ -32,7 +32,6 @@ type relay struct {
 	one, other  *net.TCPConn
 	said, heard []byte
 	seat        *seat
-	http        *dialogue // nil: what is said is not read
 }
 
 // start carries bytes both ways until both sides have said that they are done,
@@ -44,14 +43,10 @@ func (r relay) start(all *sync.WaitGroup, over func(tally)) {
 	var broken atomic.Bool
 	var c tally
 	left.Store(2)
-	sent, received := move, move
-	if r.http != nil {
-		sent, received = r.http.ask, r.http.reply
-	}
-	way := func(move mover, dst, src *net.TCPConn, said []byte, moved *int64) {
-		n, err := carry(move, dst, src, said, r.seat)
+	way := func(dst, src *net.TCPConn, said []byte, moved *int64) {
+		n, err := carry(dst, src, said, r.seat)
 		*moved = n
-		if err != nil && !errors.Is(err, errAnew) {
+		if err != nil {
 			broken.Store(true)
 		}
 		if left.Add(-1) == 0 {
@@ -59,20 +54,14 @@ func (r relay) start(all *sync.WaitGroup, over func(tally)) {
 			over(c)
 		}
 	}
-	all.Go(func() { way(sent, r.other, r.one, r.said, &c.sent) })
-	all.Go(func() { way(received, r.one, r.other, r.heard, &c.received) })
+	all.Go(func() { way(r.other, r.one, r.said, &c.sent) })
+	all.Go(func() { way(r.one, r.other, r.heard, &c.received) })
 }
 
-// mover moves said and then all that src sends to dst, and returns how much it was.
-type mover func(dst, src *net.TCPConn, said []byte, s *seat) (int64, error)
-
-// carry has move do that, and tells dst of the end. A failure resets both, so that the
-// other direction ends too.
-func carry(move mover, dst, src *net.TCPConn, said []byte, s *seat) (int64, error) {
+// carry moves said and then all that src sends to dst, tells dst of the end, and returns how
+// much it was. A failure resets both, so that the other direction ends too.
+func carry(dst, src *net.TCPConn, said []byte, s *seat) (int64, error) {
 	moved, err := move(dst, src, said, s)
-	if errors.Is(err, errAnew) {
-		return moved, err
-	}
 	if err == nil {
 		err = dst.CloseWrite()
 	}

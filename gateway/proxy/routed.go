@@ -130,6 +130,7 @@ func (p *Proxy) beginUpstream(ctx context.Context, name policy.Name, turn int) (
 type routeConn struct {
 	*net.TCPConn
 	heard         []byte // read before
+	seat          *seat  // nil: it is as wide as it is
 	read, written atomic.Int64
 	once          sync.Once
 	end           func(*routeConn)
@@ -143,15 +144,23 @@ func (c *routeConn) Read(b []byte) (n int, err error) {
 	} else {
 		n, err = c.TCPConn.Read(b)
 	}
-	c.read.Add(int64(n))
+	c.count(&c.read, n)
 	return n, err
 }
 
 // Write counts.
 func (c *routeConn) Write(b []byte) (int, error) {
 	n, err := c.TCPConn.Write(b)
-	c.written.Add(int64(n))
+	c.count(&c.written, n)
 	return n, err
+}
+
+// count adds n to bytes that were moved.
+func (c *routeConn) count(bytes *atomic.Int64, n int) {
+	now := bytes.Add(int64(n))
+	if c.seat != nil && now/spliceAfter != (now-int64(n))/spliceAfter {
+		c.seat.tend()
+	}
 }
 
 // ReadFrom has what is written pass Write.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -56,34 +55,38 @@ func (p *Proxy) carry(f *flow, all *sync.WaitGroup, said, heard []byte, err erro
 	if f.proxied {
 		f.attempt.Reason = byProxy
 	}
-	http := p.dialogue(f)
-	relay{f.client, f.upstream, said, heard, f.seat, http}.start(all, func(c tally) {
+	if f.speaks == http1 {
+		all.Go(func() { p.serveHTTP(f, all, said, heard) })
+		return
+	}
+	p.relay(f, all, said, heard, func(tally) {})
+}
+
+// relay has bytes of f flow both ways, with what each side said before, until they are over.
+func (p *Proxy) relay(f *flow, all *sync.WaitGroup, said, heard []byte, over func(tally)) {
+	relay{f.client, f.upstream, said, heard, f.seat}.start(all, func(c tally) {
 		f.attempt.Sent += c.sent
 		f.attempt.Received += c.received
-		switch {
-		case c.broken:
-			f.attempt.Reason = strings.TrimPrefix(f.attempt.Reason+"; "+brokeOff, "; ")
-		case http != nil && http.anew != nil:
-			all.Go(func() { p.again(f, all, http.anew) })
-			return
+		if c.broken {
+			f.broke()
 		}
+		over(c)
 		p.over(f)
 	})
 }
 
-// again takes f to where it went before, on a new connection, with the request that must be
-// the first one there.
-func (p *Proxy) again(f *flow, all *sync.WaitGroup, said []byte) {
+// broke notes that one side of f did not end it.
+func (f *flow) broke() {
+	f.attempt.Reason = strings.TrimPrefix(f.attempt.Reason+"; "+brokeOff, "; ")
+}
+
+// again takes f to where it went before, on a new connection.
+func (p *Proxy) again(f *flow) (heard []byte, err error) {
 	p.detach(f)
 	if !p.rate.Allow() {
-		p.carry(f, all, nil, nil, sbxerr.New(sbxerr.EgressBusy, "proxy.again", "%s", tooManyReason))
-		return
+		return nil, sbxerr.New(sbxerr.EgressBusy, "proxy.again", "%s", tooManyReason)
 	}
-	upstream, heard, err := p.connect(f)
-	if err == nil {
-		err = p.admit(f, upstream)
-	}
-	p.carry(f, all, said, heard, err)
+	return p.open(f)
 }
 
 // detach ends the connection to where f went.
@@ -97,25 +100,6 @@ func (p *Proxy) detach(f *flow) {
 		f.left()
 	}
 	f.left = nil
-}
-
-// dialogue reads the requests of f, where they must name the host that f leads to.
-func (p *Proxy) dialogue(f *flow) *dialogue {
-	if f.speaks != http1 {
-		return nil
-	}
-	return &dialogue{
-		requests: requests{
-			check:   func(host string, err error) error { return p.matches(f, host, err) },
-			passed:  func(h head) { p.seen.note(f, h) },
-			hold:    func() bool { return p.holdHead(f) },
-			release: func() { <-p.heads },
-		},
-		told:   func(err error) { p.tellRefused(f, err) },
-		atMost: p.config.Limits.Peek,
-		late:   func() error { return p.silence(os.ErrDeadlineExceeded, unfinished) },
-		answer: make(chan []byte, 1),
-	}
 }
 
 // holdHead takes a place for a later head of f that is not whole.
@@ -141,7 +125,7 @@ func (p *Proxy) tellRefused(f *flow, err error) {
 	p.mu.Lock()
 	a := f.record()
 	p.mu.Unlock()
-	a.Verdict, a.Rule, a.Code, a.Reason = attempt.Refused, ruleMismatch, sbxerr.Of(err), policy.Cause(err)
+	a.Verdict, a.Rule, a.Code, a.Reason, a.Sent, a.Received = attempt.Refused, ruleMismatch, sbxerr.Of(err), policy.Cause(err), 0, 0
 	p.spare.Add(a)
 }
 

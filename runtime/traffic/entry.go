@@ -97,9 +97,6 @@ func entryOfUse(u usage.Use) Entry {
 		Status: u.Status, Secret: u.Credential, Rule: cmp.Or(u.Rule, policy.RouteRule(u.Name)), Code: u.Code, Reason: u.Reason, Sent: u.Sent, Received: u.Received, Duration: u.Duration, Skipped: u.Skipped,
 		Model: u.Model, Input: int64(u.Tokens.Input), Output: int64(u.Tokens.Output), Micros: int64(u.Micros),
 	}
-	if u.Rule != "" { // plain HTTP, whose answers nobody reads
-		return e
-	}
 	e.Reason = strings.TrimSuffix(e.said()+": "+u.Reason, ": ")
 	switch d, _ := sbxerr.Describe(u.Code); {
 	case u.Code == "":

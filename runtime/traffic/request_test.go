@@ -35,8 +35,8 @@ func TestRequestEntries(t *testing.T) {
 			t.Errorf("it is learned as %+v", s)
 		}
 	}
-	plain := entryOfUse(usage.Use{Name: "a.example", Rule: "allow a.example", Method: "GET", Path: "/v1", Begun: time.Now()})
-	if plain.Kind != Request || plain.Verdict != "allowed" || plain.Reason != "" || plain.Rule != "allow a.example" || plain.Type != "GET /v1" {
+	plain := entryOfUse(usage.Use{Name: "a.example", Rule: "allow a.example", Method: "GET", Path: "/v1", Status: 404, Received: 7, Begun: time.Now()})
+	if plain.Kind != Request || plain.Verdict != "allowed" || plain.Reason != "status 404" || plain.Received != 7 || plain.Rule != "allow a.example" || plain.Type != "GET /v1" {
 		t.Errorf("by plain HTTP: %+v", plain)
 	}
 }

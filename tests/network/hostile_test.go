@@ -20,7 +20,7 @@ const (
 	rawName = "raw.example"
 )
 
-// ear answers any first bytes, and remembers them.
+// ear answers any first bytes by HTTP, and remembers them.
 type ear struct {
 	mu    sync.Mutex
 	heard []string
@@ -56,7 +56,7 @@ func (e *ear) serve(l net.Listener) {
 			e.mu.Lock()
 			e.heard = append(e.heard, string(buf[:n]))
 			e.mu.Unlock()
-			_, _ = io.WriteString(c, "heard\n")
+			_, _ = io.WriteString(c, "HTTP/1.1 200 heard\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 		}()
 	}
 }

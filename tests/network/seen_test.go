@@ -82,7 +82,7 @@ func TestSeen(t *testing.T) {
 		}
 	}
 	if !slices.ContainsFunc(list, func(e entry) bool {
-		return e.Kind == "request" && e.Name == "web.example" && e.Type == "GET /a b" && e.Rule == "mode open"
+		return e.Kind == "request" && e.Name == "web.example" && e.Type == "GET /a b" && e.Rule == "mode open" && strings.HasPrefix(e.Reason, "status 200") && e.Received > 0
 	}) {
 		t.Errorf("no request in %+v", list)
 	}

@@ -192,23 +192,37 @@ func TestSocketAfterRequests(t *testing.T) {
 	}
 }
 
-// The way to a socket is decided on anew: where no rule allows it by then, nothing leaves.
-func TestSocketAfterAChange(t *testing.T) {
-	b := start(t, allow("a.test"), site, nil)
-	dials := 0
-	b.dialer.before = func() {
-		if dials++; dials > 1 {
-			b.SetPolicy(compile(t, allow("b.test")))
+// Where a server has ended its connection, the way to it is decided on anew: where no rule allows it
+// by then, nothing leaves.
+func TestServerEndsItsConnection(t *testing.T) {
+	ended := make(chan struct{}, 4)
+	once := func(c *net.TCPConn) {
+		if _, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
+			fmt.Fprint(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 		}
+		_ = c.Close()
+		ended <- struct{}{}
 	}
+	b := start(t, allow("a.test"), once, nil)
+	change := func() {}
+	b.dialer.before = func() { change() }
 	c := b.dial("a.test", 80)
-	fmt.Fprint(c, asked)
-	answers(t, c, 1)
-	fmt.Fprint(c, "GET /socket HTTP/1.1\r\nHost: a.test\r\nUpgrade: websocket\r\n\r\n")
-	if got, err := io.ReadAll(c); strings.Contains(string(got), "101") {
-		t.Errorf("%q, %v", got, err)
+	for range 3 {
+		fmt.Fprint(c, asked)
+		if got, _ := answers(t, c, 1); got[0] != "200 ok" {
+			t.Fatalf("%q", got)
+		}
+		<-ended
 	}
-	if a := b.record(); a.Verdict != attempt.Refused || a.Code != sbxerr.EgressDenied || a.Sent == 0 {
+	if dialed := b.dialer.all(); len(dialed) != 3 {
+		t.Errorf("dialled %q", dialed)
+	}
+	change = func() { b.SetPolicy(compile(t, allow("b.test"))) }
+	fmt.Fprint(c, asked)
+	if got, _ := io.ReadAll(c); strings.Contains(string(got), "200") {
+		t.Errorf("%q", got)
+	}
+	if a := b.record(); a.Verdict != attempt.Refused || a.Code != sbxerr.EgressDenied || a.Sent != int64(3*len(asked)) || a.Received == 0 {
 		t.Errorf("%+v", a)
 	}
 }
@@ -255,19 +269,33 @@ func TestUnfinishedLaterHeads(t *testing.T) {
 	}
 }
 
-// A server that does not answer what came before keeps a refused client no longer than
-// it may.
-func TestRefusedRequestOfASilentServer(t *testing.T) {
-	b := start(t, allow("a.test"), func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c); <-t.Context().Done() }, nil)
+// Behind a request that the server does not answer nothing is read, and a client that goes away
+// ends it.
+func TestSilentServer(t *testing.T) {
+	begun, heard := make(chan struct{}, 2), make(chan string, 1)
+	b := start(t, allow("a.test"), func(c *net.TCPConn) {
+		text := make([]byte, len(asked))
+		_, _ = io.ReadFull(c, text)
+		begun <- struct{}{}
+		more, _ := io.ReadAll(c)
+		heard <- string(text) + string(more)
+	}, nil)
 	c := b.dial("a.test", 80)
+	fmt.Fprint(c, asked)
+	<-begun
+	_ = c.SetLinger(0)
+	_ = c.Close()
+	if text := <-heard; text != asked {
+		t.Errorf("the server heard %q", text)
+	}
+	if a := b.record(); a.Verdict != attempt.Allowed || a.Reason != brokeOff {
+		t.Errorf("%+v", a)
+	}
+	c = b.dial("a.test", 80)
 	fmt.Fprint(c, asked+"GET /2 HTTP/1.1\r\nHost: b.test\r\n\r\n")
-	if got, _ := io.ReadAll(c); len(got) > 0 {
-		t.Errorf("%q", got)
-	}
-	if a := b.record(); a.Verdict != attempt.Refused {
-		t.Errorf("%+v", a)
-	}
-	if a := b.record(); a.Verdict != attempt.Allowed || a.Duration > lastAnswer+drainTime+lastAnswer {
-		t.Errorf("%+v", a)
+	<-begun
+	b.stop()
+	if text := <-heard; text != asked {
+		t.Errorf("the server heard %q", text)
 	}
 }
