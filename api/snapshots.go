@@ -23,6 +23,11 @@ func (c *Client) InspectSnapshot(ctx context.Context, req *caissonv1.InspectSnap
 	return call(ctx, c.snapshots().InspectSnapshot, req)
 }
 
+// DiffSnapshot returns what a snapshot has other than an earlier one.
+func (c *Client) DiffSnapshot(ctx context.Context, req *caissonv1.DiffSnapshotRequest) (*caissonv1.DiffResponse, error) {
+	return call(ctx, c.snapshots().DiffSnapshot, req)
+}
+
 // RemoveSnapshot removes a snapshot.
 func (c *Client) RemoveSnapshot(ctx context.Context, req *caissonv1.RemoveSnapshotRequest) (*caissonv1.RemoveSnapshotResponse, error) {
 	return call(ctx, c.snapshots().RemoveSnapshot, req)

@@ -64,6 +64,7 @@ type record struct {
 	Limits       plan.Limits            `json:"limits"`
 	Changing     *plan.Limits           `json:"changing"` // what they are being changed to
 	HostIDBase   uint32                 `json:"host_id_base"`
+	DiskSince    time.Time              `json:"disk_since,omitzero"`     // when it got its disk by a rewind; zero: when it was made
 	DiskIDBase   uint32                 `json:"disk_id_base,omitempty"`  // of the ids on its disk; 0 is HostIDBase
 	WritableRoot bool                   `json:"writable_root,omitempty"` // what is written to the root is on the disk
 	OwnerUID     uint32                 `json:"owner_uid"`

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/rootfs/mount"
@@ -110,7 +111,9 @@ func (h *host) finishRewind(s *sandbox) error {
 		s.end(err) // it is not as it was declared
 		return err
 	}
-	s.update(func() { s.record.DiskIDBase, s.record.Rewinding, s.stale = *r.Rewinding, nil, true })
+	s.update(func() {
+		s.record.DiskIDBase, s.record.DiskSince, s.record.Rewinding, s.stale = *r.Rewinding, time.Now().Round(0), nil, true
+	})
 	h.keepRecord(s)
 	return nil
 }

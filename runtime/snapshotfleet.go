@@ -118,7 +118,7 @@ func snapshotOf(r record, at time.Time, use disk.Use) plan.Snapshot {
 	kept.DNS, kept.Routes, kept.AllowECH, kept.Labels = r.Asked.DNS, r.Asked.Routes, r.Asked.AllowECH, r.Labels
 	return plan.Snapshot{
 		CreatedAt: at, SandboxID: r.ID, SandboxName: r.Name, Image: r.Image, ImageDigest: r.ImageDigest, ChainID: r.ChainID,
-		WritableRoot: r.WritableRoot, Size: r.Limits.Disk(), UsedBytes: use.UsedBytes, IDBase: r.diskBase(), Request: kept,
+		WritableRoot: r.WritableRoot, Size: r.Limits.Disk(), UsedBytes: use.UsedBytes, IDBase: r.diskBase(), DiskSince: r.DiskSince, Request: kept,
 	}
 }
 

@@ -127,6 +127,7 @@ type Snapshots interface {
 	Fork(ctx context.Context, ref string, count int) ([]snapshots.Fork, error)
 	List(ctx context.Context) ([]snapshots.Info, error)
 	Inspect(ctx context.Context, ref string) (snapshots.Info, error)
+	Diff(ctx context.Context, from, to string, paths []string) (list []changes.Change, more bool, err error)
 	Remove(ctx context.Context, ref string) error
 	Export(ctx context.Context, ref string, w io.Writer) error
 	Import(ctx context.Context, name string, r io.Reader) (snapshots.Info, error)

@@ -38,6 +38,11 @@ func (s snapshotService) InspectSnapshot(ctx context.Context, r *connect.Request
 	return reply(snapshotPB(i), err)
 }
 
+func (s snapshotService) DiffSnapshot(ctx context.Context, r *connect.Request[caissonv1.DiffSnapshotRequest]) (*connect.Response[caissonv1.DiffResponse], error) {
+	list, more, err := s.store.Diff(ctx, r.Msg.Name, r.Msg.To, r.Msg.Paths)
+	return reply(&caissonv1.DiffResponse{Changes: each(list, changePB), Truncated: more}, err)
+}
+
 func (s snapshotService) RemoveSnapshot(ctx context.Context, r *connect.Request[caissonv1.RemoveSnapshotRequest]) (*connect.Response[caissonv1.RemoveSnapshotResponse], error) {
 	return reply(&caissonv1.RemoveSnapshotResponse{}, s.store.Remove(ctx, r.Msg.Name))
 }

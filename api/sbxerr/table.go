@@ -74,7 +74,7 @@ var table = []Description{
 	{VolumeSize, "the volume has another size", ClassInput, 409, false, "leave the size out, or give the one that it has; for another one copy the files to a new volume"},
 	{TemplateFailed, "the set-up of the profile failed", ClassInput, 422, false, "look at its log: caisson template inspect PROFILE; root builds it again with caisson template build PROFILE"},
 	{TemplateNotFound, "the profile has no set-up", ClassInput, 404, false, "list the profiles that have one: caisson template ls; setup: in a profile of the configuration gives it one"},
-	{SnapshotMismatch, "the snapshot does not fit the sandbox", ClassInput, 409, false, "create a sandbox from the snapshot instead: caisson create --from SNAPSHOT"},
+	{SnapshotMismatch, "the snapshot does not fit the sandbox, or the other snapshot", ClassInput, 409, false, "create a sandbox from the snapshot instead: caisson create --from SNAPSHOT"},
 	{SnapshotArchive, "the archive holds no snapshot", ClassInput, 422, false, "give an archive that caisson snapshot export wrote; caisson image import takes images"},
 	{SnapshotVersion, "the archive is of a newer version", ClassInput, 422, false, "import it with a daemon that is as new as the one that wrote it"},
 	{SnapshotName, "a name in the snapshot has another meaning in an archive", ClassInput, 422, false, "create a sandbox from the snapshot, rename what the message names, and export a snapshot of that"},

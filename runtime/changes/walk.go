@@ -113,7 +113,7 @@ func (w *walk) wants(c Change) bool {
 	if len(w.Only) == 0 || c.Kind == Renamed {
 		return true
 	}
-	made := c.New.Type == "directory" && c.Old.Type != "directory"
+	made := c.New.Type == directory && c.Old.Type != "directory"
 	return slices.ContainsFunc(w.Only, func(only string) bool { return Within(c.Path, only) || made && Within(only, c.Path) })
 }
 
@@ -324,7 +324,7 @@ func (w *walk) subdir(l level, name string, c Change) error {
 	}
 	next := level{upper: dir, lower: -1, path: c.Path, lowerPath: c.Place, depth: l.depth + 1}
 	release, err := w.merge(&next, l, name, &c)
-	if err == nil && (c.Kind == Renamed || c.Old.Type != "directory" || c.Old.Mode != c.New.Mode) {
+	if err == nil && (c.Kind == Renamed || c.Old.Type != directory || c.Old.Mode != c.New.Mode) {
 		if c.Kind == "" {
 			c.Kind = kindOf(c)
 		}
@@ -378,7 +378,7 @@ func (w *walk) mergeSame(next *level, l level, name string, c *Change) (release 
 	if l.hidden > 0 {
 		below = l.hidden
 	}
-	if c.Old.Type != "directory" {
+	if c.Old.Type != directory {
 		c.Lost = c.Old.Type == "" && has(fd, "origin")
 		return release, nil
 	}

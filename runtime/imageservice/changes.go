@@ -65,10 +65,15 @@ func (s *Service) withDigest(ctx context.Context, g peer.Grant, of string) (imag
 	}
 	keys := images.ScopeOf(g).KeysOf(of, list)
 	if len(keys) == 0 {
-		return images.Stored{}, sbxerr.WithRemedy(sbxerr.ImageNotFound, "images.changes", fmt.Errorf("no image has the digest %s, of which the snapshot is", sbxerr.Clip(of)),
-			"bring the image first: caisson image save on the host of the snapshot, and caisson image import here")
+		return images.Stored{}, notWithDigest("images.changes", of)
 	}
 	return s.store.GetImage(ctx, keys[0])
+}
+
+// notWithDigest says that the image of a snapshot is not there.
+func notWithDigest(op, digest string) error {
+	return sbxerr.WithRemedy(sbxerr.ImageNotFound, op, fmt.Errorf("no image has the digest %s, of which the snapshot is", sbxerr.Clip(digest)),
+		"bring the image first: caisson image save on the host of the snapshot, and caisson image import here")
 }
 
 // see shows the layers of an image to the filter.

@@ -25,6 +25,23 @@ func (s *Service) view(ctx context.Context, img images.Stored) (*os.Root, error)
 	return mount.View(layers, s.options.View)
 }
 
+// Open opens the image of a digest, whoever has it, to read it.
+func (s *Service) Open(ctx context.Context, digest string) (*os.Root, error) {
+	list, err := s.store.ListImages(ctx)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(list, func(img images.Stored) bool { return img.Digest == digest })
+	if i < 0 {
+		return nil, notWithDigest("images.open", digest)
+	}
+	img, err := s.store.GetImage(ctx, list[i].Key())
+	if err != nil {
+		return nil, err
+	}
+	return s.view(ctx, img)
+}
+
 // releaseViews drops unpacked layers that nobody needs any more.
 func (s *Service) releaseViews(ctx context.Context) error {
 	unused, err := s.UnusedViews(ctx)

@@ -23,13 +23,14 @@ type Snapshot struct {
 	Image        string        `json:"image"` // as its store names it
 	ImageDigest  string        `json:"image_digest"`
 	ChainID      string        `json:"chain_id"`
-	WritableRoot bool          `json:"writable_root"`     // the disk has what was written to the root
-	Size         disk.Size     `json:"size"`              // of the disk
-	UsedBytes    int64         `json:"used_bytes"`        // that files take on it
-	IDBase       uint32        `json:"id_base"`           // first id of the block whose ids are on the disk
-	Request      CreateRequest `json:"request"`           // what sandboxes from it begin with
-	Unnamed      bool          `json:"unnamed,omitempty"` // nobody chose its name
-	Path         string        `json:"path,omitempty"`    // of the only directory that the disk has, at DiskWorkspace
+	WritableRoot bool          `json:"writable_root"`       // the disk has what was written to the root
+	Size         disk.Size     `json:"size"`                // of the disk
+	UsedBytes    int64         `json:"used_bytes"`          // that files take on it
+	IDBase       uint32        `json:"id_base"`             // first id of the block whose ids are on the disk
+	Request      CreateRequest `json:"request"`             // what sandboxes from it begin with
+	Unnamed      bool          `json:"unnamed,omitempty"`   // nobody chose its name
+	DiskSince    time.Time     `json:"disk_since,omitzero"` // when the sandbox got the disk by a rewind; zero: when it was made
+	Path         string        `json:"path,omitempty"`      // of the only directory that the disk has, at DiskWorkspace
 }
 
 // Origin is the snapshot that a sandbox begins with, or of which it has the directory.

@@ -162,7 +162,7 @@ func writeArchive(info Info, layer v1.Descriptor, content io.Reader, to io.Write
 func configOf(info Info, layer digest.Digest) (v1.Image, error) {
 	said := archived{info.Name, info.Snapshot}
 	env := said.Request.Env
-	said.Request.Env, said.SandboxID, said.IDBase, said.Unnamed = nil, "", 0, false
+	said.Request.Env, said.SandboxID, said.IDBase, said.DiskSince, said.Unnamed = nil, "", 0, time.Time{}, false
 	data, err := json.Marshal(said)
 	return v1.Image{
 		Created: &info.CreatedAt, Platform: v1.Platform{OS: "linux", Architecture: goruntime.GOARCH},

@@ -43,6 +43,8 @@ type Fleet interface {
 type Images interface {
 	// Spool makes a file that has no name, for an archive of at most so many bytes.
 	Spool() (f *os.File, most int64, err error)
+	// Open opens the image of a digest, whoever has it, to read it.
+	Open(ctx context.Context, digest string) (*os.Root, error)
 	// Changes reads an archive of changes to an image. find names the digest of that by what the
 	// archive says. apply gets the image, and the changes as a tar, which it reads to its end.
 	Changes(ctx context.Context, r io.Reader, find func(image.Config) (digest string, err error), apply func(images.Stored, io.Reader) error) error

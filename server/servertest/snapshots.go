@@ -3,11 +3,13 @@ package servertest
 import (
 	"cmp"
 	"context"
+	"errors"
 	"io"
 	"slices"
 	"strings"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/runtime/changes"
 	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/runtime/snapshots"
 )
@@ -28,6 +30,12 @@ func (f snapshotFake) Inspect(_ context.Context, ref string) (snapshots.Info, er
 		return snapshots.Info{}, sbxerr.New(sbxerr.SnapshotNotFound, "fake.find", "no snapshot %q", ref)
 	}
 	return f.Snapshots[i], nil
+}
+
+func (f snapshotFake) Diff(ctx context.Context, from, to string, _ []string) (list []changes.Change, more bool, err error) {
+	_, errFrom := f.Inspect(ctx, from)
+	_, errTo := f.Inspect(ctx, to)
+	return f.Changes, false, errors.Join(errFrom, errTo)
 }
 
 func (f snapshotFake) Remove(ctx context.Context, ref string) error {

@@ -53,8 +53,8 @@ func TestBrokenSnapshot(t *testing.T) {
 	b.empty(t)
 }
 
-// TestBrokenSnapshotArchive: a daemon that dies or fails in the middle of an export, an import, or a
-// snapshot of a directory leaves nothing of it: no file, mount or loop device. The repeated call works.
+// TestBrokenSnapshotArchive: a daemon that dies or fails in the middle of an export, an import, a
+// comparison, or a snapshot of a directory leaves nothing of it: no file, mount or loop device. The repeated call works.
 func TestBrokenSnapshotArchive(t *testing.T) {
 	need.Tools(t, "mkfs.ext4")
 	b := newBreakable(t, "")
@@ -80,6 +80,10 @@ func TestBrokenSnapshotArchive(t *testing.T) {
 	if before == 0 {
 		t.Fatal("the disk of the sandbox is not seen: nothing is shown")
 	}
+	b.Run(t, "create", "--name", "rw", "--rootfs", "rw", "--disk", "32M")
+	b.Run(t, "snapshot", "create", "rw", "--name", "one")
+	b.Run(t, "snapshot", "create", "rw", "--name", "two")
+	b.Run(t, "rm", "--force", "rw")
 	out := filepath.Join(t.TempDir(), "again.tar")
 	for _, tt := range []struct {
 		point string
@@ -87,6 +91,7 @@ func TestBrokenSnapshotArchive(t *testing.T) {
 	}{
 		{"snapshot/exported", []string{"snapshot", "export", "whole", out}},
 		{"snapshot/unpacked", []string{"snapshot", "import", "--name", "again", archive}},
+		{"snapshot/opened", []string{"snapshot", "diff", "one", "two"}},
 		{"snapshot/unpacked", []string{"snapshot", "create", "box", "--name", "again", "--path", "/workspace/deps"}},
 	} {
 		for _, how := range []string{"error", "kill"} {
@@ -101,7 +106,7 @@ func TestBrokenSnapshotArchive(t *testing.T) {
 			b.disarm(t)
 			await(t, fmt.Sprintf("the snapshots as before %v, %s", tt.args, how), func() bool { // a daemon sweeps when it has begun
 				left, err := os.ReadDir(filepath.Join(b.Root, "snapshots"))
-				return err == nil && len(left) == 1 && left[0].Name() == "0+whole"
+				return err == nil && len(left) == 3 && left[0].Name() == "0+one" && left[1].Name() == "0+two" && left[2].Name() == "0+whole"
 			})
 			if spooled, err := filepath.Glob(filepath.Join(b.Root, "spool", "*")); err != nil || len(spooled) > 0 {
 				t.Errorf("%v, %s: left %v, %v", tt.args, how, spooled, err)
@@ -112,13 +117,16 @@ func TestBrokenSnapshotArchive(t *testing.T) {
 			await(t, fmt.Sprintf("the disks as before %v, %s", tt.args, how), func() bool { return disks() == before })
 		}
 		b.Run(t, tt.args...)
-		if tt.args[1] != "export" {
+		switch tt.args[1] {
+		case "export":
+			if err := os.Remove(out); err != nil {
+				t.Error(err)
+			}
+		case "import", "create":
 			b.Run(t, "snapshot", "rm", "again")
-		} else if err := os.Remove(out); err != nil {
-			t.Error(err)
 		}
 	}
-	b.Run(t, "snapshot", "rm", "whole")
+	b.Run(t, "snapshot", "rm", "whole", "one", "two")
 	b.Run(t, "rm", "--force", "box")
 	b.empty(t)
 }

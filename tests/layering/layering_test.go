@@ -84,7 +84,7 @@ var rules = []struct {
 	{"runtime/apply", []string{"api/sbxerr", "api/units", "owndir", "runtime/changes", "runtime/failpoint", "runtime/peer"}},
 	{"runtime/changes", []string{}},
 	{"runtime/patches", []string{"api/sbxerr", "rootfs/imageproc", "rootfs/patch", "runtime/changes", "runtime/peer"}},
-	{"runtime/snapshots", []string{"api/sbxerr", "owndir", "rootfs/disk", "rootfs/image", "rootfs/layertar", "rootfs/mount", "runtime/events", "runtime/failpoint", "runtime/images", "runtime/owned", "runtime/peer", "runtime/plan"}},
+	{"runtime/snapshots", []string{"api/sbxerr", "owndir", "rootfs/disk", "rootfs/image", "rootfs/layertar", "rootfs/mount", "runtime/changes", "runtime/events", "runtime/failpoint", "runtime/images", "runtime/owned", "runtime/peer", "runtime/plan"}},
 	{"runtime/workspaces", []string{"api/sbxerr", "owndir", "rootfs/disk", "rootfs/imageproc", "rootfs/mount", "runtime/apply", "runtime/changes", "runtime/events", "runtime/failpoint", "runtime/patches", "runtime/peer"}},
 	{"runtime/volumes", []string{"api/sbxerr", "api/units", "owndir", "rootfs/disk", "rootfs/mount", "runtime/events", "runtime/failpoint", "runtime/owned", "runtime/peer"}},
 	{"runtime/templates", []string{"api/sbxerr", "gateway/policy", "netns", "owndir", "rootfs/buildplan", "rootfs/layertar", "runtime/events", "runtime/images", "runtime/imageservice", "runtime/peer", "runtime/plan"}},

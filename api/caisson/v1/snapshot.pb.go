@@ -356,6 +356,68 @@ func (x *InspectSnapshotRequest) GetName() string {
 	return ""
 }
 
+type DiffSnapshotRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // of the earlier one
+	To    string                 `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`     // of that of which the changes are told
+	// Below the directory of the snapshots, or below the root of the sandbox; or absolute, as inside.
+	// They and all below them; empty: all.
+	Paths         []string `protobuf:"bytes,3,rep,name=paths,proto3" json:"paths,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiffSnapshotRequest) Reset() {
+	*x = DiffSnapshotRequest{}
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiffSnapshotRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiffSnapshotRequest) ProtoMessage() {}
+
+func (x *DiffSnapshotRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiffSnapshotRequest.ProtoReflect.Descriptor instead.
+func (*DiffSnapshotRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *DiffSnapshotRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *DiffSnapshotRequest) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *DiffSnapshotRequest) GetPaths() []string {
+	if x != nil {
+		return x.Paths
+	}
+	return nil
+}
+
 type RemoveSnapshotRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -365,7 +427,7 @@ type RemoveSnapshotRequest struct {
 
 func (x *RemoveSnapshotRequest) Reset() {
 	*x = RemoveSnapshotRequest{}
-	mi := &file_caisson_v1_snapshot_proto_msgTypes[5]
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -377,7 +439,7 @@ func (x *RemoveSnapshotRequest) String() string {
 func (*RemoveSnapshotRequest) ProtoMessage() {}
 
 func (x *RemoveSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_snapshot_proto_msgTypes[5]
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -390,7 +452,7 @@ func (x *RemoveSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*RemoveSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{5}
+	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *RemoveSnapshotRequest) GetName() string {
@@ -408,7 +470,7 @@ type RemoveSnapshotResponse struct {
 
 func (x *RemoveSnapshotResponse) Reset() {
 	*x = RemoveSnapshotResponse{}
-	mi := &file_caisson_v1_snapshot_proto_msgTypes[6]
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -420,7 +482,7 @@ func (x *RemoveSnapshotResponse) String() string {
 func (*RemoveSnapshotResponse) ProtoMessage() {}
 
 func (x *RemoveSnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_snapshot_proto_msgTypes[6]
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -433,7 +495,7 @@ func (x *RemoveSnapshotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveSnapshotResponse.ProtoReflect.Descriptor instead.
 func (*RemoveSnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{6}
+	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{7}
 }
 
 type ExportSnapshotRequest struct {
@@ -445,7 +507,7 @@ type ExportSnapshotRequest struct {
 
 func (x *ExportSnapshotRequest) Reset() {
 	*x = ExportSnapshotRequest{}
-	mi := &file_caisson_v1_snapshot_proto_msgTypes[7]
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -457,7 +519,7 @@ func (x *ExportSnapshotRequest) String() string {
 func (*ExportSnapshotRequest) ProtoMessage() {}
 
 func (x *ExportSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_snapshot_proto_msgTypes[7]
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -470,7 +532,7 @@ func (x *ExportSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*ExportSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{7}
+	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ExportSnapshotRequest) GetName() string {
@@ -489,7 +551,7 @@ type ExportSnapshotResponse struct {
 
 func (x *ExportSnapshotResponse) Reset() {
 	*x = ExportSnapshotResponse{}
-	mi := &file_caisson_v1_snapshot_proto_msgTypes[8]
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -501,7 +563,7 @@ func (x *ExportSnapshotResponse) String() string {
 func (*ExportSnapshotResponse) ProtoMessage() {}
 
 func (x *ExportSnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_snapshot_proto_msgTypes[8]
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -514,7 +576,7 @@ func (x *ExportSnapshotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportSnapshotResponse.ProtoReflect.Descriptor instead.
 func (*ExportSnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{8}
+	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ExportSnapshotResponse) GetChunk() []byte {
@@ -537,7 +599,7 @@ type ImportSnapshotRequest struct {
 
 func (x *ImportSnapshotRequest) Reset() {
 	*x = ImportSnapshotRequest{}
-	mi := &file_caisson_v1_snapshot_proto_msgTypes[9]
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -549,7 +611,7 @@ func (x *ImportSnapshotRequest) String() string {
 func (*ImportSnapshotRequest) ProtoMessage() {}
 
 func (x *ImportSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_snapshot_proto_msgTypes[9]
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -562,7 +624,7 @@ func (x *ImportSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*ImportSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{9}
+	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ImportSnapshotRequest) GetKind() isImportSnapshotRequest_Kind {
@@ -615,7 +677,7 @@ type ImportSnapshotHeader struct {
 
 func (x *ImportSnapshotHeader) Reset() {
 	*x = ImportSnapshotHeader{}
-	mi := &file_caisson_v1_snapshot_proto_msgTypes[10]
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -627,7 +689,7 @@ func (x *ImportSnapshotHeader) String() string {
 func (*ImportSnapshotHeader) ProtoMessage() {}
 
 func (x *ImportSnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_snapshot_proto_msgTypes[10]
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -640,7 +702,7 @@ func (x *ImportSnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportSnapshotHeader.ProtoReflect.Descriptor instead.
 func (*ImportSnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{10}
+	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ImportSnapshotHeader) GetName() string {
@@ -660,7 +722,7 @@ type RewindRequest struct {
 
 func (x *RewindRequest) Reset() {
 	*x = RewindRequest{}
-	mi := &file_caisson_v1_snapshot_proto_msgTypes[11]
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -672,7 +734,7 @@ func (x *RewindRequest) String() string {
 func (*RewindRequest) ProtoMessage() {}
 
 func (x *RewindRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_snapshot_proto_msgTypes[11]
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -685,7 +747,7 @@ func (x *RewindRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RewindRequest.ProtoReflect.Descriptor instead.
 func (*RewindRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{11}
+	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RewindRequest) GetRef() string {
@@ -712,7 +774,7 @@ type RewindResponse struct {
 
 func (x *RewindResponse) Reset() {
 	*x = RewindResponse{}
-	mi := &file_caisson_v1_snapshot_proto_msgTypes[12]
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -724,7 +786,7 @@ func (x *RewindResponse) String() string {
 func (*RewindResponse) ProtoMessage() {}
 
 func (x *RewindResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_snapshot_proto_msgTypes[12]
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -737,7 +799,7 @@ func (x *RewindResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RewindResponse.ProtoReflect.Descriptor instead.
 func (*RewindResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{12}
+	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RewindResponse) GetExecs() []string {
@@ -765,7 +827,7 @@ type AttachSnapshotRequest struct {
 
 func (x *AttachSnapshotRequest) Reset() {
 	*x = AttachSnapshotRequest{}
-	mi := &file_caisson_v1_snapshot_proto_msgTypes[13]
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -777,7 +839,7 @@ func (x *AttachSnapshotRequest) String() string {
 func (*AttachSnapshotRequest) ProtoMessage() {}
 
 func (x *AttachSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_snapshot_proto_msgTypes[13]
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -790,7 +852,7 @@ func (x *AttachSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*AttachSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{13}
+	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *AttachSnapshotRequest) GetRef() string {
@@ -824,7 +886,7 @@ type ForkRequest struct {
 
 func (x *ForkRequest) Reset() {
 	*x = ForkRequest{}
-	mi := &file_caisson_v1_snapshot_proto_msgTypes[14]
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -836,7 +898,7 @@ func (x *ForkRequest) String() string {
 func (*ForkRequest) ProtoMessage() {}
 
 func (x *ForkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_snapshot_proto_msgTypes[14]
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -849,7 +911,7 @@ func (x *ForkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkRequest.ProtoReflect.Descriptor instead.
 func (*ForkRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{14}
+	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ForkRequest) GetRef() string {
@@ -875,7 +937,7 @@ type ForkResponse struct {
 
 func (x *ForkResponse) Reset() {
 	*x = ForkResponse{}
-	mi := &file_caisson_v1_snapshot_proto_msgTypes[15]
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -887,7 +949,7 @@ func (x *ForkResponse) String() string {
 func (*ForkResponse) ProtoMessage() {}
 
 func (x *ForkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_snapshot_proto_msgTypes[15]
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -900,7 +962,7 @@ func (x *ForkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkResponse.ProtoReflect.Descriptor instead.
 func (*ForkResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{15}
+	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ForkResponse) GetForks() []*Forked {
@@ -921,7 +983,7 @@ type Forked struct {
 
 func (x *Forked) Reset() {
 	*x = Forked{}
-	mi := &file_caisson_v1_snapshot_proto_msgTypes[16]
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -933,7 +995,7 @@ func (x *Forked) String() string {
 func (*Forked) ProtoMessage() {}
 
 func (x *Forked) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_snapshot_proto_msgTypes[16]
+	mi := &file_caisson_v1_snapshot_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -946,7 +1008,7 @@ func (x *Forked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forked.ProtoReflect.Descriptor instead.
 func (*Forked) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{16}
+	return file_caisson_v1_snapshot_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Forked) GetSandbox() *Sandbox {
@@ -968,7 +1030,7 @@ var File_caisson_v1_snapshot_proto protoreflect.FileDescriptor
 const file_caisson_v1_snapshot_proto_rawDesc = "" +
 	"\n" +
 	"\x19caisson/v1/snapshot.proto\x12\n" +
-	"caisson.v1\x1a\x18caisson/v1/caisson.proto\x1a\x16caisson/v1/route.proto\x1a\x18caisson/v1/sandbox.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd4\x02\n" +
+	"caisson.v1\x1a\x18caisson/v1/caisson.proto\x1a\x16caisson/v1/route.proto\x1a\x18caisson/v1/sandbox.proto\x1a\x1acaisson/v1/workspace.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd4\x02\n" +
 	"\bSnapshot\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\rR\x05owner\x129\n" +
@@ -997,7 +1059,11 @@ const file_caisson_v1_snapshot_proto_rawDesc = "" +
 	"\tsnapshots\x18\x01 \x03(\v2\x14.caisson.v1.SnapshotR\tsnapshots\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\tR\x04next\",\n" +
 	"\x16InspectSnapshotRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"+\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"O\n" +
+	"\x13DiffSnapshotRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
+	"\x02to\x18\x02 \x01(\tR\x02to\x12\x14\n" +
+	"\x05paths\x18\x03 \x03(\tR\x05paths\"+\n" +
 	"\x15RemoveSnapshotRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\x18\n" +
 	"\x16RemoveSnapshotResponse\"+\n" +
@@ -1029,14 +1095,16 @@ const file_caisson_v1_snapshot_proto_rawDesc = "" +
 	"\x05forks\x18\x01 \x03(\v2\x12.caisson.v1.ForkedR\x05forks\"f\n" +
 	"\x06Forked\x12-\n" +
 	"\asandbox\x18\x01 \x01(\v2\x13.caisson.v1.SandboxR\asandbox\x12-\n" +
-	"\x05error\x18\x02 \x01(\v2\x17.caisson.v1.ErrorDetailR\x05error2\xd2\b\n" +
+	"\x05error\x18\x02 \x01(\v2\x17.caisson.v1.ErrorDetailR\x05error2\xc3\t\n" +
 	"\x0fSnapshotService\x12g\n" +
 	"\x0eCreateSnapshot\x12!.caisson.v1.CreateSnapshotRequest\x1a\x14.caisson.v1.Snapshot\"\x1c\x82\xb5\x18\x18\n" +
 	"\x04POST\x12\r/v1/snapshots\x18\xc9\x01\x12n\n" +
 	"\rListSnapshots\x12 .caisson.v1.ListSnapshotsRequest\x1a!.caisson.v1.ListSnapshotsResponse\"\x18\x82\xb5\x18\x14\n" +
 	"\x03GET\x12\r/v1/snapshots\x12l\n" +
 	"\x0fInspectSnapshot\x12\".caisson.v1.InspectSnapshotRequest\x1a\x14.caisson.v1.Snapshot\"\x1f\x82\xb5\x18\x1b\n" +
-	"\x03GET\x12\x14/v1/snapshots/{name}\x12{\n" +
+	"\x03GET\x12\x14/v1/snapshots/{name}\x12o\n" +
+	"\fDiffSnapshot\x12\x1f.caisson.v1.DiffSnapshotRequest\x1a\x18.caisson.v1.DiffResponse\"$\x82\xb5\x18 \n" +
+	"\x03GET\x12\x19/v1/snapshots/{name}/diff\x12{\n" +
 	"\x0eRemoveSnapshot\x12!.caisson.v1.RemoveSnapshotRequest\x1a\".caisson.v1.RemoveSnapshotResponse\"\"\x82\xb5\x18\x1e\n" +
 	"\x06DELETE\x12\x14/v1/snapshots/{name}\x12\x88\x01\n" +
 	"\x0eExportSnapshot\x12!.caisson.v1.ExportSnapshotRequest\x1a\".caisson.v1.ExportSnapshotResponse\"-\x82\xb5\x18)\n" +
@@ -1063,56 +1131,60 @@ func file_caisson_v1_snapshot_proto_rawDescGZIP() []byte {
 	return file_caisson_v1_snapshot_proto_rawDescData
 }
 
-var file_caisson_v1_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_caisson_v1_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_caisson_v1_snapshot_proto_goTypes = []any{
 	(*Snapshot)(nil),               // 0: caisson.v1.Snapshot
 	(*CreateSnapshotRequest)(nil),  // 1: caisson.v1.CreateSnapshotRequest
 	(*ListSnapshotsRequest)(nil),   // 2: caisson.v1.ListSnapshotsRequest
 	(*ListSnapshotsResponse)(nil),  // 3: caisson.v1.ListSnapshotsResponse
 	(*InspectSnapshotRequest)(nil), // 4: caisson.v1.InspectSnapshotRequest
-	(*RemoveSnapshotRequest)(nil),  // 5: caisson.v1.RemoveSnapshotRequest
-	(*RemoveSnapshotResponse)(nil), // 6: caisson.v1.RemoveSnapshotResponse
-	(*ExportSnapshotRequest)(nil),  // 7: caisson.v1.ExportSnapshotRequest
-	(*ExportSnapshotResponse)(nil), // 8: caisson.v1.ExportSnapshotResponse
-	(*ImportSnapshotRequest)(nil),  // 9: caisson.v1.ImportSnapshotRequest
-	(*ImportSnapshotHeader)(nil),   // 10: caisson.v1.ImportSnapshotHeader
-	(*RewindRequest)(nil),          // 11: caisson.v1.RewindRequest
-	(*RewindResponse)(nil),         // 12: caisson.v1.RewindResponse
-	(*AttachSnapshotRequest)(nil),  // 13: caisson.v1.AttachSnapshotRequest
-	(*ForkRequest)(nil),            // 14: caisson.v1.ForkRequest
-	(*ForkResponse)(nil),           // 15: caisson.v1.ForkResponse
-	(*Forked)(nil),                 // 16: caisson.v1.Forked
-	(*timestamppb.Timestamp)(nil),  // 17: google.protobuf.Timestamp
-	(*Sandbox)(nil),                // 18: caisson.v1.Sandbox
-	(*ErrorDetail)(nil),            // 19: caisson.v1.ErrorDetail
+	(*DiffSnapshotRequest)(nil),    // 5: caisson.v1.DiffSnapshotRequest
+	(*RemoveSnapshotRequest)(nil),  // 6: caisson.v1.RemoveSnapshotRequest
+	(*RemoveSnapshotResponse)(nil), // 7: caisson.v1.RemoveSnapshotResponse
+	(*ExportSnapshotRequest)(nil),  // 8: caisson.v1.ExportSnapshotRequest
+	(*ExportSnapshotResponse)(nil), // 9: caisson.v1.ExportSnapshotResponse
+	(*ImportSnapshotRequest)(nil),  // 10: caisson.v1.ImportSnapshotRequest
+	(*ImportSnapshotHeader)(nil),   // 11: caisson.v1.ImportSnapshotHeader
+	(*RewindRequest)(nil),          // 12: caisson.v1.RewindRequest
+	(*RewindResponse)(nil),         // 13: caisson.v1.RewindResponse
+	(*AttachSnapshotRequest)(nil),  // 14: caisson.v1.AttachSnapshotRequest
+	(*ForkRequest)(nil),            // 15: caisson.v1.ForkRequest
+	(*ForkResponse)(nil),           // 16: caisson.v1.ForkResponse
+	(*Forked)(nil),                 // 17: caisson.v1.Forked
+	(*timestamppb.Timestamp)(nil),  // 18: google.protobuf.Timestamp
+	(*Sandbox)(nil),                // 19: caisson.v1.Sandbox
+	(*ErrorDetail)(nil),            // 20: caisson.v1.ErrorDetail
+	(*DiffResponse)(nil),           // 21: caisson.v1.DiffResponse
 }
 var file_caisson_v1_snapshot_proto_depIdxs = []int32{
-	17, // 0: caisson.v1.Snapshot.created_at:type_name -> google.protobuf.Timestamp
+	18, // 0: caisson.v1.Snapshot.created_at:type_name -> google.protobuf.Timestamp
 	0,  // 1: caisson.v1.ListSnapshotsResponse.snapshots:type_name -> caisson.v1.Snapshot
-	10, // 2: caisson.v1.ImportSnapshotRequest.header:type_name -> caisson.v1.ImportSnapshotHeader
-	16, // 3: caisson.v1.ForkResponse.forks:type_name -> caisson.v1.Forked
-	18, // 4: caisson.v1.Forked.sandbox:type_name -> caisson.v1.Sandbox
-	19, // 5: caisson.v1.Forked.error:type_name -> caisson.v1.ErrorDetail
+	11, // 2: caisson.v1.ImportSnapshotRequest.header:type_name -> caisson.v1.ImportSnapshotHeader
+	17, // 3: caisson.v1.ForkResponse.forks:type_name -> caisson.v1.Forked
+	19, // 4: caisson.v1.Forked.sandbox:type_name -> caisson.v1.Sandbox
+	20, // 5: caisson.v1.Forked.error:type_name -> caisson.v1.ErrorDetail
 	1,  // 6: caisson.v1.SnapshotService.CreateSnapshot:input_type -> caisson.v1.CreateSnapshotRequest
 	2,  // 7: caisson.v1.SnapshotService.ListSnapshots:input_type -> caisson.v1.ListSnapshotsRequest
 	4,  // 8: caisson.v1.SnapshotService.InspectSnapshot:input_type -> caisson.v1.InspectSnapshotRequest
-	5,  // 9: caisson.v1.SnapshotService.RemoveSnapshot:input_type -> caisson.v1.RemoveSnapshotRequest
-	7,  // 10: caisson.v1.SnapshotService.ExportSnapshot:input_type -> caisson.v1.ExportSnapshotRequest
-	9,  // 11: caisson.v1.SnapshotService.ImportSnapshot:input_type -> caisson.v1.ImportSnapshotRequest
-	11, // 12: caisson.v1.SnapshotService.Rewind:input_type -> caisson.v1.RewindRequest
-	13, // 13: caisson.v1.SnapshotService.AttachSnapshot:input_type -> caisson.v1.AttachSnapshotRequest
-	14, // 14: caisson.v1.SnapshotService.Fork:input_type -> caisson.v1.ForkRequest
-	0,  // 15: caisson.v1.SnapshotService.CreateSnapshot:output_type -> caisson.v1.Snapshot
-	3,  // 16: caisson.v1.SnapshotService.ListSnapshots:output_type -> caisson.v1.ListSnapshotsResponse
-	0,  // 17: caisson.v1.SnapshotService.InspectSnapshot:output_type -> caisson.v1.Snapshot
-	6,  // 18: caisson.v1.SnapshotService.RemoveSnapshot:output_type -> caisson.v1.RemoveSnapshotResponse
-	8,  // 19: caisson.v1.SnapshotService.ExportSnapshot:output_type -> caisson.v1.ExportSnapshotResponse
-	0,  // 20: caisson.v1.SnapshotService.ImportSnapshot:output_type -> caisson.v1.Snapshot
-	12, // 21: caisson.v1.SnapshotService.Rewind:output_type -> caisson.v1.RewindResponse
-	18, // 22: caisson.v1.SnapshotService.AttachSnapshot:output_type -> caisson.v1.Sandbox
-	15, // 23: caisson.v1.SnapshotService.Fork:output_type -> caisson.v1.ForkResponse
-	15, // [15:24] is the sub-list for method output_type
-	6,  // [6:15] is the sub-list for method input_type
+	5,  // 9: caisson.v1.SnapshotService.DiffSnapshot:input_type -> caisson.v1.DiffSnapshotRequest
+	6,  // 10: caisson.v1.SnapshotService.RemoveSnapshot:input_type -> caisson.v1.RemoveSnapshotRequest
+	8,  // 11: caisson.v1.SnapshotService.ExportSnapshot:input_type -> caisson.v1.ExportSnapshotRequest
+	10, // 12: caisson.v1.SnapshotService.ImportSnapshot:input_type -> caisson.v1.ImportSnapshotRequest
+	12, // 13: caisson.v1.SnapshotService.Rewind:input_type -> caisson.v1.RewindRequest
+	14, // 14: caisson.v1.SnapshotService.AttachSnapshot:input_type -> caisson.v1.AttachSnapshotRequest
+	15, // 15: caisson.v1.SnapshotService.Fork:input_type -> caisson.v1.ForkRequest
+	0,  // 16: caisson.v1.SnapshotService.CreateSnapshot:output_type -> caisson.v1.Snapshot
+	3,  // 17: caisson.v1.SnapshotService.ListSnapshots:output_type -> caisson.v1.ListSnapshotsResponse
+	0,  // 18: caisson.v1.SnapshotService.InspectSnapshot:output_type -> caisson.v1.Snapshot
+	21, // 19: caisson.v1.SnapshotService.DiffSnapshot:output_type -> caisson.v1.DiffResponse
+	7,  // 20: caisson.v1.SnapshotService.RemoveSnapshot:output_type -> caisson.v1.RemoveSnapshotResponse
+	9,  // 21: caisson.v1.SnapshotService.ExportSnapshot:output_type -> caisson.v1.ExportSnapshotResponse
+	0,  // 22: caisson.v1.SnapshotService.ImportSnapshot:output_type -> caisson.v1.Snapshot
+	13, // 23: caisson.v1.SnapshotService.Rewind:output_type -> caisson.v1.RewindResponse
+	19, // 24: caisson.v1.SnapshotService.AttachSnapshot:output_type -> caisson.v1.Sandbox
+	16, // 25: caisson.v1.SnapshotService.Fork:output_type -> caisson.v1.ForkResponse
+	16, // [16:26] is the sub-list for method output_type
+	6,  // [6:16] is the sub-list for method input_type
 	6,  // [6:6] is the sub-list for extension type_name
 	6,  // [6:6] is the sub-list for extension extendee
 	0,  // [0:6] is the sub-list for field type_name
@@ -1126,18 +1198,19 @@ func file_caisson_v1_snapshot_proto_init() {
 	file_caisson_v1_caisson_proto_init()
 	file_caisson_v1_route_proto_init()
 	file_caisson_v1_sandbox_proto_init()
-	file_caisson_v1_snapshot_proto_msgTypes[9].OneofWrappers = []any{
+	file_caisson_v1_workspace_proto_init()
+	file_caisson_v1_snapshot_proto_msgTypes[10].OneofWrappers = []any{
 		(*ImportSnapshotRequest_Header)(nil),
 		(*ImportSnapshotRequest_Chunk)(nil),
 	}
-	file_caisson_v1_snapshot_proto_msgTypes[14].OneofWrappers = []any{}
+	file_caisson_v1_snapshot_proto_msgTypes[15].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_caisson_v1_snapshot_proto_rawDesc), len(file_caisson_v1_snapshot_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -150,14 +150,15 @@ func (x *DiffResponse) GetLeft() []*ChangeNote {
 	return nil
 }
 
-// Change is a name under which the workspace differs. Paths are below the workspace.
+// Change is a name under which the workspace differs from the host's directory, or a snapshot from an
+// earlier one. Paths are below the workspace, the directory of the snapshots or the sandbox's root.
 type Change struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // "added", "modified", "deleted", "renamed"
 	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	OldPath       string                 `protobuf:"bytes,3,opt,name=old_path,json=oldPath,proto3" json:"old_path,omitempty"`                  // old path of a renamed directory; changes in it are listed separately
-	Old           *ChangeState           `protobuf:"bytes,4,opt,name=old,proto3" json:"old,omitempty"`                                         // in the host's directory; absent if it was added
-	New           *ChangeState           `protobuf:"bytes,5,opt,name=new,proto3" json:"new,omitempty"`                                         // in the workspace; absent if it was deleted, with all that it held
+	Old           *ChangeState           `protobuf:"bytes,4,opt,name=old,proto3" json:"old,omitempty"`                                         // before; absent if it was added
+	New           *ChangeState           `protobuf:"bytes,5,opt,name=new,proto3" json:"new,omitempty"`                                         // now; absent if it was deleted, with all that it held
 	PathBytes     []byte                 `protobuf:"bytes,6,opt,name=path_bytes,json=pathBytes,proto3" json:"path_bytes,omitempty"`            // the path where it is not UTF-8; else empty
 	OldPathBytes  []byte                 `protobuf:"bytes,7,opt,name=old_path_bytes,json=oldPathBytes,proto3" json:"old_path_bytes,omitempty"` // the same for old_path
 	Control       bool                   `protobuf:"varint,8,opt,name=control,proto3" json:"control,omitempty"`                                // it changes a file that controls programs of the host: apply leaves it out

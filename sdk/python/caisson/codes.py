@@ -408,7 +408,7 @@ class TemplateNotFound(CaissonError):
 
 
 class SnapshotMismatch(CaissonError):
-    """SBX-246: the snapshot does not fit the sandbox."""
+    """SBX-246: the snapshot does not fit the sandbox, or the other snapshot."""
 
     code = "SBX-246"
 

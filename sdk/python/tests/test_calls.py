@@ -70,7 +70,7 @@ def methods(transport):
         lambda: images.tag("a", "b"), lambda: next(images.save("a")), images.prune, images.du, lambda: images.remove("a"),
         volumes.list, lambda: volumes.create("v"), lambda: volumes.get("v"), lambda: volumes.remove("v"), volumes.prune,
         client.secrets.list, lambda: client.secrets.set("s", "file:/k"), lambda: client.secrets.remove("s"),
-        snapshots.list, lambda: snapshots.get("s"), lambda: snapshots.remove("s"), lambda: next(snapshots.save("s")), lambda: snapshots.load(io.BytesIO(), "s"), lambda: snapshots.load(io.BytesIO()), box.snapshot, box.fork, lambda: box.forward(80), box.diff, box.apply,
+        snapshots.list, lambda: snapshots.get("s"), lambda: snapshots.diff("s", "t"), lambda: snapshots.remove("s"), lambda: next(snapshots.save("s")), lambda: snapshots.load(io.BytesIO(), "s"), lambda: snapshots.load(io.BytesIO()), box.snapshot, box.fork, lambda: box.forward(80), box.diff, box.apply,
         client.templates.list, lambda: client.templates.get("t"), lambda: client.templates.build("t"), lambda: client.templates.remove("t"),
         client.changesets.list, lambda: client.changesets.diff("c"), lambda: client.changesets.apply("c"), lambda: client.changesets.discard("c"),
         lambda: box.run("x"), lambda: box.start("x"), box.processes, lambda: next(box.logs()), box.update, lambda: box.attach_workspace("."), lambda: box.attach_snapshot("s"), box.pause,

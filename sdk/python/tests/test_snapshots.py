@@ -44,6 +44,17 @@ class SnapshotsTest(unittest.TestCase):
         self.assertTrue(fake.requests[4].startswith(b"GET /v1/snapshots?next=a%2Bb "))
         self.assertTrue(fake.requests[5].startswith(b"DELETE /v1/snapshots/one%2Fx "))
 
+    def test_changes_between_snapshots(self):
+        change = {"kind": "added", "path": "a", "new": {"type": "file", "mode": 420, "size_bytes": "4"}}
+        fake = self.fake([answer({"changes": [change], "truncated": True}), answer({})])
+        with Client(fake.path) as client:
+            found = client.snapshots.diff("one/x", "two", ["a b", "/c"])
+            self.assertEqual([(c.kind, c.path, c.new.size_bytes) for c in found], [("added", "a", 4)])
+            self.assertTrue(found.truncated)
+            self.assertEqual(client.snapshots.diff("one", "two"), [])
+            self.assertRaises(ValueError, client.snapshots.diff, "", "two")
+        self.assertEqual([r.split(b" ", 2)[1] for r in fake.requests], [b"/v1/snapshots/one%2Fx/diff?to=two&paths=a+b&paths=%2Fc", b"/v1/snapshots/one/diff?to=two"])
+
     def test_a_fork_that_fails_loses_no_other(self):
         forks = [{"sandbox": {"id": "a"}}, {"error": {"code": "SBX-102", "message": "too much"}}, {"sandbox": {"id": "b", "name": "named"}}]
         fake = self.fake([answer({"sandbox": {"id": "box"}}), answer({"forks": forks}), answer({})])

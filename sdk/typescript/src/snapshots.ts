@@ -1,7 +1,7 @@
 import { parts, type Transport } from './http.js'
 import { bodyOf } from './input.js'
 import type { Data } from './spec.js'
-import type { Snapshot } from './types.js'
+import type { Diff, Snapshot } from './types.js'
 import { decode } from './wire.js'
 
 /** Disks of sandboxes as they were once. `sandbox.snapshot` makes one, the option `from` begins with one. */
@@ -17,6 +17,11 @@ export class Snapshots {
   /** Returns one snapshot. */
   async get(name: string): Promise<Snapshot> {
     return decode('Snapshot', await this.transport.call({ method: 'GET', path: snapshotPath(name) }))
+  }
+
+  /** Returns what the snapshot `to` has other than the snapshot `name`, at or below `paths` or everywhere. */
+  async diff(name: string, to: string, paths: string[] = []): Promise<Diff> {
+    return decode('DiffResponse', await this.transport.call({ method: 'GET', path: `${snapshotPath(name)}/diff`, query: { to, paths } }))
   }
 
   /** Removes a snapshot. Sandboxes that began with it keep what they have. */

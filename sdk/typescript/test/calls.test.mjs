@@ -36,7 +36,7 @@ function calls(client, dir) {
     () => next(images.save('a')), () => images.prune({ unused: true }), () => images.du(), () => images.remove('a'),
     () => volumes.list(), () => volumes.create('v'), () => volumes.get('v'), () => volumes.remove('v'), () => volumes.prune(),
     () => client.secrets.list(), () => client.secrets.set('s', 'file:/k'), () => client.secrets.remove('s'),
-    () => snapshots.list(), () => snapshots.get('s'), () => snapshots.remove('s'), () => next(snapshots.save('s')), () => snapshots.load('', 's'), () => snapshots.load(''), () => box.snapshot(), () => box.fork(), () => box.forward(80), () => box.diff(), () => box.apply(),
+    () => snapshots.list(), () => snapshots.get('s'), () => snapshots.diff('s', 't'), () => snapshots.remove('s'), () => next(snapshots.save('s')), () => snapshots.load('', 's'), () => snapshots.load(''), () => box.snapshot(), () => box.fork(), () => box.forward(80), () => box.diff(), () => box.apply(),
     () => client.templates.list(), () => client.templates.get('t'), () => client.templates.build('t'), () => client.templates.remove('t'),
     () => client.changesets.list(), () => client.changesets.diff('c'), () => client.changesets.apply('c'), () => client.changesets.discard('c'),
     () => box.run('x'), () => box.start('x'), () => box.processes(), () => next(box.logs()), () => box.update({}), () => box.attachWorkspace('.'), () => box.attachSnapshot('s'),

@@ -35,6 +35,17 @@ test('snapshots', async (t) => {
   await assert.rejects(client.snapshots.get(''), TypeError)
 })
 
+test('changes between snapshots', async (t) => {
+  const changes = [{ kind: 'added', path: 'a', new: { type: 'file', mode: 420, size_bytes: '4' } }]
+  const { client, daemon } = await serve(t, [{ changes, truncated: true }, {}])
+  const found = await client.snapshots.diff('one/x', 'two', ['a b', '/c'])
+  assert.deepEqual([found.truncated, found.changes.map((c) => [c.kind, c.path, c.new?.sizeBytes])], [true, [['added', 'a', 4]]])
+  assert.equal(daemon.requests.at(-1), 'GET /v1/snapshots/one%2Fx/diff?to=two&paths=a+b&paths=%2Fc')
+  assert.deepEqual((await client.snapshots.diff('one', 'two')).changes, [])
+  assert.equal(daemon.requests.at(-1), 'GET /v1/snapshots/one/diff?to=two')
+  await assert.rejects(client.snapshots.diff('', 'two'), TypeError)
+})
+
 test('a fork that fails loses no other', async (t) => {
   const forks = [{ sandbox: { id: 'a' } }, { error: { code: 'SBX-102', class: 'invalid_input', message: 'too much' } }, { sandbox: { id: 'b', name: 'named' } }]
   const { bodies, box } = await serve(t, [{ forks }])

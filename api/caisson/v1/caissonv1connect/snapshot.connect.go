@@ -42,6 +42,9 @@ const (
 	// SnapshotServiceInspectSnapshotProcedure is the fully-qualified name of the SnapshotService's
 	// InspectSnapshot RPC.
 	SnapshotServiceInspectSnapshotProcedure = "/caisson.v1.SnapshotService/InspectSnapshot"
+	// SnapshotServiceDiffSnapshotProcedure is the fully-qualified name of the SnapshotService's
+	// DiffSnapshot RPC.
+	SnapshotServiceDiffSnapshotProcedure = "/caisson.v1.SnapshotService/DiffSnapshot"
 	// SnapshotServiceRemoveSnapshotProcedure is the fully-qualified name of the SnapshotService's
 	// RemoveSnapshot RPC.
 	SnapshotServiceRemoveSnapshotProcedure = "/caisson.v1.SnapshotService/RemoveSnapshot"
@@ -69,6 +72,10 @@ type SnapshotServiceClient interface {
 	ListSnapshots(context.Context, *connect.Request[v1.ListSnapshotsRequest]) (*connect.Response[v1.ListSnapshotsResponse], error)
 	// InspectSnapshot returns one snapshot.
 	InspectSnapshot(context.Context, *connect.Request[v1.InspectSnapshotRequest]) (*connect.Response[v1.Snapshot], error)
+	// DiffSnapshot lists what a snapshot has other than another one: files by name, type, mode, owner,
+	// content and target. Both are of the same directory, or of whole sandboxes with the same image.
+	// What was renamed is deleted under one name, and added under the other. There is no patch.
+	DiffSnapshot(context.Context, *connect.Request[v1.DiffSnapshotRequest]) (*connect.Response[v1.DiffResponse], error)
 	// RemoveSnapshot removes a snapshot. Sandboxes that began with it keep what they have.
 	RemoveSnapshot(context.Context, *connect.Request[v1.RemoveSnapshotRequest]) (*connect.Response[v1.RemoveSnapshotResponse], error)
 	// ExportSnapshot writes a snapshot as a tar of an OCI image layout, with the changes to its image
@@ -118,6 +125,12 @@ func NewSnapshotServiceClient(httpClient connect.HTTPClient, baseURL string, opt
 			connect.WithSchema(snapshotServiceMethods.ByName("InspectSnapshot")),
 			connect.WithClientOptions(opts...),
 		),
+		diffSnapshot: connect.NewClient[v1.DiffSnapshotRequest, v1.DiffResponse](
+			httpClient,
+			baseURL+SnapshotServiceDiffSnapshotProcedure,
+			connect.WithSchema(snapshotServiceMethods.ByName("DiffSnapshot")),
+			connect.WithClientOptions(opts...),
+		),
 		removeSnapshot: connect.NewClient[v1.RemoveSnapshotRequest, v1.RemoveSnapshotResponse](
 			httpClient,
 			baseURL+SnapshotServiceRemoveSnapshotProcedure,
@@ -162,6 +175,7 @@ type snapshotServiceClient struct {
 	createSnapshot  *connect.Client[v1.CreateSnapshotRequest, v1.Snapshot]
 	listSnapshots   *connect.Client[v1.ListSnapshotsRequest, v1.ListSnapshotsResponse]
 	inspectSnapshot *connect.Client[v1.InspectSnapshotRequest, v1.Snapshot]
+	diffSnapshot    *connect.Client[v1.DiffSnapshotRequest, v1.DiffResponse]
 	removeSnapshot  *connect.Client[v1.RemoveSnapshotRequest, v1.RemoveSnapshotResponse]
 	exportSnapshot  *connect.Client[v1.ExportSnapshotRequest, v1.ExportSnapshotResponse]
 	importSnapshot  *connect.Client[v1.ImportSnapshotRequest, v1.Snapshot]
@@ -183,6 +197,11 @@ func (c *snapshotServiceClient) ListSnapshots(ctx context.Context, req *connect.
 // InspectSnapshot calls caisson.v1.SnapshotService.InspectSnapshot.
 func (c *snapshotServiceClient) InspectSnapshot(ctx context.Context, req *connect.Request[v1.InspectSnapshotRequest]) (*connect.Response[v1.Snapshot], error) {
 	return c.inspectSnapshot.CallUnary(ctx, req)
+}
+
+// DiffSnapshot calls caisson.v1.SnapshotService.DiffSnapshot.
+func (c *snapshotServiceClient) DiffSnapshot(ctx context.Context, req *connect.Request[v1.DiffSnapshotRequest]) (*connect.Response[v1.DiffResponse], error) {
+	return c.diffSnapshot.CallUnary(ctx, req)
 }
 
 // RemoveSnapshot calls caisson.v1.SnapshotService.RemoveSnapshot.
@@ -224,6 +243,10 @@ type SnapshotServiceHandler interface {
 	ListSnapshots(context.Context, *connect.Request[v1.ListSnapshotsRequest]) (*connect.Response[v1.ListSnapshotsResponse], error)
 	// InspectSnapshot returns one snapshot.
 	InspectSnapshot(context.Context, *connect.Request[v1.InspectSnapshotRequest]) (*connect.Response[v1.Snapshot], error)
+	// DiffSnapshot lists what a snapshot has other than another one: files by name, type, mode, owner,
+	// content and target. Both are of the same directory, or of whole sandboxes with the same image.
+	// What was renamed is deleted under one name, and added under the other. There is no patch.
+	DiffSnapshot(context.Context, *connect.Request[v1.DiffSnapshotRequest]) (*connect.Response[v1.DiffResponse], error)
 	// RemoveSnapshot removes a snapshot. Sandboxes that began with it keep what they have.
 	RemoveSnapshot(context.Context, *connect.Request[v1.RemoveSnapshotRequest]) (*connect.Response[v1.RemoveSnapshotResponse], error)
 	// ExportSnapshot writes a snapshot as a tar of an OCI image layout, with the changes to its image
@@ -267,6 +290,12 @@ func NewSnapshotServiceHandler(svc SnapshotServiceHandler, opts ...connect.Handl
 		SnapshotServiceInspectSnapshotProcedure,
 		svc.InspectSnapshot,
 		connect.WithSchema(snapshotServiceMethods.ByName("InspectSnapshot")),
+		connect.WithHandlerOptions(opts...),
+	)
+	snapshotServiceDiffSnapshotHandler := connect.NewUnaryHandler(
+		SnapshotServiceDiffSnapshotProcedure,
+		svc.DiffSnapshot,
+		connect.WithSchema(snapshotServiceMethods.ByName("DiffSnapshot")),
 		connect.WithHandlerOptions(opts...),
 	)
 	snapshotServiceRemoveSnapshotHandler := connect.NewUnaryHandler(
@@ -313,6 +342,8 @@ func NewSnapshotServiceHandler(svc SnapshotServiceHandler, opts ...connect.Handl
 			snapshotServiceListSnapshotsHandler.ServeHTTP(w, r)
 		case SnapshotServiceInspectSnapshotProcedure:
 			snapshotServiceInspectSnapshotHandler.ServeHTTP(w, r)
+		case SnapshotServiceDiffSnapshotProcedure:
+			snapshotServiceDiffSnapshotHandler.ServeHTTP(w, r)
 		case SnapshotServiceRemoveSnapshotProcedure:
 			snapshotServiceRemoveSnapshotHandler.ServeHTTP(w, r)
 		case SnapshotServiceExportSnapshotProcedure:
@@ -344,6 +375,10 @@ func (UnimplementedSnapshotServiceHandler) ListSnapshots(context.Context, *conne
 
 func (UnimplementedSnapshotServiceHandler) InspectSnapshot(context.Context, *connect.Request[v1.InspectSnapshotRequest]) (*connect.Response[v1.Snapshot], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SnapshotService.InspectSnapshot is not implemented"))
+}
+
+func (UnimplementedSnapshotServiceHandler) DiffSnapshot(context.Context, *connect.Request[v1.DiffSnapshotRequest]) (*connect.Response[v1.DiffResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SnapshotService.DiffSnapshot is not implemented"))
 }
 
 func (UnimplementedSnapshotServiceHandler) RemoveSnapshot(context.Context, *connect.Request[v1.RemoveSnapshotRequest]) (*connect.Response[v1.RemoveSnapshotResponse], error) {

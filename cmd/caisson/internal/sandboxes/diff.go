@@ -30,28 +30,25 @@ func DiffCommand(a *cli.App) *cobra.Command {
 			if r.IncludeControl && !r.Patch {
 				return cli.Usage("--include-control is of a patch: give --patch, too")
 			}
-			line := changeLine
-			switch {
-			case stat:
-				line = statLine
-			case names:
-				line = func(c *caissonv1.Change) string { return cli.Printable(c.Path) }
-			}
 			r.Ref = args[0]
 			return cli.Ask(cmd.Context(), a, (*api.Client).Diff, r, func(got *caissonv1.DiffResponse) error {
 				if r.Patch && a.Output != cli.FormatJSON {
 					return printPatch(a, got)
 				}
-				return printDiff(a, got, line, stat)
+				return printDiff(a, got, stat, names)
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&stat, "stat", false, "show sizes, and a sum at the end")
-	cmd.Flags().BoolVar(&names, "name-only", false, "show names only")
+	diffFlags(cmd, &stat, &names)
 	cmd.Flags().BoolVar(&r.Patch, "patch", false, "show a patch that git apply takes")
 	cmd.Flags().BoolVar(&r.IncludeControl, "include-control", false, "with --patch, show control files as well, such as .envrc")
 	a.OutputFlags(cmd)
 	return cmd
+}
+
+func diffFlags(cmd *cobra.Command, stat, names *bool) {
+	cmd.Flags().BoolVar(stat, "stat", false, "show sizes, and a sum at the end")
+	cmd.Flags().BoolVar(names, "name-only", false, "show names only")
 }
 
 func printPatch(a *cli.App, r *caissonv1.DiffResponse) error {
@@ -67,15 +64,22 @@ func tellTruncated(a *cli.App, r *caissonv1.DiffResponse) {
 	}
 }
 
-func printDiff(a *cli.App, r *caissonv1.DiffResponse, line func(*caissonv1.Change) string, sum bool) error {
+func printDiff(a *cli.App, r *caissonv1.DiffResponse, stat, names bool) error {
 	if a.Output == cli.FormatJSON {
 		return a.PrintJSON(r)
+	}
+	line := changeLine
+	switch {
+	case stat:
+		line = statLine
+	case names:
+		line = func(c *caissonv1.Change) string { return cli.Printable(c.Path) }
 	}
 	if err := printChanges(a, r.Changes, line); err != nil {
 		return err
 	}
 	tellTruncated(a, r)
-	if sum {
+	if stat {
 		return a.PrintLine("%s", sumLine(r.Changes))
 	}
 	return nil

@@ -18,7 +18,7 @@ func SnapshotCommand(a *cli.App) *cobra.Command {
 		Args:  cobra.ArbitraryArgs, // unknownCommand has seen them
 		RunE:  cli.ShowHelp,
 	}
-	cmd.AddCommand(snapshotCreateCommand(a), snapshotLsCommand(a), snapshotInspectCommand(a), snapshotRmCommand(a), snapshotExportCommand(a), snapshotImportCommand(a))
+	cmd.AddCommand(snapshotCreateCommand(a), snapshotLsCommand(a), snapshotInspectCommand(a), snapshotDiffCommand(a), snapshotRmCommand(a), snapshotExportCommand(a), snapshotImportCommand(a))
 	return cmd
 }
 
@@ -89,6 +89,37 @@ func snapshotInspectCommand(a *cli.App) *cobra.Command {
 		},
 	}
 	a.JsonOnly(cmd)
+	return cmd
+}
+
+func snapshotDiffCommand(a *cli.App) *cobra.Command {
+	var stat, names bool
+	req := new(caissonv1.DiffSnapshotRequest)
+	cmd := &cobra.Command{
+		Use:   "diff SNAPSHOT SNAPSHOT [PATH...]",
+		Short: "Show what a snapshot has other than an earlier one",
+		Long: "Show what the second snapshot has other than the first, at or below each PATH: A added, M modified,\nD deleted with all in it. What was renamed is deleted and added. Both are of one directory, or of\n" +
+			"whole sandboxes with one image. Content is compared, times are not.",
+		Example: "  caisson snapshot create agent --name before\n  caisson exec agent -- make install\n  caisson snapshot create agent --name after\n  caisson snapshot diff before after\n  caisson snapshot diff --stat before after usr/local",
+		Args: func(cmd *cobra.Command, args []string) error {
+			return cli.Exactly("SNAPSHOT", "SNAPSHOT")(cmd, args[:min(len(args), 2)])
+		},
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 1 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return completeSnapshots(a)(cmd, args, begun)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if stat && names {
+				return cli.Usage("--stat and --name-only exclude each other")
+			}
+			req.Name, req.To, req.Paths = args[0], args[1], args[2:]
+			return cli.Ask(cmd.Context(), a, (*api.Client).DiffSnapshot, req, func(got *caissonv1.DiffResponse) error { return printDiff(a, got, stat, names) })
+		},
+	}
+	diffFlags(cmd, &stat, &names)
+	a.OutputFlags(cmd)
 	return cmd
 }
 

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from typing import Iterator, BinaryIO, List, Optional
+from typing import Iterator, BinaryIO, List, Optional, Sequence
 
 from .._wire import Request, decode, pieces_of, segment
-from ..types import Snapshot
+from ..types import Changes, Snapshot
+from .changesets import changes_of
 from .http import Transport
 
 
@@ -23,6 +24,14 @@ class Snapshots:
     def get(self, name: str) -> Snapshot:
         """Returns one snapshot."""
         return decode(Snapshot, self._transport.call(Request("GET", _path(name))))
+
+    def diff(self, name: str, to: str, paths: Sequence[str] = ()) -> Changes:
+        """Returns what the snapshot to has other than the snapshot name.
+
+        paths: they and all below them; none is all. What was renamed is deleted and added.
+        """
+        query = {"to": to, "paths": list(paths)}
+        return changes_of(self._transport.call(Request("GET", _path(name) + "/diff", query=query)))
 
     def remove(self, name: str) -> None:
         """Removes a snapshot. Sandboxes that began with it keep what they have."""

@@ -202,7 +202,7 @@ export class TemplateFailedError extends CaissonError {}
 /** SBX-245: the profile has no set-up. */
 export class TemplateNotFoundError extends CaissonError {}
 
-/** SBX-246: the snapshot does not fit the sandbox. */
+/** SBX-246: the snapshot does not fit the sandbox, or the other snapshot. */
 export class SnapshotMismatchError extends CaissonError {}
 
 /** SBX-247: the archive holds no snapshot. */

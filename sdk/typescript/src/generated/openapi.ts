@@ -135,7 +135,7 @@ export interface components {
             /** @enum {string} */
             support: "enforced" | "best_effort" | "unsupported";
         };
-        /** @description Change is a name under which the workspace differs. Paths are below the workspace. */
+        /** @description Change is a name under which the workspace differs from the host's directory, or a snapshot from an earlier one. Paths are below the workspace, the directory of the snapshots or the sandbox's root. */
         Change: {
             /** @description it changes a file that controls programs of the host: apply leaves it out */
             control: boolean;
@@ -144,9 +144,9 @@ export interface components {
              * @enum {string}
              */
             kind: "added" | "modified" | "deleted" | "renamed";
-            /** @description in the workspace; absent if it was deleted, with all that it held */
+            /** @description now; absent if it was deleted, with all that it held */
             new?: components["schemas"]["ChangeState"];
-            /** @description in the host's directory; absent if it was added */
+            /** @description before; absent if it was added */
             old?: components["schemas"]["ChangeState"];
             /** @description old path of a renamed directory; changes in it are listed separately */
             old_path: string;
