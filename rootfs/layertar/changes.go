@@ -82,6 +82,7 @@ func isOpaque(root *os.Root, name string) (bool, error) {
 type Part struct {
 	Root *os.Root
 	At   string // its name in the layer; empty: it is the upper layer of an overlay
+	All  bool   // with pipes and set-id bits, which no layer of an image has; not where At is empty
 }
 
 // Parts writes an upper layer, and the trees that are mounted over it, as one layer. Their ids begin
@@ -104,7 +105,7 @@ func (p Part) write(parts []Part, base uint32, layer *tar.Writer) error {
 		}
 	}}
 	if p.At != "" {
-		if err := w.file(p.Root, "."); err != nil {
+		if err := w.file(p, "."); err != nil {
 			return err
 		}
 	}
@@ -119,7 +120,7 @@ func (p Part) write(parts []Part, base uint32, layer *tar.Writer) error {
 		case p.At == "":
 			return w.change(p.Root, name, entry)
 		}
-		return w.file(p.Root, name)
+		return w.file(p, name)
 	})
 }
 
@@ -133,12 +134,15 @@ func (p Part) named(name string) string {
 }
 
 // file writes a file of a tree in which nothing hides what lies below it.
-func (w *writer) file(root *os.Root, name string) error {
-	info, err := root.Lstat(name)
+func (w *writer) file(p Part, name string) error {
+	info, err := p.Root.Lstat(name)
 	if err != nil {
 		return err
 	}
-	i, err := itemOf(root, name, info)
+	i, err := itemOf(p.Root, name, info)
+	if i == nil && p.All && info.Mode()&fs.ModeNamedPipe != 0 {
+		i = &item{header: headerOf(name, info, tar.TypeFifo), mode: fs.ModeNamedPipe}
+	}
 	if err != nil || i == nil {
 		return err
 	}
