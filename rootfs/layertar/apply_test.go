@@ -192,6 +192,25 @@ func TestPartsRefuseMarks(t *testing.T) {
 	}
 }
 
+// A directory of the image that was renamed has its files below: a layer without them would lose them.
+func TestPartsRefuseRenamed(t *testing.T) {
+	need.Root(t, "it sets trusted attributes")
+	dir := emptyParts(t)
+	at := filepath.Join(dir, "upper", "moved")
+	if err := os.Mkdir(at, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := Parts(openParts(t, dir), 0, new(bytes.Buffer)); err != nil {
+		t.Fatalf("a new directory: %v", err)
+	}
+	if err := unix.Setxattr(at, "trusted.overlay.redirect", []byte("/etc"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := Parts(openParts(t, dir), 0, new(bytes.Buffer)); sbxerr.Of(err) != sbxerr.SnapshotName || !strings.Contains(err.Error(), `"/moved"`) {
+		t.Errorf("%v", err)
+	}
+}
+
 // Nothing leaves the trees, also where the filter let pass what it must not.
 func TestApplyStaysInside(t *testing.T) {
 	need.Root(t, "it gives files to other owners, and makes whiteouts")
