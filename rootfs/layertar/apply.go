@@ -123,7 +123,11 @@ func (a *applier) put(f applied, h *tar.Header, content io.Reader) error {
 		return err
 	}
 	if h.Typeflag != tar.TypeSymlink {
-		if err := f.Root.Chmod(f.name, h.FileInfo().Mode()&(fs.ModePerm|fs.ModeSticky)); err != nil {
+		kept := fs.ModePerm | fs.ModeSticky
+		if f.All {
+			kept |= fs.ModeSetuid | fs.ModeSetgid
+		}
+		if err := f.Root.Chmod(f.name, h.FileInfo().Mode()&kept); err != nil {
 			return err
 		}
 	}
@@ -135,6 +139,9 @@ func (a *applier) put(f applied, h *tar.Header, content io.Reader) error {
 }
 
 func (f applied) make(h *tar.Header, content io.Reader) error {
+	if f.All && h.Typeflag == tar.TypeFifo {
+		return f.inParent(func(dir int, name string) error { return unix.Mknodat(dir, name, unix.S_IFIFO|0o600, 0) })
+	}
 	switch h.Typeflag {
 	case tar.TypeDir:
 		err := f.Root.Mkdir(f.name, 0o700)

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -29,10 +30,14 @@ func grow(t *testing.T, r *rand.Rand, dir string, base int, overlay bool) {
 		}
 	}
 	check(os.Lchown(dir, base, base))
-	dirs, files := []string{dir}, []string{}
+	dirs, files, pipes := []string{dir}, []string{}, []string{}
+	bits := 0o1000 // of a mode; no layer of an image has set-id bits
+	if !overlay {
+		bits = 0o10000
+	}
 	for i := range 1 + r.IntN(30) {
 		at := filepath.Join(dirs[r.IntN(len(dirs))], fmt.Sprintf("%d é\n%s", i, strings.Repeat("n", r.IntN(120))))
-		kind := r.IntN(7)
+		kind := r.IntN(8)
 		switch {
 		case kind == 0:
 			check(os.Mkdir(at, 0o755))
@@ -48,6 +53,9 @@ func grow(t *testing.T, r *rand.Rand, dir string, base int, overlay bool) {
 		case kind == 3 && overlay:
 			check(unix.Mknod(at, unix.S_IFCHR, 0))
 			continue
+		case kind == 7 && !overlay:
+			check(unix.Mkfifo(at, 0o600))
+			pipes = append(pipes, at)
 		default:
 			data := make([]byte, r.IntN(200<<10))
 			if r.IntN(2) == 0 {
@@ -58,10 +66,10 @@ func grow(t *testing.T, r *rand.Rand, dir string, base int, overlay bool) {
 		}
 		check(os.Lchown(at, base+r.IntN(3), base+r.IntN(65536)))
 		if kind != 1 {
-			check(os.Chmod(at, fs.FileMode(r.IntN(0o1000))))
+			check(unix.Chmod(at, uint32(r.IntN(bits))))
 		}
 	}
-	for _, at := range append(dirs, files...) {
+	for _, at := range slices.Concat(dirs, files, pipes) {
 		check(os.Chtimes(at, time.Unix(int64(r.IntN(2e9)), 0), time.Unix(int64(r.IntN(2e9)), 123)))
 	}
 }
@@ -89,6 +97,8 @@ func described(t *testing.T, dir string, base int) string {
 			value := make([]byte, 1)
 			n, _ := unix.Lgetxattr(at, "trusted.overlay.opaque", value) // absent is 0
 			line += fmt.Sprintf(" %d:%d %v %q", int(st.Uid)-base, int(st.Gid)-base, info.ModTime(), value[:max(n, 0)])
+		case info.Mode()&fs.ModeNamedPipe != 0:
+			line += fmt.Sprintf(" %d:%d %v", int(st.Uid)-base, int(st.Gid)-base, info.ModTime())
 		case info.Mode()&fs.ModeSymlink != 0:
 			to, _ := os.Readlink(at)
 			line += fmt.Sprintf(" %d:%d -> %q", int(st.Uid)-base, int(st.Gid)-base, to)
@@ -120,7 +130,7 @@ func openParts(t *testing.T, dir string) []Part {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { root.Close() })
-		parts = append(parts, Part{root, at})
+		parts = append(parts, Part{root, at, at != ""})
 	}
 	return parts
 }
@@ -178,6 +188,25 @@ func TestPartsRefuseMarks(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := Parts(openParts(t, dir), 0, new(bytes.Buffer)); sbxerr.Of(err) != sbxerr.SnapshotName {
+		t.Errorf("%v", err)
+	}
+}
+
+// A directory of the image that was renamed has its files below: a layer without them would lose them.
+func TestPartsRefuseRenamed(t *testing.T) {
+	need.Root(t, "it sets trusted attributes")
+	dir := emptyParts(t)
+	at := filepath.Join(dir, "upper", "moved")
+	if err := os.Mkdir(at, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := Parts(openParts(t, dir), 0, new(bytes.Buffer)); err != nil {
+		t.Fatalf("a new directory: %v", err)
+	}
+	if err := unix.Setxattr(at, "trusted.overlay.redirect", []byte("/etc"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := Parts(openParts(t, dir), 0, new(bytes.Buffer)); sbxerr.Of(err) != sbxerr.SnapshotName || !strings.Contains(err.Error(), `"/moved"`) {
 		t.Errorf("%v", err)
 	}
 }

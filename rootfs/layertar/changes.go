@@ -3,6 +3,7 @@ package layertar
 import (
 	"archive/tar"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -52,36 +53,50 @@ func (w *writer) change(upper *os.Root, name string, entry fs.DirEntry) error {
 	if err := w.item(i); err != nil || !info.IsDir() {
 		return err
 	}
-	opaque, err := isOpaque(upper, name)
-	if err != nil || !opaque {
+	dir, err := upper.Open(name)
+	if err != nil {
 		return err
 	}
-	return w.whiteout(path.Join(name, opaqueName))
+	defer dir.Close() // it was only read
+	from, err := attribute(dir, "redirect")
+	opaque, opaqueErr := attribute(dir, "opaque")
+	switch err = errors.Join(err, opaqueErr); {
+	case err != nil:
+		return err
+	case from != "":
+		return renamed(name)
+	case opaque == "y":
+		return w.whiteout(path.Join(name, opaqueName))
+	}
+	return nil
+}
+
+// renamed refuses a directory that shows what the lower layer has under another name: a layer cannot
+// say that.
+func renamed(name string) error {
+	return sbxerr.WithRemedy(sbxerr.SnapshotName, "layertar.parts", fmt.Errorf("%q is a directory of the image that was renamed", sbxerr.Clip("/"+name)),
+		"create a sandbox from the snapshot, copy the directory and remove the one that was renamed, and export a snapshot of that")
 }
 
 func (w *writer) whiteout(name string) error {
 	return w.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Format: tar.FormatPAX})
 }
 
-// isOpaque reports whether an overlay hides what lower layers have in a directory
-// (overlayfs.rst).
-func isOpaque(root *os.Root, name string) (bool, error) {
-	dir, err := root.Open(name)
-	if err != nil {
-		return false, err
-	}
-	value := make([]byte, 1)
-	n, err := unix.Fgetxattr(int(dir.Fd()), "trusted.overlay.opaque", value)
+// attribute is what an overlay notes of a directory (overlayfs.rst); empty: nothing.
+func attribute(dir *os.File, name string) (string, error) {
+	value := make([]byte, unix.PathMax)
+	n, err := unix.Fgetxattr(int(dir.Fd()), "trusted.overlay."+name, value)
 	if errors.Is(err, unix.ENODATA) || errors.Is(err, unix.EOPNOTSUPP) {
-		err, n = nil, 0
+		return "", nil
 	}
-	return n == 1 && value[0] == 'y', errors.Join(err, dir.Close())
+	return string(value[:max(n, 0)]), err
 }
 
 // Part is a tree whose content is in a layer.
 type Part struct {
 	Root *os.Root
 	At   string // its name in the layer; empty: it is the upper layer of an overlay
+	All  bool   // with pipes and set-id bits, which no layer of an image has; not where At is empty
 }
 
 // Parts writes an upper layer, and the trees that are mounted over it, as one layer. Their ids begin
@@ -104,7 +119,7 @@ func (p Part) write(parts []Part, base uint32, layer *tar.Writer) error {
 		}
 	}}
 	if p.At != "" {
-		if err := w.file(p.Root, "."); err != nil {
+		if err := w.file(p, "."); err != nil {
 			return err
 		}
 	}
@@ -119,7 +134,7 @@ func (p Part) write(parts []Part, base uint32, layer *tar.Writer) error {
 		case p.At == "":
 			return w.change(p.Root, name, entry)
 		}
-		return w.file(p.Root, name)
+		return w.file(p, name)
 	})
 }
 
@@ -133,12 +148,15 @@ func (p Part) named(name string) string {
 }
 
 // file writes a file of a tree in which nothing hides what lies below it.
-func (w *writer) file(root *os.Root, name string) error {
-	info, err := root.Lstat(name)
+func (w *writer) file(p Part, name string) error {
+	info, err := p.Root.Lstat(name)
 	if err != nil {
 		return err
 	}
-	i, err := itemOf(root, name, info)
+	i, err := itemOf(p.Root, name, info)
+	if i == nil && p.All && info.Mode()&fs.ModeNamedPipe != 0 {
+		i = &item{header: headerOf(name, info, tar.TypeFifo), mode: fs.ModeNamedPipe}
+	}
 	if err != nil || i == nil {
 		return err
 	}

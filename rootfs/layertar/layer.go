@@ -112,10 +112,7 @@ func (w *writer) item(i *item) error {
 // hold them.
 func itemOf(root *os.Root, name string, info fs.FileInfo) (*item, error) {
 	st := info.Sys().(*syscall.Stat_t)
-	i := &item{
-		header: tar.Header{Name: name, Mode: int64(st.Mode & 0o7777), Uid: int(st.Uid), Gid: int(st.Gid), ModTime: info.ModTime()},
-		mode:   info.Mode().Type(),
-	}
+	i := &item{header: headerOf(name, info, 0), mode: info.Mode().Type()}
 	switch i.mode {
 	case 0:
 		i.header.Typeflag, i.header.Size = tar.TypeReg, info.Size()
@@ -132,6 +129,11 @@ func itemOf(root *os.Root, name string, info fs.FileInfo) (*item, error) {
 		return nil, nil
 	}
 	return i, nil
+}
+
+func headerOf(name string, info fs.FileInfo, kind byte) tar.Header {
+	st := info.Sys().(*syscall.Stat_t)
+	return tar.Header{Typeflag: kind, Name: name, Mode: int64(st.Mode & 0o7777), Uid: int(st.Uid), Gid: int(st.Gid), ModTime: info.ModTime()}
 }
 
 // content is that of a file.

@@ -161,10 +161,10 @@ func sizeOf(ctx context.Context, tree *os.Root) (disk.Size, error) {
 func copyTree(ctx context.Context, tree *os.Root, base uint32, dir string) error {
 	r, w := io.Pipe()
 	go func() {
-		w.CloseWithError(layertar.Parts([]layertar.Part{{Root: tree, At: plan.DiskWorkspace}}, base, w))
+		w.CloseWithError(layertar.Parts([]layertar.Part{{Root: tree, At: plan.DiskWorkspace, All: true}}, base, w))
 	}()
 	defer context.AfterFunc(ctx, func() { w.CloseWithError(sbxerr.Wrap(sbxerr.Canceled, opSave, context.Cause(ctx))) })()
-	err := unpack(dir, false, r)
+	err := unpack(dir, false, true, r)
 	r.CloseWithError(errors.New("the files were not read to their end"))
 	return err
 }

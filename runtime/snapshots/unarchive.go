@@ -111,7 +111,7 @@ func (a archived) of(img images.Stored) plan.Snapshot {
 
 // fill makes the disk of an archive.
 func (s *Service) fill(file string, p plan.Snapshot, layer io.Reader) (plan.Snapshot, error) {
-	use, err := s.disks.Fill(file, p.Size, func(dir string) error { return unpack(dir, p.WritableRoot, layer) })
+	use, err := s.disks.Fill(file, p.Size, func(dir string) error { return unpack(dir, p.WritableRoot, false, layer) })
 	p.UsedBytes = use.UsedBytes
 	return p, err
 }
@@ -137,8 +137,8 @@ func coded(err error) bool {
 	return err == nil || errors.As(err, &e)
 }
 
-// unpack puts the layer of an archive on an empty disk.
-func unpack(dir string, root bool, layer io.Reader) error {
+// unpack puts the layer of an archive on an empty disk, or all of a directory.
+func unpack(dir string, root, all bool, layer io.Reader) error {
 	if err := prepare(dir, root); err != nil {
 		return err
 	}
@@ -147,6 +147,9 @@ func unpack(dir string, root bool, layer io.Reader) error {
 		return err
 	}
 	defer closeAll()
+	for i := range parts {
+		parts[i].All = all
+	}
 	err = errors.Join(layertar.Apply(layer, importedBase, parts), failpoint.At("snapshot/unpacked"))
 	if !coded(err) {
 		err = sbxerr.WithRemedy(sbxerr.Disk, opImport, err, "the disk of the snapshot, or that of the host, is full: make room, and try again")

@@ -13,6 +13,7 @@ import (
 const (
 	smallTree, largeTree = 10, 100_000 // files of a workspace
 	changedFiles         = 1000
+	keptFiles            = 100 // of a directory of which a snapshot is made
 	forks                = 10
 	forkRounds           = 5
 	filesSettings        = `ids: {blocks: 64}
@@ -41,6 +42,9 @@ func (s *suite) files() {
 	s.r.target(atMost("snapshot of a small change, p50", snapshot.P50, 30, "ms"))
 	s.r.target(atMost("rewind to a small change, p50", rewind.P50, 50, "ms"))
 	s.r.target(atMost("fork -n 10, ten first commands, p50", fork.P50, 150, "ms"))
+
+	kept, mounted := site.directories(s.rounds)
+	sec.Trace = append(sec.Trace, Stage{fmt.Sprintf("snapshot of a directory of %d files", keptFiles), *kept}, Stage{"attach of it", *mounted})
 
 	if _, err := site.BuildTemplate(s.t.Context(), &caissonv1.BuildTemplateRequest{Profile: "template"}, func(*caissonv1.BuildProgress) {}); err != nil {
 		s.t.Fatal(err)
@@ -133,6 +137,33 @@ func (s *site) changes(rounds int, dir string) (diff, snapshot, rewind, fork *Su
 	}
 	s.mustRemove(box.Id)
 	return took[0].summary(), took[1].summary(), took[3].summary(), took[2].summary()
+}
+
+// directories measures snapshots of a directory, and AttachSnapshot to a sandbox of the pool.
+func (s *site) directories(rounds int) (kept, mounted *Summary) {
+	s.awaitFull()
+	box := s.createOf(&caissonv1.SandboxSpec{Profile: "cow"})
+	s.daemon.Run(s.t, "exec", box.Id, "--", "sh", "-c", fmt.Sprintf("mkdir deps && for i in $(seq %d); do echo text > deps/$i; done", keptFiles))
+	var took [2]times
+	for range rounds {
+		begin := time.Now()
+		if _, err := s.CreateSnapshot(s.t.Context(), &caissonv1.CreateSnapshotRequest{Ref: box.Id, Name: "deps", Path: "/workspace/deps"}); err != nil {
+			s.t.Fatal(err)
+		}
+		took[0] = append(took[0], time.Since(begin))
+		s.awaitFull()
+		other := s.createOf(&caissonv1.SandboxSpec{Profile: "cow"})
+		s.daemon.Run(s.t, "exec", other.Id, "--", "mkdir", "deps")
+		begin = time.Now()
+		if _, err := s.AttachSnapshot(s.t.Context(), &caissonv1.AttachSnapshotRequest{Ref: other.Id, Snapshot: "deps"}); err != nil {
+			s.t.Fatal(err)
+		}
+		took[1] = append(took[1], time.Since(begin))
+		s.mustRemove(other.Id)
+		s.daemon.Run(s.t, "snapshot", "rm", "deps")
+	}
+	s.mustRemove(box.Id)
+	return took[0].summary(), took[1].summary()
 }
 
 // forks measures from the request to the end of the first command in each fork.

@@ -101,7 +101,7 @@ func TestSnapshotDiffOfPath(t *testing.T) {
 	if got := d.Run(t, "snapshot", "diff", "one", "again").Stdout; got != "" {
 		t.Errorf("two that are the same: %s", got)
 	}
-	const both = "M g\nM sub/f\n" // names of one file
+	const both = "M g (mode 4640 to 640)\nM sub/f (mode 4640 to 640)\n" // names of one file, which lost its set-id bit
 	for _, args := range [][]string{nil, {"."}, {"/opt/deps"}, {"g", "/opt/deps/sub"}} {
 		if got := d.Run(t, append([]string{"snapshot", "diff", "one", "two"}, args...)...).Stdout; got != both {
 			t.Errorf("at %q: %s", args, got)

@@ -10,10 +10,10 @@ import (
 )
 
 // lookAtTree prints what a directory has of all kinds: content, owners, modes, links and times.
-const lookAtTree = "cd $1 && find . | sort; cat sub/f l; stat -c '%n %u:%g %a' .; stat -c '%n %u:%g %a %h %Y' sub sub/f g"
+const lookAtTree = "cd $1 && find . | sort; cat sub/f l; stat -c '%n %u:%g %a' .; stat -c '%n %u:%g %a %h %Y' sub sub/f g pipe"
 
-const growTree = "mkdir -p $1/sub && cd $1 && echo one >sub/f && ln sub/f g && ln -s sub/f l && chown 7:8 sub/f && chmod 640 sub/f && chmod 1711 sub" +
-	" && mkfifo pipe && rm pipe && mkdir -p \"odd name\" && : >\"odd name/$(printf 'b\\377d')\" && touch -d @1000000000 sub/f sub ."
+const growTree = "mkdir -p $1/sub && cd $1 && echo one >sub/f && ln sub/f g && ln -s sub/f l && chown 7:8 sub/f && chmod 4640 sub/f && chmod 7711 sub" +
+	" && mkfifo -m 620 pipe && mkdir -p \"odd name\" && : >\"odd name/$(printf 'b\\377d')\" && touch -d @1000000000 sub/f sub ."
 
 // TestSnapshotOfPath: sandboxes that mount a snapshot of a directory find there what it was, and each
 // writes to it for itself. It outlives the sandbox, its snapshot, and the daemon that mounted it.
@@ -52,7 +52,7 @@ func TestSnapshotOfPath(t *testing.T) {
 		d.Run(t, "snapshot", "rm", "deps")
 		d.Kill(t)
 		d.Launch(t)
-		if got := d.Run(t, "exec", "b", "--", "sh", "-c", "cd /srv/deps; ls; cat moved/f; find . >/dev/null && echo all").Stdout; got != "l\nmoved\nnew\nodd name\none\ntwo\nall\n" {
+		if got := d.Run(t, "exec", "b", "--", "sh", "-c", "cd /srv/deps; ls; cat moved/f; find . >/dev/null && echo all").Stdout; got != "l\nmoved\nnew\nodd name\npipe\none\ntwo\nall\n" {
 			t.Errorf("after the daemon was killed: %q", got)
 		}
 		inspect(t, d, "b") // with its posture
@@ -174,7 +174,7 @@ func TestAttachSnapshot(t *testing.T) {
 		if got := d.Try("exec", "live", "--", "sh", "-c", lookAtTree, "-", tt.at).Stdout; i == 0 && got != want {
 			t.Errorf("%d:\n%s\nwant:\n%s", i, got, want)
 		}
-		if got := d.Run(t, "exec", "live", "--", "stat", "-c", "%u:%g %a", tt.at+"/sub/f").Stdout; got != "7:8 640\n" {
+		if got := d.Run(t, "exec", "live", "--", "stat", "-c", "%u:%g %a", tt.at+"/sub/f").Stdout; got != "7:8 4640\n" {
 			t.Errorf("%d: %q", i, got)
 		}
 		d.Kill(t)
