@@ -88,7 +88,7 @@ func (b Bridge) Resolvers() ([]netip.Addr, error) {
 // ProfileNetwork says how far the sandboxes of a profile reach.
 type ProfileNetwork struct {
 	Mode  string            `yaml:"mode" json:"mode" jsonschema:"description=Absent is allow where allow names something\\, else none,enum=none,enum=allow,enum=open,enum=bridge"`
-	Allow []string          `yaml:"allow" json:"allow" jsonschema:"description=Destinations that may be reached\\, HOST[:PORT][+PORT…][\\,private][\\,opaque]"`
+	Allow []string          `yaml:"allow" json:"allow" jsonschema:"description=Destinations that may be reached\\, [METHOD[\\,METHOD…] ]HOST[:PORT][+PORT…][/PATH][\\,private][\\,opaque]"`
 	Deny  []string          `yaml:"deny" json:"deny" jsonschema:"description=Destinations that may not\\, whatever else says so"`
 	Map   map[string]string `yaml:"map" json:"map" jsonschema:"description=As network.map\\, for this profile"`
 	// AllowECH is off where it is absent.

@@ -10,6 +10,9 @@ import (
 
 // check refuses rules that parse but must not be, or would do nothing.
 func (r Rule) check() error {
+	if err := r.checkScope(); err != nil {
+		return err
+	}
 	if r.Action == ActDeny {
 		return r.checkDeny()
 	}

@@ -128,7 +128,7 @@ func (p *Policy) uncovered(r Rule) []uint16 {
 		left = slices.DeleteFunc(left, func(port uint16) bool { return slices.Contains(defaultPorts, port) })
 	}
 	for _, by := range p.allow.around(r) {
-		if (by.Private || !r.Private) && (by.Opaque || !r.Opaque) {
+		if (by.Private || !r.Private) && (by.Opaque || !r.Opaque) && by.includes(r) {
 			left = slices.DeleteFunc(left, by.covers)
 		}
 	}

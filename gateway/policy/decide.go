@@ -20,6 +20,7 @@ type Decision struct {
 	// Private tells that the rule lets a name lead to addresses that are not public.
 	// Where the address is known, it is not public itself. Of a refusal: Needs is private.
 	Private bool
+	Scoped  bool // the rules are about some requests by plain HTTP alone: see DecideRequest
 
 	Code   sbxerr.Code // of a refusal: EgressDenied or EgressAddress
 	Reason string      // of a refusal, one sentence
@@ -72,7 +73,7 @@ func (p *Policy) decide(name Name, port uint16, target, needs string) Decision {
 		return Decision{Allowed: true, Rule: m.cited(name)}
 	}
 	if r, ok := p.allowing(name, port); ok {
-		return Decision{Allowed: true, Rule: r.cited(), Private: r.Private}
+		return Decision{Allowed: true, Rule: r.cited(), Private: r.Private, Scoped: r.scoped()}
 	}
 	if p.opens(name) {
 		return Decision{Allowed: true, Rule: modeOpen}
@@ -81,10 +82,13 @@ func (p *Policy) decide(name Name, port uint16, target, needs string) Decision {
 }
 
 // allowing is the rule that allows port of name: the most exact, but one with options before
-// one without, and private before opaque.
+// one without, and private before opaque. Rules about some requests count where no other does.
 func (p *Policy) allowing(name Name, port uint16) (best Rule, found bool) {
 	for r := range p.permitting(name, port) {
-		if !found || r.Private && !best.Private || r.Opaque && !best.Opaque && r.Private == best.Private {
+		if r.scoped() && (found && !best.scoped() || p.opens(name)) {
+			continue
+		}
+		if !found || best.scoped() && !r.scoped() || r.Private && !best.Private || r.Opaque && !best.Opaque && r.Private == best.Private {
 			best, found = r, true
 		}
 	}
@@ -108,6 +112,9 @@ func (p *Policy) passedOver(name Name, port uint16) string {
 	for r := range p.allow.about(name) {
 		if r.Wildcard && r.covers(port) {
 			return fmt.Sprintf(": %s is not about it, as anybody may have a name below the public suffix %s", r, name.suffixBelow(r.Name))
+		}
+		if r.scoped() && !r.covers(port) {
+			return fmt.Sprintf(": %q is about plain HTTP alone, as nobody reads methods and paths elsewhere; a route has them for HTTPS too", r)
 		}
 	}
 	return ""
@@ -199,6 +206,7 @@ func (p *Policy) DecideResolved(name Name, port uint16, addr netip.Addr) Decisio
 		return d
 	}
 	if by, ok := p.allowingAddress(class, addr, port); ok {
+		by.Scoped = d.Scoped
 		return by
 	}
 	return p.notPublic(d, class, name, port, addr)
@@ -309,9 +317,17 @@ func (p *Policy) refuse(d Decision, target, why string) Decision {
 	case p.Mode() == None:
 		d.Remedy = "start the sandbox with --network allow --allow " + d.Needs
 	default:
-		d.Remedy = "allow it with --allow " + d.Needs
+		d.Remedy = "allow it with --allow " + quoted(d.Needs)
 	}
 	return d
+}
+
+// quoted is a rule as shells take it.
+func quoted(rule string) string {
+	if strings.Contains(rule, " ") {
+		return "'" + rule + "'"
+	}
+	return rule
 }
 
 // mayHave reports whether a rule that allows can be added at all.

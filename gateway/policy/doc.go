@@ -4,7 +4,7 @@
 //
 // # Rules
 //
-//	HOST[:PORT][+PORT…][,private][,opaque]
+//	[METHOD[,METHOD…] ]HOST[:PORT][+PORT…][/PATH][,private][,opaque]
 //
 //	github.com                 one host, ports 80 and 443
 //	github.com:443+22          one host, these ports

@@ -77,6 +77,9 @@ func (r Rule) what() string {
 	if r.Ports == nil {
 		return host + " on every port"
 	}
+	if r.scoped() {
+		return host + " by plain HTTP, for requests " + strings.TrimPrefix(strings.Join(r.Methods, ",")+" "+r.Path, " ")
+	}
 	return host + " on " + portNames(r.Ports)
 }
 

@@ -92,10 +92,8 @@ func (r *Routed) parseScope() error {
 	if len(r.Methods) > maxRoutes || len(r.Paths) > maxRoutes {
 		return fmt.Errorf("it has more than %d methods or paths", maxRoutes)
 	}
-	for _, m := range r.Methods {
-		if m == "" || strings.Trim(m, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" || slices.Contains(refusedMethods, m) {
-			return fmt.Errorf("%q is no method that a route passes on, such as GET", sbxerr.Clip(m))
-		}
+	if err := checkMethods(r.Methods); err != nil {
+		return err
 	}
 	for _, text := range r.Paths {
 		p, err := parsePattern(text)

@@ -31,6 +31,9 @@ type Rule struct {
 	Ports    []uint16     // sorted; none is every port, and only for a rule that denies
 	Private  bool         // may lead to addresses that are not public
 	Opaque   bool         // connections to readPorts are not read
+	Methods  []string     // of requests; none are all
+	Path     string       // a pattern of paths, as those of routes; empty are all
+	pattern  pattern      // Path
 }
 
 // The bounds of one rule.
@@ -47,8 +50,8 @@ var readPorts = defaultPorts
 
 const exampleRule = "write for example github.com:443+22, *.example.com, or 10.1.0.0/16:5432,private"
 
-// ParseRule reads one rule as HOST[:PORT][+PORT…][,private][,opaque]. It refuses others with code
-// sbxerr.NetPolicy, a reason and an example.
+// ParseRule reads one rule as [METHOD[,METHOD…] ]HOST[:PORT][+PORT…][/PATH][,private][,opaque]. It
+// refuses others with code sbxerr.NetPolicy, a reason and an example.
 func ParseRule(action Action, text string) (Rule, error) {
 	r, err := parse(action, text)
 	if err == nil {
@@ -65,7 +68,11 @@ func parse(action Action, text string) (Rule, error) {
 	if action != ActAllow && action != ActDeny {
 		return r, errors.New("neither allows nor denies")
 	}
-	if err := checkForm(text); err != nil {
+	text, err := r.parseMethods(text)
+	if err == nil {
+		err = checkForm(text)
+	}
+	if err != nil {
 		return r, err
 	}
 	if everyHost(text) {
@@ -74,6 +81,9 @@ func parse(action Action, text string) (Rule, error) {
 	dest, options, hasOptions := strings.Cut(text, ",")
 	if action == ActAllow && looksIPv6(dest) {
 		dest = "[" + dest + "]" // it is refused, but not for the brackets that it lacks
+	}
+	if dest, err = r.parsePath(dest); err != nil {
+		return r, err
 	}
 	host, ports, hasPorts, err := splitPorts(dest)
 	if err != nil {
@@ -175,9 +185,6 @@ func (r *Rule) parseHost(host string) error {
 func (r *Rule) parsePrefix(host string) error {
 	p, err := netip.ParsePrefix(host)
 	if err != nil {
-		if addr, _, _ := strings.Cut(host, "/"); !strings.Contains(addr, ":") && strings.Trim(addr, "0123456789.") != "" {
-			return errors.New("its host holds a slash: write the host alone, without a path")
-		}
 		return errors.New("its addresses are not ADDRESS/BITS, as in 10.1.0.0/16")
 	}
 	if err := r.setPrefix(p.Addr(), p.Bits()); err != nil {
@@ -205,7 +212,10 @@ func (r *Rule) setPrefix(addr netip.Addr, bits int) error {
 
 func (r *Rule) parsePorts(text string, has bool) error {
 	if !has {
-		if r.Action == ActAllow {
+		switch {
+		case r.scoped():
+			r.Ports = []uint16{scopedPort}
+		case r.Action == ActAllow:
 			r.Ports = slices.Clone(defaultPorts)
 		}
 		return nil
@@ -253,6 +263,9 @@ func (r *Rule) parseOptions(options string) error {
 // String renders r so that ParseRule reads it back.
 func (r Rule) String() string {
 	var b strings.Builder
+	if len(r.Methods) > 0 {
+		b.WriteString(strings.Join(r.Methods, ",") + " ")
+	}
 	switch {
 	case r.Wildcard:
 		b.WriteString("*." + string(r.Name))
@@ -265,6 +278,7 @@ func (r Rule) String() string {
 		b.WriteByte(":+"[min(i, 1)])
 		b.WriteString(strconv.Itoa(int(port)))
 	}
+	b.WriteString(r.Path)
 	if r.Private {
 		b.WriteString(private)
 	}

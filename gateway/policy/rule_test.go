@@ -64,7 +64,6 @@ func TestParseRuleRefuses(t *testing.T) {
 		"a.example\n":                "white space",
 		"https://api.example.com/v1": "write the host alone: api.example.com",
 		"://":                        "is a URL",
-		"example.com/v1":             "without a path",
 		"*":                          "mode open",
 		"*:443":                      "mode open",
 		"*,private":                  "mode open",

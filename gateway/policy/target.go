@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -15,6 +16,7 @@ type Target struct {
 	Name    Name       // or empty
 	Address netip.Addr // of one without a name
 	Port    uint16
+	Path    string // of a URL with the scheme http, as on the wire; empty: it is not known
 }
 
 // portOf are the ports of URLs that name none.
@@ -50,6 +52,9 @@ func parseTarget(s string) (Target, error) {
 			return t, fmt.Errorf("has the scheme %q, whose port is not known: write HOST:PORT", sbxerr.Clip(u.Scheme))
 		}
 		t.Port, s = port, u.Host
+		if u.Scheme == "http" {
+			t.Path = cmp.Or(u.EscapedPath(), "/")
+		}
 	}
 	if addr, err := netip.ParseAddr(s); err == nil {
 		t.Address = addr.Unmap() // a connection to ::ffff:192.0.2.1 is one by IPv4
@@ -77,13 +82,16 @@ func (t *Target) parseHostPort(s string) error {
 }
 
 // Check decides on t without resolving. An allowed name may still resolve to an address
-// that is refused. The addresses of mapped names are known.
+// that is refused. The addresses of mapped names are known. To a path, a GET is decided on.
 func (p *Policy) Check(t Target) Decision {
 	if t.Name == "" {
 		return p.DecideAddress(t.Address, t.Port)
 	}
 	if to, mapped := p.Mapped(t.Name, t.Port); mapped {
 		return p.DecideResolved(t.Name, t.Port, to.Addr())
+	}
+	if t.Path != "" {
+		return p.DecideRequest(t.Name, t.Port, "GET", t.Path)
 	}
 	return p.Decide(t.Name, t.Port)
 }

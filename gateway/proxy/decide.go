@@ -47,6 +47,26 @@ func (p *Proxy) route(f *flow) error {
 	return nil
 }
 
+// ask decides on a request by plain HTTP of f, which is under way until the next one. Where rules are
+// about methods or a path, scoped is true.
+func (p *Proxy) ask(f *flow, a asking) (d policy.Decision, scoped bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f.asking = &a
+	d = p.decide(f, p.policy)
+	if !d.Allowed {
+		f.asking = nil // the connection is told, and goes on until then
+	}
+	return d, d.Scoped
+}
+
+// answered says that no request of f is under way.
+func (p *Proxy) answered(f *flow) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f.asking = nil
+}
+
 // try decides on addr, which f is to be connected to next.
 func (p *Proxy) try(f *flow, addr netip.AddrPort) error {
 	p.mu.Lock()
@@ -110,6 +130,9 @@ func (p *Proxy) decideUnder(f *flow, by *policy.Policy) policy.Decision {
 		return elsewhere("change of a link", f)
 	}
 	d := p.decideTarget(f, by)
+	if d.Allowed && d.Scoped && f.asking != nil {
+		d = by.DecideRequest(f.name, f.asked.Port(), f.asking.method, f.asking.path)
+	}
 	if d.Allowed && f.routed && p.leavesBy(f, by) != f.proxied {
 		return elsewhere("change of what leaves through the upstream proxy", f)
 	}

@@ -39,7 +39,7 @@ const clientGone = "the client went away"
 func (w *plain) exchange(r *http.Request) (more bool, err error) {
 	x := &exchange{plain: w, request: r, wrote: make(chan struct{}), acted: make(chan struct{})}
 	answered := w.server.read.Load()
-	x.use = usage.Use{Sandbox: w.p.config.Sandbox, Name: w.f.name, Rule: w.f.attempt.Rule, Method: r.Method, Path: cmp.Or(r.URL.Path, "/"), Begun: time.Now()}
+	x.use = usage.Use{Sandbox: w.p.config.Sandbox, Name: w.f.name, Rule: w.rule, Method: r.Method, Path: cmp.Or(r.URL.Path, "/"), Begun: time.Now()}
 	x.prepare()
 	if r.Body == http.NoBody {
 		x.send()
@@ -66,6 +66,7 @@ func (w *plain) exchange(r *http.Request) (more bool, err error) {
 	received, more, err := x.answer(res)
 	x.record(received, err)
 	if more {
+		w.p.answered(w.f)
 		<-x.acted
 	}
 	return more, err
@@ -83,8 +84,8 @@ func (x *exchange) record(received int64, err error) {
 // prepare makes of the client's request the one that the server gets.
 func (x *exchange) prepare() {
 	r := x.request
-	if r.Header["Http2-Settings"] != nil || slices.ContainsFunc(r.Header["Upgrade"], func(list string) bool { return strings.Contains(strings.ToLower(list), "h2c") }) {
-		for _, name := range []string{"Upgrade", "Http2-Settings", "Connection"} { // nobody here reads HTTP/2
+	if x.scoped || r.Header["Http2-Settings"] != nil || slices.ContainsFunc(r.Header["Upgrade"], func(list string) bool { return strings.Contains(strings.ToLower(list), "h2c") }) {
+		for _, name := range []string{"Upgrade", "Http2-Settings", "Connection"} { // nobody reads what is offered
 			r.Header.Del(name)
 		}
 	}
@@ -213,8 +214,9 @@ func (x *exchange) answer(res *http.Response) (received int64, more bool, err er
 // tunnel has bytes flow both ways from now on: nobody here reads the protocol to which the server
 // switched.
 func (x *exchange) tunnel(res *http.Response) error {
-	if x.request.Body != http.NoBody {
-		err := x.failed(errors.New("it changes the protocol before the end of a request"))
+	d, _ := x.p.ask(x.f, asking{method: http.MethodConnect}) // nobody reads it from now on
+	if x.request.Body != http.NoBody || x.scoped || !d.Allowed {
+		err := x.failed(errors.New("it changes the protocol, which was not asked for"))
 		x.record(0, err)
 		return err
 	}

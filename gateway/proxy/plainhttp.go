@@ -2,10 +2,12 @@ package proxy
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 
 	"golang.org/x/time/rate"
@@ -32,6 +34,9 @@ type plain struct {
 	asked     bool             // server was
 	undialled bool             // there is no server any more
 	switched  bool             // nobody reads the connection any more
+	scoped    bool             // the rules are about some requests alone
+	rule      string           // that allows the last one
+	refusedBy string           // that refused one
 }
 
 // serveHTTP serves the client of f, which is connected to its server.
@@ -52,8 +57,8 @@ func (p *Proxy) serveHTTP(f *flow, all *sync.WaitGroup, said, heard []byte) {
 	case errors.As(err, new(lostError)):
 		f.broke()
 		reset(f.client)
-	case sbxerr.Of(err) == sbxerr.EgressMismatch:
-		p.tellRefused(f, err)
+	case w.refusedBy != "" || sbxerr.Of(err) == sbxerr.EgressMismatch:
+		p.tellRefused(f, cmp.Or(w.refusedBy, ruleMismatch), err)
 		say(f.client, response(err))
 	default:
 		f.broke()
@@ -67,6 +72,9 @@ func (w *plain) serve() error {
 	for {
 		r, err := w.next()
 		if err == nil {
+			err = w.passes(r)
+		}
+		if err == nil {
 			err = w.reach()
 		}
 		if err != nil {
@@ -76,6 +84,21 @@ func (w *plain) serve() error {
 			return err
 		}
 	}
+}
+
+// passes refuses r where the rules are about other requests. What asks for another protocol is then
+// no longer asked for: its bytes would pass unread.
+func (w *plain) passes(r *http.Request) error {
+	path := r.URL.EscapedPath()
+	if strings.HasPrefix(r.RequestURI, "/") {
+		path, _, _ = strings.Cut(r.RequestURI, "?") // as it goes on
+	}
+	d, scoped := w.p.ask(w.f, asking{r.Method, cmp.Or(path, "/")})
+	w.scoped, w.rule = scoped, d.Rule
+	if !d.Allowed {
+		w.refusedBy = d.Rule
+	}
+	return d.Err()
 }
 
 // reach connects to the server anew if it has ended the connection, or said what nobody asked for.

@@ -298,6 +298,7 @@ type flow struct {
 	proxied bool           // it leaves through the upstream proxy, whose address is dialled
 	address netip.AddrPort // what is dialled
 	aliases []policy.Name  // of name: what it leads to by CNAME
+	asking  *asking        // the request by plain HTTP that is under way; nil: none
 
 	// Under the proxy's lock.
 	upstream *net.TCPConn
@@ -306,6 +307,9 @@ type flow struct {
 	done     bool // both sides are: nor does it once they have all
 	cutBy    *cutting
 }
+
+// asking is what rules with methods or a path look at.
+type asking struct{ method, path string }
 
 // cutting is why a flow was ended from outside.
 type cutting struct {

@@ -121,11 +121,11 @@ func (p *Proxy) holdHead(f *flow) bool {
 }
 
 // tellRefused records a request that was refused on a connection that is carried.
-func (p *Proxy) tellRefused(f *flow, err error) {
+func (p *Proxy) tellRefused(f *flow, rule string, err error) {
 	p.mu.Lock()
 	a := f.record()
 	p.mu.Unlock()
-	a.Verdict, a.Rule, a.Code, a.Reason, a.Sent, a.Received = attempt.Refused, ruleMismatch, sbxerr.Of(err), policy.Cause(err), 0, 0
+	a.Verdict, a.Rule, a.Code, a.Reason, a.Sent, a.Received = attempt.Refused, rule, sbxerr.Of(err), policy.Cause(err), 0, 0
 	p.spare.Add(a)
 }
 

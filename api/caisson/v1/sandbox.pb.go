@@ -322,8 +322,9 @@ type SandboxSpec struct {
 	// "allow" where allow is given, else the profile's. A child of a sandbox has "none"
 	// where it names nothing, and "none" or "allow".
 	Network string `protobuf:"bytes,6,opt,name=network,proto3" json:"network,omitempty"`
-	// HOST[:PORT][+PORT…][,private][,opaque], instead of the profile's; without a port 80
-	// and 443. HOST is a name, *.NAME, an address or a CIDR. Of a child: rules that those of
+	// [METHOD[,METHOD…] ]HOST[:PORT][+PORT…][/PATH][,private][,opaque], instead of the
+	// profile's; without a port 80 and 443. Methods and a path, a pattern, are of requests by
+	// plain HTTP, which alone pass then. HOST is a name, *.NAME, an address or a CIDR. Of a child: rules that those of
 	// its parent cover (else SBX-406), and its parent's where it names none.
 	Allow     []string          `protobuf:"bytes,7,rep,name=allow,proto3" json:"allow,omitempty"`
 	Workspace *Workspace        `protobuf:"bytes,8,opt,name=workspace,proto3" json:"workspace,omitempty"`

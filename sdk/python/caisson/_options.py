@@ -43,9 +43,11 @@ class SandboxOptions(TypedDict, total=False):
     where allow is given, else the profile's. A child of a sandbox has "none" where it names
     nothing, and "none" or "allow"."""
     allow: Optional[Sequence[str]]
-    """HOST[:PORT][+PORT…][,private][,opaque], instead of the profile's; without a port 80
-    and 443. HOST is a name, *.NAME, an address or a CIDR. Of a child: rules that those of
-    its parent cover (else SBX-406), and its parent's where it names none."""
+    """[METHOD[,METHOD…] ]HOST[:PORT][+PORT…][/PATH][,private][,opaque], instead of the
+    profile's; without a port 80 and 443. Methods and a path, a pattern, are of requests by
+    plain HTTP, which alone pass then. HOST is a name, *.NAME, an address or a CIDR. Of a
+    child: rules that those of its parent cover (else SBX-406), and its parent's where it
+    names none."""
     workspace: Optional[Union[str, os.PathLike[str]]]
     memory: Optional[Size]
     cpus: Optional[float]
@@ -273,9 +275,11 @@ class BuildOptions(TypedDict, total=False):
     where allow is given, else the profile's. A child of a sandbox has "none" where it names
     nothing, and "none" or "allow"."""
     allow: Optional[Sequence[str]]
-    """HOST[:PORT][+PORT…][,private][,opaque], instead of the profile's; without a port 80
-    and 443. HOST is a name, *.NAME, an address or a CIDR. Of a child: rules that those of
-    its parent cover (else SBX-406), and its parent's where it names none."""
+    """[METHOD[,METHOD…] ]HOST[:PORT][+PORT…][/PATH][,private][,opaque], instead of the
+    profile's; without a port 80 and 443. Methods and a path, a pattern, are of requests by
+    plain HTTP, which alone pass then. HOST is a name, *.NAME, an address or a CIDR. Of a
+    child: rules that those of its parent cover (else SBX-406), and its parent's where it
+    names none."""
     memory: Optional[Size]
     cpus: Optional[float]
     """A count such as 1.5."""

@@ -72,7 +72,7 @@ func (f *SandboxFlags) Register(cmd *cobra.Command) {
 func RegisterNetwork(cmd *cobra.Command, mode *string, allow, deny *[]string) {
 	flags := cmd.Flags()
 	flags.StringVar(mode, "network", "", "network `MODE`: none, allow, open or bridge (default: allow with --allow, else the profile's, which is none)")
-	flags.StringArrayVar(allow, "allow", nil, "allow `RULE`: HOST[:PORT][+PORT…][,OPTION…] (default ports 80 and 443; options private and opaque)")
+	flags.StringArrayVar(allow, "allow", nil, "allow `RULE`: HOST[:PORT][+PORT…][,OPTION…], or 'GET HOST/PATH' (default ports 80 and 443; options private and opaque)")
 	flags.StringArrayVar(deny, "deny", nil, "deny `RULE`: HOST[:PORT][+PORT…]; deny wins over allow")
 	_ = cmd.RegisterFlagCompletionFunc("network", cobra.FixedCompletions([]string{"none", "allow", "open", "bridge"}, cobra.ShellCompDirectiveNoFileComp))
 }

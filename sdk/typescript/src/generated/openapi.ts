@@ -259,7 +259,7 @@ export interface components {
             entries: Int64;
         };
         CreateRequest: {
-            /** @description HOST[:PORT][+PORT…][,private][,opaque], instead of the profile's; without a port 80 and 443. HOST is a name, *.NAME, an address or a CIDR. Of a child: rules that those of its parent cover (else SBX-406), and its parent's where it names none. */
+            /** @description [METHOD[,METHOD…] ]HOST[:PORT][+PORT…][/PATH][,private][,opaque], instead of the profile's; without a port 80 and 443. Methods and a path, a pattern, are of requests by plain HTTP, which alone pass then. HOST is a name, *.NAME, an address or a CIDR. Of a child: rules that those of its parent cover (else SBX-406), and its parent's where it names none. */
             allow?: string[];
             /** @description Let TLS clients encrypt the name that they ask for (encrypted_client_hello), also where a rule depends on it. The profile may say so as well. */
             allow_ech?: boolean;
@@ -1708,7 +1708,7 @@ export interface components {
         };
         /** @description SandboxSpec says what a sandbox is made of and how it is confined. */
         SandboxSpec: {
-            /** @description HOST[:PORT][+PORT…][,private][,opaque], instead of the profile's; without a port 80 and 443. HOST is a name, *.NAME, an address or a CIDR. Of a child: rules that those of its parent cover (else SBX-406), and its parent's where it names none. */
+            /** @description [METHOD[,METHOD…] ]HOST[:PORT][+PORT…][/PATH][,private][,opaque], instead of the profile's; without a port 80 and 443. Methods and a path, a pattern, are of requests by plain HTTP, which alone pass then. HOST is a name, *.NAME, an address or a CIDR. Of a child: rules that those of its parent cover (else SBX-406), and its parent's where it names none. */
             allow?: string[];
             /** @description Let TLS clients encrypt the name that they ask for (encrypted_client_hello), also where a rule depends on it. The profile may say so as well. */
             allow_ech?: boolean;

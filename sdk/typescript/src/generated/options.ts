@@ -32,9 +32,11 @@ export interface SandboxOptions {
    * allow is given, else the profile's. A child of a sandbox has "none" where it names
    * nothing, and "none" or "allow". */
   network?: Network
-  /** HOST[:PORT][+PORT…][,private][,opaque], instead of the profile's; without a port 80 and
-   * 443. HOST is a name, *.NAME, an address or a CIDR. Of a child: rules that those of its
-   * parent cover (else SBX-406), and its parent's where it names none. */
+  /** [METHOD[,METHOD…] ]HOST[:PORT][+PORT…][/PATH][,private][,opaque], instead of the
+   * profile's; without a port 80 and 443. Methods and a path, a pattern, are of requests by
+   * plain HTTP, which alone pass then. HOST is a name, *.NAME, an address or a CIDR. Of a
+   * child: rules that those of its parent cover (else SBX-406), and its parent's where it
+   * names none. */
   allow?: readonly string[]
   workspace?: string
   memory?: Size
@@ -251,9 +253,11 @@ export interface BuildOptions {
    * allow is given, else the profile's. A child of a sandbox has "none" where it names
    * nothing, and "none" or "allow". */
   network?: Network
-  /** HOST[:PORT][+PORT…][,private][,opaque], instead of the profile's; without a port 80 and
-   * 443. HOST is a name, *.NAME, an address or a CIDR. Of a child: rules that those of its
-   * parent cover (else SBX-406), and its parent's where it names none. */
+  /** [METHOD[,METHOD…] ]HOST[:PORT][+PORT…][/PATH][,private][,opaque], instead of the
+   * profile's; without a port 80 and 443. Methods and a path, a pattern, are of requests by
+   * plain HTTP, which alone pass then. HOST is a name, *.NAME, an address or a CIDR. Of a
+   * child: rules that those of its parent cover (else SBX-406), and its parent's where it
+   * names none. */
   allow?: readonly string[]
   memory?: Size
   /** A count such as 1.5. */
