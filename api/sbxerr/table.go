@@ -93,7 +93,7 @@ var table = []Description{
 	{NetRule, "a filter rule was rejected", ClassEngine, 500, false, "caisson doctor checks the iptables flavour in use"},
 	{NetworkMode, "the network mode is unknown or not offered", ClassPolicy, 400, false, "use none, allow or open, or bridge where the operator offers it"},
 
-	{NetPolicy, "an egress policy is refused as written", ClassInput, 400, false, "write rules as HOST[:PORT][+PORT...][,private][,opaque], for example github.com:443+22, *.example.com or 10.1.0.0/16:5432,private"},
+	{NetPolicy, "an egress policy is refused as written", ClassInput, 400, false, "write rules as HOST[:PORT][+PORT...][,private][,opaque], for example github.com:443+22, *.example.com, 10.1.0.0/16:5432,private or, by plain HTTP alone, GET example.com/docs/*"},
 	{PortTaken, "a published port is taken on the host", ClassInput, 409, false, "publish another port, or port 0 to pick a free one; caisson ls --json lists published ports"},
 	{PortClosed, "nothing listens on the port inside the sandbox", ClassSandbox, 409, true, "start the server first, and have it listen on localhost or on all addresses"},
 	{NetChild, "a child sandbox would have more network than its parent", ClassPolicy, 403, false, "allow destinations that the parent may reach, or have the parent's policy widened from outside: caisson update --allow"},
