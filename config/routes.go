@@ -29,6 +29,7 @@ type Route struct {
 	ClientCert string                `yaml:"client_cert" json:"client_cert" jsonschema:"description=File with the certificate that the upstream is shown,example=file:/etc/caisson/client.pem"`
 	ClientKey  string                `yaml:"client_key" json:"client_key" jsonschema:"description=Name of the secret that is its key: PKCS #8\\, DER in base64 on one line"`
 	Strip      []string              `yaml:"strip" json:"strip" jsonschema:"description=Headers of requests that the upstream does not get"`
+	ClientKeys string                `yaml:"client_keys" json:"client_keys" jsonschema:"description=What becomes of a request by which the client authenticates: its key is taken out\\, or it is refused; absent is strip,enum=strip,enum=refuse"`
 	Aliases    []string              `yaml:"aliases" json:"aliases" jsonschema:"description=Further places where it is reached inside\\, by plain HTTP: HOST[:PORT][/PATH],example=host.docker.internal:8430/v1"`
 	OnRequest  bool                  `yaml:"on_request" json:"on_request" jsonschema:"description=Only sandboxes that name it have it (--route)"`
 	Models     map[string]RouteModel `yaml:"models" json:"models" jsonschema:"description=Of the presets openai and anthropic: other upstreams by the model that a request names\\, NAME* for all that begin so"`
@@ -41,6 +42,9 @@ type Route struct {
 	Access       string   `yaml:"access" json:"access" jsonschema:"description=Of the preset git: read is fetches alone; absent is read,enum=read,enum=write"`
 	Branches     []string `yaml:"branches" json:"branches" jsonschema:"description=Of the preset git: branches that a push may update; absent are all,example=agent/**"`
 }
+
+// RefuseKeys is the value of client_keys by which requests with keys of clients are refused.
+const RefuseKeys = "refuse"
 
 // RouteModel is the upstream of a route for some models.
 type RouteModel struct {

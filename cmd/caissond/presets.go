@@ -36,8 +36,8 @@ const ociPreset = "oci"
 
 // presets are for clients whose base URL is the upstream as the route has it.
 var presets = map[string]preset{
-	"openai":    {variables: [][2]string{{"OPENAI_BASE_URL", base}, {"OPENAI_API_KEY", noKey}}, placement: "bearer"},
-	"anthropic": {variables: [][2]string{{"ANTHROPIC_BASE_URL", base}, {"ANTHROPIC_API_KEY", noKey}}, placement: "header", parameter: "X-Api-Key"},
+	"openai":    {variables: [][2]string{{"OPENAI_BASE_URL", base}, {"OPENAI_API_KEY", policy.NoKey}}, placement: "bearer"},
+	"anthropic": {variables: [][2]string{{"ANTHROPIC_BASE_URL", base}, {"ANTHROPIC_API_KEY", policy.NoKey}}, placement: "header", parameter: "X-Api-Key"},
 	gitPreset:   {placement: "basic", parameter: "x-access-token"}, // servers that take a token look at no name, or want this one
 	// The documents of a registry have URLs of packages. npm replaces the host there, and no path.
 	"npm": {variables: [][2]string{{"npm_config_registry", base + "/"}, {"npm_config_replace_registry_host", "always"}}, placement: "bearer", keepsPath: true},
@@ -48,9 +48,6 @@ var presets = map[string]preset{
 	ociPreset: {placement: "basic", parameter: "token"}, // clients find registries by files alone
 	"go":      {variables: [][2]string{{"GOPROXY", base}}, placement: "bearer"},
 }
-
-// noKey is what such a client has as its key. The gateway takes it out of each request.
-const noKey = "held-outside"
 
 // placed says how the credential of r is put into a request, as placement and parameter.
 func placed(r config.Route) (placement, parameter string) {

@@ -16,8 +16,8 @@ func TestPresets(t *testing.T) {
 	}}
 	env, _, err := environment(p)
 	want := []string{
-		"A=b", "ANTHROPIC_BASE_URL=http://claude.caisson.internal", "ANTHROPIC_API_KEY=" + noKey,
-		"OPENAI_BASE_URL=http://models.caisson.internal", "OPENAI_API_KEY=" + noKey,
+		"A=b", "ANTHROPIC_BASE_URL=http://claude.caisson.internal", "ANTHROPIC_API_KEY=" + policy.NoKey,
+		"OPENAI_BASE_URL=http://models.caisson.internal", "OPENAI_API_KEY=" + policy.NoKey,
 	}
 	if err != nil || !slices.Equal(env, want) || len(p.Env) != 1 {
 		t.Errorf("%q, %v", env, err)
@@ -95,5 +95,18 @@ func TestModelsOfARoute(t *testing.T) {
 	}
 	if c := (config.Config{Profiles: map[string]config.Profile{"p": {Routes: map[string]config.Route{"up": r}}}}); len(routesWith(c, "three")) != 1 || len(routesWith(c, "four")) != 0 {
 		t.Error("a secret of a model has no route")
+	}
+}
+
+func TestClientKeys(t *testing.T) {
+	for value, keyless := range map[string]bool{"": false, "strip": false, "refuse": true} {
+		routes, err := routesOf(map[string]config.Route{"r": {Upstream: "https://a.example", ClientKeys: value}}, nil)
+		if err != nil || routes["r"].Keyless != keyless {
+			t.Errorf("%q: %+v, %v", value, routes, err)
+		}
+	}
+	const want = `routes.r.client_keys: there is no "drop", only strip and refuse`
+	if _, err := routesOf(map[string]config.Route{"r": {Upstream: "https://a.example", ClientKeys: "drop"}}, nil); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v; want %q", err, want)
 	}
 }

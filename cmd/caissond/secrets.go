@@ -166,6 +166,9 @@ func routesOf(from map[string]config.Route, prices map[string]config.Price) (map
 		if err != nil {
 			errs = append(errs, err)
 		}
+		if !slices.Contains([]string{"", "strip", config.RefuseKeys}, r.ClientKeys) {
+			errs = append(errs, fmt.Errorf("routes.%s.client_keys: there is no %q, only strip and %s", label, sbxerr.Clip(r.ClientKeys), config.RefuseKeys))
+		}
 		models, err := modelsOf(label, r)
 		if err != nil {
 			errs = append(errs, err)
@@ -178,7 +181,7 @@ func routesOf(from map[string]config.Route, prices map[string]config.Price) (map
 		}
 		routes[label] = policy.Route{
 			Upstream: upstream, Fallbacks: r.Fallbacks, Credential: r.Credential, Placement: policy.Placement(placement), Parameter: parameter,
-			ClientCert: client, ClientKey: r.ClientKey, Strip: r.Strip, Aliases: r.Aliases, Models: models, Methods: methods, Paths: paths, Registry: r.Preset == ociPreset, Auth: r.Auth, CA: ca, Private: r.Private, Git: scope,
+			ClientCert: client, ClientKey: r.ClientKey, Strip: r.Strip, Keyless: r.ClientKeys == config.RefuseKeys, Aliases: r.Aliases, Models: models, Methods: methods, Paths: paths, Registry: r.Preset == ociPreset, Auth: r.Auth, CA: ca, Private: r.Private, Git: scope,
 			Tokens: r.CountsTokens(), Ask: r.Preset == "openai", Budget: limitsOf(r.Budget), Prices: pricesFor(r, prices),
 		}
 	}

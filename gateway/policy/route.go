@@ -56,6 +56,7 @@ type Route struct {
 	ClientKey  string `json:",omitempty"` // name of the secret that is its key: PKCS #8, DER in base64
 
 	Strip   []string `json:",omitempty"` // headers of requests that the upstream does not get
+	Keyless bool     `json:",omitempty"` // requests that show a key of the client's are refused; else it is taken out
 	Aliases []string `json:",omitempty"` // further places inside, HOST[:PORT][/PATH]
 
 	Models map[string]Model `json:",omitempty"` // upstreams for requests that name a model; NAME* is of all that begin so
@@ -65,6 +66,10 @@ type Route struct {
 	Budget map[budget.Scope]budget.Limit `json:",omitempty"`
 	Prices budget.Prices                 `json:",omitempty"` // of models
 }
+
+// NoKey is what clients of a preset have as their key: they do not start without one. The gateway
+// takes it out of each request.
+const NoKey = "held-outside"
 
 // Routed is a compiled Route. It is never changed, so it can be shared.
 type Routed struct {

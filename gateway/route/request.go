@@ -3,6 +3,7 @@ package route
 import (
 	"cmp"
 	"errors"
+	"maps"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -48,6 +49,10 @@ func check(r *http.Request, at policy.Place, route *policy.Routed) error {
 	if _, err := query(r.URL.RawQuery, ""); err != nil {
 		return sbxerr.Wrap(sbxerr.EgressRoute, op, err)
 	}
+	if by := shown(r, route); by != "" && route.Keyless {
+		return sbxerr.WithRemedy(sbxerr.EgressRoute, op, errors.New("the request has a key of the client's, in "+by+", and this route takes none"),
+			"send no key: the gateway adds that of the route")
+	}
 	if route.Registry { // a blob of another repository would come into this one
 		for _, name := range []string{"mount", "from"} {
 			r.URL.RawQuery, _ = query(r.URL.RawQuery, name)
@@ -68,6 +73,32 @@ func strip(u *url.URL, at policy.Place) (err error) {
 	u.RawPath = cmp.Or(below, "/")
 	u.Path, err = url.PathUnescape(u.RawPath)
 	return err
+}
+
+// carries reports whether clients authenticate by a header, own among them. Servers may read
+// underscores as hyphens.
+func carries(name, own string) bool {
+	plain := func(s string) string { return strings.ToLower(strings.ReplaceAll(s, "_", "-")) }
+	return slices.Contains(carriers, plain(name)) || own != "" && plain(name) == plain(own)
+}
+
+// shown is by what r authenticates, but for the key of presets that is none; empty: by nothing.
+func shown(r *http.Request, route *policy.Routed) string {
+	own := ""
+	if route.Placement == policy.Header || route.Placement == policy.Query {
+		own = route.Parameter
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
+		for _, value := range r.Header[name] {
+			if key := strings.TrimPrefix(value, "Bearer "); carries(name, own) && key != "" && key != policy.NoKey {
+				return "the header " + sbxerr.Clip(name)
+			}
+		}
+	}
+	if kept, _ := query(r.URL.RawQuery, own); kept != r.URL.RawQuery {
+		return "the query"
+	}
+	return ""
 }
 
 // upgrades reports whether r asks for a WebSocket. All other upgrades would be tunnels past
@@ -96,8 +127,7 @@ func (l *lane) rewrite(p *httputil.ProxyRequest) {
 		out.URL.RawQuery = strings.TrimPrefix(out.URL.RawQuery+"&", "&") + url.QueryEscape(own) + "=" + l.placed.parameter
 	}
 	for name := range out.Header {
-		plainName := strings.ToLower(strings.ReplaceAll(name, "_", "-"))
-		if slices.Contains(carriers, plainName) || l.placed.header != "" && strings.EqualFold(plainName, strings.ReplaceAll(l.placed.header, "_", "-")) {
+		if carries(name, l.placed.header) {
 			delete(out.Header, name)
 		}
 		if slices.ContainsFunc(l.route.Strip, func(unwanted string) bool { return strings.EqualFold(unwanted, name) }) {
