@@ -224,3 +224,24 @@ func TestRootOfARunningDaemonIsRefused(t *testing.T) {
 	check(t, held.Close())
 	made1(t, root)
 }
+
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, unix.ENOSPC }
+
+func TestErrorsSayWhereTheyAre(t *testing.T) {
+	root := filled(t)
+	if _, err := Create(context.Background(), root, fullDisk{}, now); sbxerr.Of(err) != sbxerr.Of(sbxerr.Wrap(sbxerr.ClientIO, "test", unix.ENOSPC)) {
+		t.Errorf("without room for the backup: %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := Create(ctx, root, io.Discard, now); sbxerr.Of(err) != sbxerr.Canceled {
+		t.Errorf("backed up with %v", err)
+	}
+	to := t.TempDir()
+	if _, err := Restore(ctx, to, bytes.NewReader(made1(t, root)), Options{}); sbxerr.Of(err) != sbxerr.Canceled {
+		t.Errorf("restored with %v", err)
+	}
+	empty(t, to)
+}

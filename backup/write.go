@@ -45,9 +45,18 @@ func Create(ctx context.Context, root string, to io.Writer, now time.Time) (*Res
 	w := &writer{ctx: ctx, root: dir, sum: sum, links: map[inode]string{}, result: Result{CreatedAt: now.UTC().Truncate(time.Second), Counts: counts()}}
 	w.tar = tar.NewWriter(io.MultiWriter(outside{to}, sum))
 	if err := w.all(list); err != nil {
-		return nil, sbxerr.Wrap(sbxerr.StateDir, opCreate, err)
+		return nil, coded(opCreate, err)
 	}
 	return &w.result, nil
+}
+
+// coded is err with a code: that of the root's files, where it has none.
+func coded(op string, err error) error {
+	var has *sbxerr.Error
+	if errors.As(err, &has) {
+		return err
+	}
+	return sbxerr.Wrap(sbxerr.StateDir, op, err)
 }
 
 // outside tells errors of the output from those of the root.
@@ -194,7 +203,7 @@ func (w *writer) below(part, name string, dir fs.FileInfo) error {
 		}
 		if statOf(info).Dev != statOf(dir).Dev {
 			return sbxerr.WithRemedy(sbxerr.VolumeInUse, opCreate, fmt.Errorf("a file system is mounted at %q", at),
-				"end what sandboxes the daemon left, or start the daemon and stop it again")
+				"end the sandboxes that the daemon left: caissond --stop-all")
 		}
 		if slices.Contains(w.skip, at) {
 			w.result.Left = append(w.result.Left, at)

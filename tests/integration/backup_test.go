@@ -159,6 +159,39 @@ func TestBackup(t *testing.T) {
 	}
 }
 
+// TestBackupBesideSandboxes: what sandboxes that live on do not keep mounted can be backed up, and
+// all of it when they have ended.
+func TestBackupBesideSandboxes(t *testing.T) {
+	need.Tools(t, "mkfs.ext4")
+	t.Parallel()
+	d := harness.StartWith(t, "# the default of keep_on_exit\n")
+	d.Run(t, "create", "--name", "s", "--mount", "type=volume,src=plain,dst=/v")
+	d.Run(t, "exec", "s", "--", "sh", "-c", "echo text >/v/f")
+	d.Stop(t)
+	dir := t.TempDir()
+	backup := func(name string) []string {
+		return []string{"backup", "--root", d.Root, "-o", "json", filepath.Join(dir, name)}
+	}
+	d.Run(t, backup("beside")...)
+	d.Launch(t)
+	if got := d.Run(t, "exec", "s", "--", "cat", "/v/f").Stdout; got != "text\n" {
+		t.Errorf("after the backup the sandbox reads %q", got)
+	}
+	d.Run(t, "volume", "create", "--size", "32M", "sized")
+	d.Stop(t)
+	f := d.Refused(t, "SBX-232", backup("mounted")...)
+	if !strings.Contains(f.Error.Remedy, "--stop-all") {
+		t.Errorf("%+v", f)
+	}
+	if got := filesBelow(t, dir); got != "beside" {
+		t.Errorf("a refused backup left %s", got)
+	}
+	if out, err := stopAll(t, d); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	d.Run(t, backup("whole")...)
+}
+
 // filesBelow are the names of what is in a directory and one below.
 func filesBelow(t *testing.T, dir string) string {
 	t.Helper()
