@@ -27,6 +27,8 @@ const (
 	StatePath     Code = "SBX-117" // sandboxes cannot pass a directory above the daemon's state
 	ExecForgotten Code = "SBX-118" // the command has ended, and its result is no longer kept
 	Unisolated    Code = "SBX-119" // a setting cannot be enforced without isolation
+	Backup        Code = "SBX-120" // a backup is cut short, was changed, or has another version
+	RestoreExists Code = "SBX-121" // what a backup has is there already
 
 	ImageNotFound Code = "SBX-201" // no such image
 	ImageFormat   Code = "SBX-202" // the archive is not an image in a known form

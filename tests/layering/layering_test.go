@@ -31,6 +31,7 @@ var rules = []struct {
 	{"owndir", nil},
 	{"kernelfile", nil},
 	{"audit", []string{"api/sbxerr", "owndir"}},
+	{"backup", []string{"api/sbxerr", "owndir"}},
 	{"bundle", []string{"api/sbxerr"}},
 	{"oci", []string{"api/sbxerr"}},
 	{"seccomp/decide", nil}, // judges what the compiler makes, so shares nothing with it
@@ -105,7 +106,7 @@ var rules = []struct {
 	{"cmd/caisson-shim", []string{"runtime/ctrd/shimcall"}},
 	{"mcp", []string{"api"}},
 	{"plug", []string{"api"}},
-	{"cmd/caisson", []string{"cmd/internal/man", "mcp", "plug", "api", "audit", "bundle", "keys"}},
+	{"cmd/caisson", []string{"cmd/internal/man", "mcp", "plug", "api", "audit", "backup", "bundle", "keys"}},
 	{"cmd/caissond", append([]string{"cmd/internal/man", "server", "api", "audit", "config", "keys", "metrics", "owndir", "page", "runtime", "tracing", "webhook"}, leaves...)},
 	{"tests/need", nil}, // every package's tests may use it
 	{"tests", append([]string{"server", "api", "audit", "config", "runtime"}, leaves...)},

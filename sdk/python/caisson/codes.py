@@ -149,6 +149,18 @@ class Unisolated(CaissonError):
     code = "SBX-119"
 
 
+class Backup(CaissonError):
+    """SBX-120: the backup is cut short, was changed, or is of another version."""
+
+    code = "SBX-120"
+
+
+class RestoreExists(CaissonError):
+    """SBX-121: what the backup has is there already."""
+
+    code = "SBX-121"
+
+
 class ImageNotFound(CaissonError):
     """SBX-201: no such image."""
 

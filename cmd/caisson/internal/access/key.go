@@ -46,12 +46,12 @@ func KeyCommand(a *cli.App) *cobra.Command {
 
 // rootOf is the directory of the daemon: the one that is given, that of the daemon that runs, or
 // the usual one.
-func rootOf(a *cli.App, ctx context.Context, given string) (string, error) {
-	if err := a.RequireLocal("key"); err != nil {
+func rootOf(a *cli.App, ctx context.Context, verb, given string) (string, error) {
+	if err := a.RequireLocal(verb); err != nil {
 		return "", err
 	}
 	if a.Euid != 0 {
-		return "", sbxerr.WithRemedy(sbxerr.Rights, "caisson.key", errors.New("keys are for root alone"), "run this command as root on the daemon's host")
+		return "", sbxerr.WithRemedy(sbxerr.Rights, "caisson."+verb, errors.New(verb+" is for root alone"), "run this command as root on the daemon's host")
 	}
 	if given != "" {
 		return given, nil
@@ -68,7 +68,7 @@ func rootOf(a *cli.App, ctx context.Context, given string) (string, error) {
 	case errors.Is(err, sbxerr.DaemonOff) && a.Socket == a.AutoSocket:
 		return defaultRoot, nil
 	case errors.Is(err, sbxerr.DaemonOff):
-		return "", sbxerr.WithRemedy(sbxerr.DaemonOff, "caisson.key", err, "name the root of the daemon: caisson key --root DIR")
+		return "", sbxerr.WithRemedy(sbxerr.DaemonOff, "caisson."+verb, err, "name the root of the daemon: caisson "+verb+" --root DIR")
 	}
 	return "", err
 }
@@ -96,7 +96,7 @@ func keyCreateCommand(a *cli.App, root *string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			dir, err := rootOf(a, cmd.Context(), *root)
+			dir, err := rootOf(a, cmd.Context(), "key", *root)
 			if err != nil {
 				return err
 			}
@@ -231,7 +231,7 @@ func keyLsCommand(a *cli.App, root *string) *cobra.Command {
 		Example: "  caisson key ls",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			dir, err := rootOf(a, cmd.Context(), *root)
+			dir, err := rootOf(a, cmd.Context(), "key", *root)
 			if err != nil {
 				return err
 			}
@@ -286,7 +286,7 @@ func keyRmCommand(a *cli.App, root *string) *cobra.Command {
 		Example: "  caisson key rm ci",
 		Args:    cli.AtLeastOne("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			dir, err := rootOf(a, cmd.Context(), *root)
+			dir, err := rootOf(a, cmd.Context(), "key", *root)
 			if err != nil {
 				return err
 			}

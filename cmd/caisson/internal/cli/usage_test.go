@@ -29,7 +29,7 @@ func TestRefused(t *testing.T) {
 		{"runn|--image|x|--|true", sbxerr.APIUsage, `did you mean "run"?`},
 		{"rnu", sbxerr.APIUsage, `did you mean "run"?`},
 		{"--socket|/x|lss", sbxerr.APIUsage, `did you mean "ls"?`},
-		{"xyzzyxyzzy", sbxerr.APIUsage, "there are: apply, attach, attach-snapshot, attach-workspace, audit, bundle, capabilities, changes, clean"},
+		{"xyzzyxyzzy", sbxerr.APIUsage, "there are: apply, attach, attach-snapshot, attach-workspace, audit, backup, bundle, capabilities, changes, clean"},
 		{"image|imprt|x", sbxerr.APIUsage, `did you mean "import"?`},
 		{"audit|tail|-n|x", sbxerr.APIUsage, `--lines: "x" is not a whole number`},
 		{"run|--memroy|1G|--|x", sbxerr.APIUsage, "did you mean --memory?"},

@@ -79,6 +79,8 @@ func Groups(agents ...cli.Verb) []cli.Group {
 			{Name: "spec", Command: host.SpecCommand},
 			{Name: "explain", Command: host.ExplainCommand},
 			{Name: "config", Command: host.ConfigCommand},
+			{Name: "backup", Command: access.BackupCommand},
+			{Name: "restore", Command: access.RestoreCommand},
 			{Name: "key", Command: access.KeyCommand},
 			{Name: "context", Command: access.ContextCommand},
 			{Name: "dial-stdio", Command: access.DialStdioCommand},

@@ -73,6 +73,12 @@ export class ExecForgottenError extends CaissonError {}
 /** SBX-119: the setting cannot be enforced without isolation. */
 export class UnisolatedError extends CaissonError {}
 
+/** SBX-120: the backup is cut short, was changed, or is of another version. */
+export class BackupError extends CaissonError {}
+
+/** SBX-121: what the backup has is there already. */
+export class RestoreExistsError extends CaissonError {}
+
 /** SBX-201: no such image. */
 export class ImageNotFoundError extends CaissonError {}
 
@@ -435,6 +441,8 @@ export const byCode: Readonly<Record<string, typeof CaissonError>> = {
   'SBX-117': StatePathError,
   'SBX-118': ExecForgottenError,
   'SBX-119': UnisolatedError,
+  'SBX-120': BackupError,
+  'SBX-121': RestoreExistsError,
   'SBX-201': ImageNotFoundError,
   'SBX-202': ImageFormatError,
   'SBX-203': ImageContentError,
