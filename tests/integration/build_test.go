@@ -64,7 +64,7 @@ CMD ["/srv/app/out"]
 	if !strings.Contains(first.Stderr, "[7/7] RUN make=") {
 		t.Errorf("progress:\n%s", first.Stderr)
 	}
-	script := `cat out; find . | sort | tr '\n' ' '; stat -c %u:%g out /bin/make; echo $GREETING; ls /usr/share 2>&1; ls -a / | grep -c context; grep -c no /etc/hosts; pwd; id -u`
+	script := `cat out; find . | sort | tr '\n' ' '; stat -c %u:%g out /bin/make; echo $GREETING; ls /usr/share 2>&1; ls -a / | grep -c context; grep -cx no /etc/hosts; pwd; id -u`
 	got := d.Run(t, "run", "--image", "app", "--", "sh", "-c", script).Stdout
 	want := "made-by build v7\n. ./.dockerignore ./Dockerfile ./dev ./dev/x ./out 33:34\n1000:1000\nhi 7\nls: /usr/share: No such file or directory\n0\n0\n/srv/app\n1000\n"
 	if got != want {
