@@ -31,7 +31,7 @@ var shellPages = map[string]int{
 	"docs/reference/api.md":                  5,
 	"docs/reference/cli.md":                  12,
 	"docs/reference/images.md":               1,
-	"docs/reference/network.md":              3,
+	"docs/reference/network.md":              4,
 }
 
 // shellFunctions are those that a block defines, for the later blocks of its page.
