@@ -42,7 +42,14 @@ const (
 type Manifest struct {
 	Version   int       `json:"version"`
 	CreatedAt time.Time `json:"created_at"`
+	Root      string    `json:"root"`
 	Items     []string  `json:"items"` // relative to the root, as volumes/1000+data
+}
+
+// Options say what a backup or a restore may do.
+type Options struct {
+	NoImages     bool // leave images out
+	SkipExisting bool // of a restore: leave out what is there already
 }
 
 // Count is what of one part was written or restored.
@@ -74,6 +81,9 @@ type part struct {
 	name string
 	item func(name string) bool // nil: the part is one item
 	skip []string               // files of an item that stay behind
+	// layers: it has layers of overlayfs, whose removed files are devices 0:0 and whose replaced
+	// directories have an attribute (Documentation/filesystems/overlayfs.rst, "whiteouts").
+	layers bool
 }
 
 var parts = []part{
@@ -84,9 +94,14 @@ var parts = []part{
 	{name: "keys.json"},
 	// The private key of the log stays on its host: key.pub verifies.
 	{name: auditPart, skip: []string{"key", "reserve"}},
+	// No containerd runs without its daemon, so its databases are at rest.
+	{name: imagesPart, layers: true},
 }
 
-const auditPart = "audit"
+const (
+	auditPart  = "audit"
+	imagesPart = "containerd"
+)
 
 // keyForm is UID+NAME, as package runtime/owned writes it.
 var keyForm = regexp.MustCompile(`^(0|[1-9][0-9]{0,9})\+[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}$`)
@@ -129,8 +144,11 @@ func itemOf(entry string) string {
 }
 
 // items are those that the root has.
-func items(root string) (list []string, err error) {
+func items(root string, o Options) (list []string, err error) {
 	for _, p := range parts {
+		if o.NoImages && p.name == imagesPart {
+			continue
+		}
 		if p.item == nil {
 			_, err := os.Lstat(filepath.Join(root, p.name))
 			if errors.Is(err, fs.ErrNotExist) {

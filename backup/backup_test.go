@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/tests/need"
 )
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -65,7 +66,7 @@ func filled(t *testing.T) string {
 func made1(t *testing.T, root string) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	_, err := Create(context.Background(), root, &out, now)
+	_, err := Create(context.Background(), root, &out, now, Options{})
 	check(t, err)
 	return out.Bytes()
 }
@@ -105,6 +106,8 @@ func TestRestoreGivesBackWhatWasThere(t *testing.T) {
 	}
 	_, err := Restore(context.Background(), to, bytes.NewReader(archive), Options{})
 	check(t, err)
+	check(t, errors.Join(os.Rename(from, from+".away"), os.Rename(to, from))) // the path is in it
+	to = from
 	if again := made1(t, moveAudit(t, to)); !bytes.Equal(again, archive) {
 		t.Error("a backup of what was restored is another one")
 	}
@@ -161,7 +164,8 @@ func TestOnlyWhatABackupHasIsRead(t *testing.T) {
 		"unnamed":  {1, []string{volume}, []tar.Header{dir("volumes/2+other")}, "which no backup has"},
 		"through":  {1, []string{volume}, []tar.Header{dir(volume), link(tar.TypeSymlink, volume+"/l", "/"), file(volume + "/l/x")}, "is not in it"},
 		"hard":     {1, []string{volume}, []tar.Header{dir(volume), link(tar.TypeLink, volume+"/l", "keys.json")}, "out of its item"},
-		"device":   {1, []string{volume}, []tar.Header{dir(volume), {Typeflag: tar.TypeChar, Name: volume + "/d"}}, "of the kind"},
+		"device":   {1, []string{volume}, []tar.Header{dir(volume), {Typeflag: tar.TypeChar, Name: volume + "/d"}}, "is a device"},
+		"block":    {1, []string{volume}, []tar.Header{dir(volume), {Typeflag: tar.TypeBlock, Name: volume + "/d"}}, "of the kind"},
 		"twice":    {1, []string{volume}, []tar.Header{dir(volume), file(volume + "/f"), file(volume + "/f")}, "twice"},
 		"overlay":  {1, []string{volume}, []tar.Header{{Typeflag: tar.TypeDir, Name: volume + "/", Mode: 0o700}, {Typeflag: tar.TypeReg, Name: volume + "/f", PAXRecords: map[string]string{xattrPrefix + "trusted.x": "00"}}}, "attribute"},
 		"extent":   {1, []string{volume}, []tar.Header{dir(volume), {Typeflag: tar.TypeReg, Name: volume + "/f", PAXRecords: map[string]string{sparseSize: "9"}}}, "table"},
@@ -169,7 +173,7 @@ func TestOnlyWhatABackupHasIsRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
 			w := tar.NewWriter(&out)
-			data, err := json.Marshal(Manifest{c.version, now, c.items})
+			data, err := json.Marshal(Manifest{c.version, now, "/", c.items})
 			check(t, err)
 			check(t, w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: manifestName, Size: int64(len(data))}))
 			_, err = w.Write(data)
@@ -211,11 +215,53 @@ func TestNothingIsReplaced(t *testing.T) {
 	}
 }
 
+// TestImagesComeBackAtTheSamePath: with what overlayfs keeps in layers, and nowhere else.
+func TestImagesComeBackAtTheSamePath(t *testing.T) {
+	need.Root(t, "it makes devices and trusted attributes")
+	root := filled(t)
+	layer := filepath.Join(root, imagesPart, "snapshots/1/fs")
+	put(t, filepath.Join(layer, "file"), "OF-AN-IMAGE")
+	removed := filepath.Join(layer, "removed")
+	check(t, unix.Mknod(removed, unix.S_IFCHR, 0))
+	check(t, unix.Setxattr(layer, "trusted.overlay.opaque", []byte("y"), 0))
+	archive := made1(t, root)
+
+	_, err := Restore(context.Background(), t.TempDir(), bytes.NewReader(archive), Options{})
+	if sbxerr.Of(err) != sbxerr.Backup || !strings.Contains(err.Error(), root) {
+		t.Errorf("restored into another path with %v", err)
+	}
+	other := t.TempDir()
+	_, err = Restore(context.Background(), other, bytes.NewReader(archive), Options{NoImages: true})
+	check(t, err)
+	if _, err := os.Lstat(filepath.Join(other, imagesPart)); err == nil {
+		t.Error("images that were left out are there")
+	}
+
+	check(t, os.Rename(root, root+".away"))
+	_, err = Restore(context.Background(), root, bytes.NewReader(archive), Options{})
+	check(t, err)
+	var s unix.Stat_t
+	check(t, unix.Stat(removed, &s))
+	opaque := make([]byte, 9)
+	n, err := unix.Getxattr(layer, "trusted.overlay.opaque", opaque)
+	check(t, err)
+	if s.Mode&unix.S_IFMT != unix.S_IFCHR || s.Rdev != 0 || string(opaque[:n]) != "y" {
+		t.Errorf("the removed file is %o %d, and the directory %q", s.Mode, s.Rdev, opaque[:n])
+	}
+
+	var without bytes.Buffer
+	_, err = Create(context.Background(), root, &without, now, Options{NoImages: true})
+	check(t, err)
+	if bytes.Contains(without.Bytes(), []byte("OF-AN-IMAGE")) {
+		t.Error("images were to be left out")
+	}
+}
+
 func TestRootOfARunningDaemonIsRefused(t *testing.T) {
 	root := filled(t)
 	held, err := lock(root, "test")
 	check(t, err)
-	if _, err := Create(context.Background(), root, io.Discard, now); sbxerr.Of(err) != sbxerr.Locked {
+	if _, err := Create(context.Background(), root, io.Discard, now, Options{}); sbxerr.Of(err) != sbxerr.Locked {
 		t.Errorf("backed up with %v", err)
 	}
 	if _, err := Restore(context.Background(), root, strings.NewReader(""), Options{}); sbxerr.Of(err) != sbxerr.Locked {
@@ -231,12 +277,12 @@ func (fullDisk) Write([]byte) (int, error) { return 0, unix.ENOSPC }
 
 func TestErrorsSayWhereTheyAre(t *testing.T) {
 	root := filled(t)
-	if _, err := Create(context.Background(), root, fullDisk{}, now); sbxerr.Of(err) != sbxerr.Of(sbxerr.Wrap(sbxerr.ClientIO, "test", unix.ENOSPC)) {
+	if _, err := Create(context.Background(), root, fullDisk{}, now, Options{}); sbxerr.Of(err) != sbxerr.Of(sbxerr.Wrap(sbxerr.ClientIO, "test", unix.ENOSPC)) {
 		t.Errorf("without room for the backup: %v", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := Create(ctx, root, io.Discard, now); sbxerr.Of(err) != sbxerr.Canceled {
+	if _, err := Create(ctx, root, io.Discard, now, Options{}); sbxerr.Of(err) != sbxerr.Canceled {
 		t.Errorf("backed up with %v", err)
 	}
 	to := t.TempDir()

@@ -38,11 +38,6 @@ const (
 	maxExtentLine = 64
 )
 
-// Options say what a restore may do.
-type Options struct {
-	SkipExisting bool // leave out what is there already
-}
-
 // Restore reads a backup into a root, which is made where it is absent. With an error nothing is
 // changed, except by one in the last step: then some items are there, each of them whole. So a
 // restore that skips what is there finishes it.
@@ -163,6 +158,15 @@ func (r *reader) manifest(o Options) error {
 		if _, ok := partOf(item); !ok {
 			return refuse("the manifest names %q, which no backup has", item)
 		}
+		if item == imagesPart {
+			if err := r.images(o); err != nil {
+				return err
+			}
+			if o.NoImages {
+				r.skip[item] = true
+				continue
+			}
+		}
 		_, err := os.Lstat(r.place(item))
 		if err == nil {
 			r.skip[item] = true
@@ -171,10 +175,23 @@ func (r *reader) manifest(o Options) error {
 			return sbxerr.Wrap(sbxerr.StateDir, opRestore, err)
 		}
 	}
-	if len(r.skip) > 0 && !o.SkipExisting {
-		return sbxerr.New(sbxerr.RestoreExists, opRestore, "%d of %d items are there already: %s", len(r.skip), len(r.of.Items), some(r.result.Left))
+	if len(r.result.Left) > 0 && !o.SkipExisting {
+		return sbxerr.New(sbxerr.RestoreExists, opRestore, "%d of %d items are there already: %s", len(r.result.Left), len(r.of.Items), some(r.result.Left))
 	}
 	return nil
+}
+
+// images refuses images of a root at another path: containerd's namespace is named after it.
+func (r *reader) images(o Options) error {
+	at, err := filepath.Abs(r.dir)
+	if err != nil {
+		return sbxerr.Wrap(sbxerr.StateDir, opRestore, err)
+	}
+	if at == r.of.Root || o.NoImages {
+		return nil
+	}
+	return sbxerr.WithRemedy(sbxerr.Backup, opRestore, fmt.Errorf("its images are those of the root %q, and this one is %q", r.of.Root, at),
+		"restore them into the same path, or leave them out: caisson restore --no-images")
 }
 
 // some are the first of many.
@@ -318,6 +335,11 @@ func (r *reader) put(part, item, name string, h *tar.Header) (err error) {
 		return r.link(item, name, h)
 	case tar.TypeFifo:
 		err = r.inParent(name, func(dir int, base string) error { return unix.Mkfifoat(dir, base, 0o600) })
+	case tar.TypeChar:
+		if !r.layers(name) || h.Devmajor|h.Devminor != 0 {
+			return refuse("the entry %q is a device, which no backup has", h.Name)
+		}
+		err = r.inParent(name, func(dir int, base string) error { return unix.Mknodat(dir, base, unix.S_IFCHR|0o600, 0) })
 	default:
 		return refuse("the entry %q is of the kind %q, which no backup has", h.Name, h.Typeflag)
 	}
@@ -335,6 +357,12 @@ func made(name string, err error) error {
 		return err
 	}
 	return sbxerr.Wrap(sbxerr.StateDir, opRestore, err)
+}
+
+// layers reports whether an entry is of an item that has layers.
+func (r *reader) layers(name string) bool {
+	p, _ := partOf(itemOf(name))
+	return p.layers
 }
 
 // link makes another name of a file of the same item.
@@ -390,7 +418,7 @@ func (r *reader) attributes(name string, h *tar.Header) (err error) {
 			continue
 		}
 		data, e := hex.DecodeString(value)
-		if e != nil || !restorable(attr) || h.Typeflag != tar.TypeReg && h.Typeflag != tar.TypeDir {
+		if e != nil || !restorable(attr, r.layers(name)) || h.Typeflag != tar.TypeReg && h.Typeflag != tar.TypeDir {
 			return refuse("%q has the attribute %q, which no backup has", name, attr)
 		}
 		f, e := r.stg.Open(name)

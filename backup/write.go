@@ -12,6 +12,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,15 +27,19 @@ import (
 const opCreate = "backup.create"
 
 // Create writes a backup of a root.
-func Create(ctx context.Context, root string, to io.Writer, now time.Time) (*Result, error) {
+func Create(ctx context.Context, root string, to io.Writer, now time.Time, o Options) (*Result, error) {
 	held, err := lock(root, opCreate)
 	if err != nil {
 		return nil, err
 	}
 	defer held.Close()
-	list, err := items(root)
+	list, err := items(root, o)
 	if err != nil {
 		return nil, err
+	}
+	at, err := filepath.Abs(root)
+	if err != nil {
+		return nil, sbxerr.Wrap(sbxerr.StateDir, opCreate, err)
 	}
 	dir, err := os.OpenRoot(root)
 	if err != nil {
@@ -44,7 +49,7 @@ func Create(ctx context.Context, root string, to io.Writer, now time.Time) (*Res
 	sum := sha256.New()
 	w := &writer{ctx: ctx, root: dir, sum: sum, links: map[inode]string{}, result: Result{CreatedAt: now.UTC().Truncate(time.Second), Counts: counts()}}
 	w.tar = tar.NewWriter(io.MultiWriter(outside{to}, sum))
-	if err := w.all(list); err != nil {
+	if err := w.all(at, list); err != nil {
 		return nil, coded(opCreate, err)
 	}
 	return &w.result, nil
@@ -78,11 +83,12 @@ type writer struct {
 	sum    hash.Hash
 	links  map[inode]string // names of an item's files that have more names
 	skip   []string         // names that stay behind
+	layers bool             // whether the item has layers
 	result Result
 }
 
-func (w *writer) all(list []string) error {
-	manifest, err := encode(Manifest{version, w.result.CreatedAt, list})
+func (w *writer) all(root string, list []string) error {
+	manifest, err := encode(Manifest{version, w.result.CreatedAt, root, list})
 	if err == nil {
 		err = w.text(manifestName, manifest)
 	}
@@ -125,7 +131,7 @@ func (w *writer) item(name string) error {
 		w.of = name
 	}
 	p, _ := partOf(name)
-	w.skip = nil
+	w.skip, w.layers = nil, p.layers
 	for _, s := range p.skip {
 		w.skip = append(w.skip, name+"/"+s)
 	}
@@ -239,6 +245,8 @@ func (w *writer) header(name string, info fs.FileInfo) (*tar.Header, error) {
 		h.Typeflag, h.Linkname = tar.TypeSymlink, target
 	case mode&fs.ModeNamedPipe != 0:
 		h.Typeflag = tar.TypeFifo
+	case w.layers && mode&fs.ModeCharDevice != 0 && s.Rdev == 0:
+		h.Typeflag = tar.TypeChar
 	default:
 		return nil, nil
 	}
@@ -266,7 +274,7 @@ func (w *writer) attributes(name string, info fs.FileInfo, h *tar.Header) error 
 		return err
 	}
 	for attr := range strings.SplitSeq(string(names[:n]), "\x00") {
-		if !restorable(attr) {
+		if !restorable(attr, w.layers) {
 			continue
 		}
 		value := make([]byte, 64<<10)
@@ -281,9 +289,10 @@ func (w *writer) attributes(name string, info fs.FileInfo, h *tar.Header) error 
 
 const xattrPrefix = prefix + "xattr."
 
-// restorable are the attributes that a sandbox sees: not those of overlays and of security modules.
-func restorable(attr string) bool {
-	return strings.HasPrefix(attr, "user.") || attr == "security.capability" || strings.HasPrefix(attr, "system.posix_acl_")
+// restorable are the attributes that a sandbox sees: not those of security modules, and those of
+// overlays in layers alone.
+func restorable(attr string, layers bool) bool {
+	return layers && strings.HasPrefix(attr, "trusted.overlay.") || strings.HasPrefix(attr, "user.") || attr == "security.capability" || strings.HasPrefix(attr, "system.posix_acl_")
 }
 
 type extent struct{ at, n int64 }

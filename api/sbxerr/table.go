@@ -30,7 +30,7 @@ var table = []Description{
 	{StatePath, "a directory above the daemon's state is closed to sandboxes", ClassHost, 503, false, "open it (chmod o+x DIR), or use another --state"},
 	{ExecForgotten, "the command has ended, and its result is no longer kept", ClassSandbox, 404, false, "ask before so many later commands have ended, or raise sandboxes.kept_execs"},
 	{Unisolated, "the setting cannot be enforced without isolation", ClassInput, 400, false, "leave it out, or use a profile with isolation, such as strict"},
-	{Backup, "the backup is cut short, was changed, or is of another version", ClassInput, 422, false, "copy the backup again, or read it with the version that wrote it; nothing was changed"},
+	{Backup, "the backup is cut short, was changed, or is of another version or root", ClassInput, 422, false, "copy the backup again, or read it with the version that wrote it; nothing was changed"},
 	{RestoreExists, "what the backup has is there already", ClassInput, 409, false, "restore into an empty root, or skip what is there; nothing was changed"},
 
 	{ImageNotFound, "no such image", ClassInput, 404, false, "list images: caisson image ls; get one with caisson image pull, import or from-host"},

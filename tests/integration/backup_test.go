@@ -16,6 +16,8 @@ import (
 const oddFiles = `cd /v; umask 0; echo text >a; chmod 2751 a; ln a 'odd
 name'; ln -s /etc/passwd link; mkfifo pipe; mkdir -m 1770 dir; touch -d @981173106 dir/old; truncate -s 64M holes; echo end >>holes`
 
+const layersWithHoles = "FROM base\nUSER root\nRUN mkdir /d; echo 1 >/d/old; echo 1 >/gone\nRUN rm -r /d /gone; mkdir /d; echo 2 >/d/new\nUSER 1000\n"
+
 const lookAtOddFiles = `cd /v; stat -c '%n %F %u:%g %a %h %s %Y' * dir/old; cat a; readlink link; tail -c 4 holes`
 
 // TestBackup: what a host kept is there and works on another one, which had nothing, and no
@@ -51,6 +53,9 @@ func TestBackup(t *testing.T) {
 	changed := a.Run(t, "changes", "show", "c").Stdout
 	a.Run(t, "secret", "set", "kept", "--from", "file:"+secret)
 	a.Run(t, "key", "create", "ci", "--as", "54321")
+	if r := a.TryWith(layersWithHoles, "image", "build", "built", "-f", "-"); r.Code != 0 {
+		t.Fatal(r)
+	}
 
 	archive := filepath.Join(t.TempDir(), "host.tar")
 	backup := func(to string) []string { return []string{"backup", "--root", a.Root, "-o", "json", to} }
@@ -72,7 +77,7 @@ func TestBackup(t *testing.T) {
 	for _, p := range made.Parts {
 		items[p.Part] = p.Items
 	}
-	for part, n := range map[string]int{"volumes": 2, "snapshots": 2, "changesets": 1, "secrets.json": 1, "keys.json": 1, "audit": 1} {
+	for part, n := range map[string]int{"volumes": 2, "snapshots": 2, "changesets": 1, "secrets.json": 1, "keys.json": 1, "audit": 1, "containerd": 1} {
 		if items[part] != n {
 			t.Errorf("%d items of %s, want %d", items[part], part, n)
 		}
@@ -87,6 +92,16 @@ func TestBackup(t *testing.T) {
 
 	b := harness.New(t)
 	b.Config = devProfile
+	b.Refused(t, "SBX-120", "restore", "--root", b.Root, "-o", "json", archive) // images are of the root's path
+	b.Root = a.Root
+	if err := os.Rename(a.Root, a.Root+".away"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(a.Root + ".away"); err != nil {
+			t.Error(err)
+		}
+	})
 	restore := func(from string, more ...string) []string {
 		return append(append([]string{"restore", "--root", b.Root, "-o", "json"}, more...), from)
 	}
@@ -120,6 +135,7 @@ func TestBackup(t *testing.T) {
 		got  harness.Result
 	}{
 		{"sized\n", user.Run(t, "run", "--mount", sized, "--", "sh", "-c", "cat /v/f && touch /v/more")},
+		{"new\n", b.Run(t, "run", "--image", "built", "--", "sh", "-c", "ls /d; ls -d /gone 2>&- || true")},
 		{"root\n", b.Run(t, "run", "--from", "whole", "--", "cat", "/root-file")},
 		{"dep\n", b.Run(t, "run", "--mount", "type=snapshot,src=deps,dst=/srv/deps", "--", "cat", "/srv/deps/f")},
 		{changed, b.Run(t, "changes", "show", "c")},

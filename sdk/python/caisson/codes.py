@@ -150,7 +150,7 @@ class Unisolated(CaissonError):
 
 
 class Backup(CaissonError):
-    """SBX-120: the backup is cut short, was changed, or is of another version."""
+    """SBX-120: the backup is cut short, was changed, or is of another version or root."""
 
     code = "SBX-120"
 

@@ -22,13 +22,13 @@ const leftOut = "left out: "
 // BackupCommand is the verb backup.
 func BackupCommand(a *cli.App) *cobra.Command {
 	var root string
+	var o backup.Options
 	cmd := &cobra.Command{
 		Use:   "backup FILE|-",
 		Short: "Write what must outlive the host to a tar (root)",
-		Long: "Write volumes, snapshots, changesets, references of secrets, keys and the audit\n" +
-			"log to a tar. Values of secrets are in none of them. Stop the daemon first, so\n" +
-			"that nothing changes meanwhile. Images are not in it: carry them with caisson\n" +
-			"bundle or caisson image save. Sandboxes are not either: snapshot them first.",
+		Long: "Write images, volumes, snapshots, changesets, references of secrets, keys and the\n" +
+			"audit log to a tar. Values of secrets are in none of them. Stop the daemon first,\n" +
+			"so that nothing changes meanwhile. Sandboxes are not in it: snapshot them first.",
 		Example: "  caisson backup /mnt/backup/host.tar",
 		Args:    cli.Exactly("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -37,20 +37,21 @@ func BackupCommand(a *cli.App) *cobra.Command {
 				return err
 			}
 			if args[0] == "-" {
-				r, err := backup.Create(cmd.Context(), dir, a.Stdout, a.Now())
+				r, err := backup.Create(cmd.Context(), dir, a.Stdout, a.Now(), o)
 				return sayDone(a, r, err, true, leftOut)
 			}
-			r, err := backUpTo(cmd.Context(), a, dir, args[0])
+			r, err := backUpTo(cmd.Context(), a, dir, args[0], o)
 			return sayDone(a, r, err, false, leftOut)
 		},
 	}
 	cmd.Flags().StringVar(&root, "root", "", rootUsage)
+	cmd.Flags().BoolVar(&o.NoImages, "no-images", false, "leave images out: a bundle carries them, or a pull")
 	a.OutputFlags(cmd)
 	return cmd
 }
 
 // backUpTo writes a new file. One that is not whole is removed again.
-func backUpTo(ctx context.Context, a *cli.App, root, path string) (_ *backup.Result, err error) {
+func backUpTo(ctx context.Context, a *cli.App, root, path string, o backup.Options) (_ *backup.Result, err error) {
 	dir, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
 		return nil, sbxerr.Wrap(sbxerr.ClientIO, "caisson.backup", err)
@@ -61,7 +62,7 @@ func backUpTo(ctx context.Context, a *cli.App, root, path string) (_ *backup.Res
 	if err != nil {
 		return nil, sbxerr.Wrap(sbxerr.ClientIO, "caisson.backup", err)
 	}
-	r, err := backup.Create(ctx, root, f, a.Now())
+	r, err := backup.Create(ctx, root, f, a.Now(), o)
 	if err == nil {
 		err = sbxerr.Wrap(sbxerr.ClientIO, "caisson.backup", f.Sync())
 	}
@@ -106,6 +107,7 @@ func RestoreCommand(a *cli.App) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&root, "root", "", rootUsage)
+	cmd.Flags().BoolVar(&o.NoImages, "no-images", false, "leave images out")
 	cmd.Flags().BoolVar(&o.SkipExisting, "skip-existing", false, "leave out what is there already")
 	a.OutputFlags(cmd)
 	return cmd
@@ -128,9 +130,6 @@ func sayDone(a *cli.App, r *backup.Result, err error, beside bool, left string) 
 	}
 	for _, name := range r.Left {
 		err = errors.Join(err, say(left+cli.Printable(name)))
-	}
-	if left == leftOut {
-		err = errors.Join(err, say("images are not in it: carry them with caisson bundle or caisson image save"))
 	}
 	return err
 }

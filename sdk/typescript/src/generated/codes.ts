@@ -73,7 +73,7 @@ export class ExecForgottenError extends CaissonError {}
 /** SBX-119: the setting cannot be enforced without isolation. */
 export class UnisolatedError extends CaissonError {}
 
-/** SBX-120: the backup is cut short, was changed, or is of another version. */
+/** SBX-120: the backup is cut short, was changed, or is of another version or root. */
 export class BackupError extends CaissonError {}
 
 /** SBX-121: what the backup has is there already. */
