@@ -274,9 +274,10 @@ chaos: build ## kill the daemon, containerd, shims and inits at random under loa
 	$(STRICT) CAISSON_CHAOS=$(CAISSON_CHAOS) $(GO) test -count=1 -timeout 0 -v -run '^TestChaos$$' ./tests/fault
 
 .PHONY: soak
-soak: build ## what each input of each route costs, then two hours of chaos (root)
+soak: build ## what each input of each route costs, an upgrade from an older version, two hours of chaos (root)
 	@$(root)
 	$(STRICT) CAISSON_COST=whole $(GO) test -count=1 -vet=off -timeout 30m ./tests/cost/...
+	$(MAKE) test-package FROM=HEAD~20
 	$(MAKE) chaos CAISSON_CHAOS=2h
 
 .PHONY: test-vm
@@ -336,14 +337,17 @@ test-package-content: ## look into the packages of this architecture, and make t
 	diff -r $(BUILD)/first $(PACKAGES)
 	rm -r $(BUILD)/first
 
-# The next version is the same programs under another name, for the test of an upgrade.
+# The next version is these programs under another name, for the test of an upgrade. The first one
+# is these programs too, or those of the commit FROM.
 .PHONY: test-package
-test-package: ## install, upgrade, reboot, remove and purge the .deb in a virtual machine with systemd (root)
+test-package: ## install, upgrade, reboot, remove and purge the .deb in a virtual machine with systemd (FROM=COMMIT: upgrade from it; root)
 	@$(root)
+	$(if $(FROM),rm -rf $(BUILD)/from && git clone -q --shared . $(BUILD)/from && git -C $(BUILD)/from checkout -q $$(git rev-parse $(FROM)))
+	$(if $(FROM),$(MAKE) -C $(BUILD)/from package ARCHS=$(HOSTARCH))
 	$(MAKE) package ARCHS=$(HOSTARCH)
 	mkdir -p $(BUILD)/next/bin && cp -p $(ENGINE) $(BUILD)/next/bin/
 	$(MAKE) package ARCHS=$(HOSTARCH) BIN=$(BUILD)/next/bin PACKAGES=$(BUILD)/next/package VERSION=9.9.9-next
-	tests/package/vm.sh $(PACKAGES)/*.deb $(BUILD)/next/package/*.deb
+	tests/package/vm.sh $(if $(FROM),$(BUILD)/from/)$(PACKAGES)/*.deb $(BUILD)/next/package/*.deb
 
 .PHONY: clean
 clean: ## remove what was built
