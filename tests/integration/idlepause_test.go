@@ -141,7 +141,8 @@ func TestIdlePauseIsNoPersons(t *testing.T) {
 	d.Run(t, "update", "--on-idle", "remove", "early")
 	await(t, "the removal", func() bool { return len(list(t, d)) == 1 })
 	d.Run(t, "update", "--idle-timeout", "never", "late")
-	time.Sleep(2500 * time.Millisecond) // longer than its idle timeout was
+	d.Run(t, "exec", "late", "--", "true") // it may have been paused before that
+	time.Sleep(2500 * time.Millisecond)    // longer than its idle timeout was
 	if s := sleeperOf(t, d, "late"); s.State != "running" || s.OnIdle != "" {
 		t.Errorf("without a timeout: %+v", s)
 	}

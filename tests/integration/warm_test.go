@@ -73,7 +73,7 @@ func TestWarmCow(t *testing.T) {
 	}
 	writeTree(t, dir)
 	before := treeText(t, dir)
-	const look = "pwd; ls -la; cat kept; df -k . | awk 'NR > 1 {print $2}'; echo a >made && cat made; grep -c . /proc/mounts; cut -d' ' -f2-4 /proc/mounts | grep -e workspace -e caisson/ | sed s/,uid=.*//; env | grep npm"
+	const look = "pwd; stat -c '%A %h %U:%G %s %N' * . ..; cat kept; df -k . | awk 'NR > 1 {print $2}'; echo a >made && cat made; grep -c . /proc/mounts; cut -d' ' -f2-4 /proc/mounts | grep -e workspace -e caisson/ | sed s/,uid=.*//; env | grep npm"
 	for i, flags := range [][]string{
 		{"--workspace", dir + ":cow"},
 		{"--cache", "npm"},

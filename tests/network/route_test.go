@@ -295,7 +295,7 @@ func TestRouteRefused(t *testing.T) {
 		{"https://models.example:8443/v1", "ftp://models.example/", `profiles.agent.routes.models: route "models": its upstream "ftp://models.example/" is no URL with https or http`},
 		{"https://models.example:8443/v1", "https://me:secret@models.example/", "its upstream holds credentials"},
 		{"/models,", "/a/**/b,", `the path "/a/**/b" has ** before its end`},
-		{"[GET, POST]", "[TRACE]", `"TRACE" is no method that a route passes on`},
+		{"[GET, POST]", "[TRACE]", `"TRACE" is no method that is passed on`},
 		{"      models: {", "      Models: {", "its name is not one label of small letters"},
 		{m.ca, key, "its ca holds no certificate"},
 		{"    routes:\n", "    routes:\n      models: {upstream: \"https://other.example\"}\n", `mapping key "models" already defined`},
