@@ -1,7 +1,6 @@
 package agentsandbox
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -44,8 +43,9 @@ func (h *host) Exec(ctx context.Context, _ string, spec *caissonv1.ExecSpec, rio
 	for name, value := range spec.Env {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
-	failed := make(chan error, 2)
-	cmd.Stdout, cmd.Stderr = watched{rio.Stdout, failed}, watched{rio.Stderr, failed}
+	failed, turn := make(chan error, 2), &sync.Mutex{} // one event at a time, as the client has them
+	cmd.Stdout, cmd.Stderr = watched{rio.Stdout, failed, turn}, watched{rio.Stderr, failed, turn}
+	turn.Lock()
 	if rio.Stdin != nil {
 		in, err := cmd.StdinPipe()
 		if err != nil {
@@ -65,11 +65,13 @@ func (h *host) Exec(ctx context.Context, _ string, spec *caissonv1.ExecSpec, rio
 	}
 	h.mu.Unlock()
 	if err != nil {
+		turn.Unlock()
 		return nil, sbxerr.New(sbxerr.CommandAbsent, "fake", "%s was not found", spec.Args[0])
 	}
 	if rio.Started != nil {
 		rio.Started(&caissonv1.Started{Exec: &caissonv1.Exec{Id: id}})
 	}
+	turn.Unlock()
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = cmd.Wait() }()
 	select {
@@ -99,10 +101,13 @@ func (h *host) Exec(ctx context.Context, _ string, spec *caissonv1.ExecSpec, rio
 type watched struct {
 	io.Writer
 	failed chan<- error
+	turn   *sync.Mutex
 }
 
 func (w watched) Write(p []byte) (int, error) {
-	n, err := w.Writer.Write(bytes.Clone(p))
+	w.turn.Lock()
+	defer w.turn.Unlock()
+	n, err := w.Writer.Write(p)
 	if err != nil {
 		select {
 		case w.failed <- err:

@@ -67,7 +67,7 @@ func TestExecute(t *testing.T) {
 		`sh -c 'kill -9 $$'`:                     {"", "", -9},
 		`pwd`:                                    {dir + "\n", "", 0},
 		`printf '\377'`:                          {"\ufffd", "", 0},
-		`echo 'a`:                                {"", "Failed to execute command: No closing quotation", 1},
+		`echo 'a`:                                {"", "Failed to execute command: no closing quotation", 1},
 		``:                                       {"", "Failed to execute command: the command is empty", 1},
 	} {
 		if got := command(t, url, line); got != want {

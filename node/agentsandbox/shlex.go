@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// The errors of split, in Python's words.
+// The errors of split, as Python has them.
 var (
-	errQuotation = errors.New("No closing quotation")
-	errEscaped   = errors.New("No escaped character")
+	errQuotation = errors.New("no closing quotation")
+	errEscaped   = errors.New("no escaped character")
 )
 
 // split cuts a line into words as Python's shlex.split does: quotes as in a POSIX shell, and no
