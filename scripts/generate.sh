@@ -13,6 +13,13 @@ protoc -I api \
   --connect-go_out="$out/api" --connect-go_opt=paths=source_relative \
   api/caisson/v1/*.proto
 
+mkdir -p "$out/node/agentsandbox"
+protoc -I node/agentsandbox \
+  --plugin=build/protoc/protoc-gen-go --plugin=build/protoc/protoc-gen-connect-go \
+  --go_out="$out/node/agentsandbox" --go_opt=paths=source_relative \
+  --connect-go_out="$out/node/agentsandbox" --connect-go_opt=paths=source_relative \
+  node/agentsandbox/process/v1/process.proto
+
 mkdir -p "$out/api/openapi"
 described=$(mktemp)
 trap 'rm -f "$described"' EXIT

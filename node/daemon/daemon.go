@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strconv"
@@ -18,10 +19,31 @@ import (
 
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/node/agentsandbox"
 )
 
 // Daemon is a client with what pods need beside its calls.
-type Daemon struct{ *api.Client }
+type Daemon struct {
+	*api.Client
+	Runtimes *agentsandbox.Set // that have ports of their own; nil: none
+}
+
+// Stream is a connection to a port of a pod.
+type Stream interface {
+	io.ReadWriteCloser
+	CloseWrite() error
+}
+
+// Forward connects to a port of a pod: to that of its runtime where it has one, else to one inside the
+// sandbox.
+func (d Daemon) Forward(ctx context.Context, ref string, port uint16) (Stream, error) {
+	if d.Runtimes != nil {
+		if c, ok, err := d.Runtimes.Dial(ref, port); ok {
+			return c, err
+		}
+	}
+	return d.Client.Forward(ctx, ref, port)
+}
 
 // Probe asks a sandbox as a probe says. why is what an unhealthy one answered, and err why it could
 // not be asked.
@@ -122,7 +144,10 @@ func (d Daemon) probeGRPC(ctx context.Context, ref string, g *corev1.GRPCAction)
 	client, err := grpc.NewClient("passthrough:///localhost:"+strconv.Itoa(int(g.Port)), grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			f, err := d.Forward(ctx, ref, uint16(g.Port))
-			return conn{f}, err
+			if err != nil {
+				return nil, err
+			}
+			return conn{f}, nil
 		}))
 	if err != nil {
 		return err
@@ -143,7 +168,7 @@ func (d Daemon) probeGRPC(ctx context.Context, ref string, g *corev1.GRPCAction)
 }
 
 // conn makes a forwarded stream a net.Conn without deadlines: the context of the probe ends it.
-type conn struct{ *api.Forwarded }
+type conn struct{ Stream }
 
 func (conn) LocalAddr() net.Addr              { return &net.UnixAddr{} }
 func (conn) RemoteAddr() net.Addr             { return &net.UnixAddr{} }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/node/daemon"
 )
 
 // Pods finds sandboxes of pods.
@@ -30,7 +31,7 @@ type Caisson interface {
 	Execs(ctx context.Context, ref string) ([]*caissonv1.Exec, error)
 	Attach(ctx context.Context, ref, exec string, o api.AttachOptions, rio api.IO) (*caissonv1.Result, error)
 	Logs(ctx context.Context, req *caissonv1.LogsRequest, stdout, stderr io.Writer) error
-	Forward(ctx context.Context, ref string, port uint16) (*api.Forwarded, error)
+	Forward(ctx context.Context, ref string, port uint16) (daemon.Stream, error)
 	Stats(context.Context, *caissonv1.StatsRequest, func(*caissonv1.StatsResponse) error) error
 }
 

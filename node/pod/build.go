@@ -61,6 +61,7 @@ func Request(p *corev1.Pod, c corev1.Container, offer Offer, f Facts) (*caissonv
 	setRoot(c, s)
 	setLimits(c, s.Limits)
 	setMounts(p, c, f, s)
+	setRuntime(p, c, s)
 	if f.PodIP != "" {
 		for _, port := range c.Ports {
 			s.Publish = append(s.Publish, fmt.Sprintf("%s:%d:%d", f.PodIP, port.ContainerPort, port.ContainerPort))
@@ -210,6 +211,9 @@ func Volumes(p *corev1.Pod) []Volume {
 			volume.Size = max(size, smallestVolume)
 		}
 		volumes = append(volumes, volume)
+	}
+	if ownWorkspace(p) {
+		volumes = append(volumes, Volume{Name: workspaceVolume(p)})
 	}
 	return volumes
 }

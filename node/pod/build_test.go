@@ -111,6 +111,7 @@ func TestRefusals(t *testing.T) {
 		"spec.containers[0].volumeMounts[1].subPath":    func(p *corev1.Pod) { p.Spec.Containers[0].VolumeMounts[1].SubPath = "x" },
 		"spec.volumes[0].hostPath":                      func(p *corev1.Pod) { p.Spec.Volumes[0].HostPath = &corev1.HostPathVolumeSource{Path: "/"} },
 		"metadata.annotations[caisson.run/allow]":       func(p *corev1.Pod) { p.Annotations = map[string]string{"caisson.run/allow": "example.com"} },
+		"metadata.annotations[caisson.run/runtime]":     func(p *corev1.Pod) { p.Annotations = map[string]string{"caisson.run/runtime": "ruby"} },
 		"metadata.annotations[caisson.run/nothing]":     func(p *corev1.Pod) { p.Annotations = map[string]string{"caisson.run/nothing": ""} },
 		"spec.containers[0].securityContext.capabilities.add": func(p *corev1.Pod) {
 			p.Spec.Containers[0].SecurityContext.Capabilities = &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN"}}

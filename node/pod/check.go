@@ -59,7 +59,7 @@ func Check(p *corev1.Pod, offer Offer) []Refusal {
 			c.add(fmt.Sprintf("spec.volumes[%d].projected", i), "only kube-api-access-*, which is left out")
 		}
 	}
-	return append(c.refusals, offer.check(p.Annotations)...)
+	return slices.Concat(c.refusals, offer.check(p.Annotations), checkRuntime(p))
 }
 
 // apiAccess says that a volume is the one that the API server adds for tokens.

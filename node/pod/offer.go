@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/node/agentsandbox"
 )
 
 // Annotations that a pod may have.
@@ -15,6 +16,7 @@ const (
 	annotationPrefix  = "caisson.run/"
 	annotationProfile = annotationPrefix + "profile"
 	annotationAllow   = annotationPrefix + "allow"
+	annotationRuntime = annotationPrefix + "runtime"
 )
 
 // Offer is what the operator of a node lets pods choose.
@@ -37,7 +39,9 @@ func (o Offer) check(annotations map[string]string) []Refusal {
 			why = "the operator does not offer this profile"
 		case key == annotationAllow && !o.Allow:
 			why = "the operator lets no pod name destinations"
-		case key != annotationProfile && key != annotationAllow:
+		case key == annotationRuntime && agentsandbox.Ports(annotations[key]) == nil:
+			why = "no such runtime: python or sandboxd"
+		case !slices.Contains([]string{annotationProfile, annotationAllow, annotationRuntime}, key):
 			why = "no such annotation"
 		}
 		if why != "" {

@@ -100,7 +100,15 @@ func (r *Reconciler) kill(ctx context.Context, rs runs) error {
 
 // finish keeps of a pod that is over its logs alone: its address is another pod's now.
 func (r *Reconciler) finish(ctx context.Context, uid types.UID, rs runs) error {
-	if err := r.kill(ctx, rs); err != nil || r.Addresses == nil {
+	if err := r.kill(ctx, rs); err != nil {
+		return err
+	}
+	return r.release(uid)
+}
+
+// release gives a pod's address back, at which nothing answers any more.
+func (r *Reconciler) release(uid types.UID) error {
+	if err := r.answer(uid, nil); err != nil || r.Addresses == nil {
 		return err
 	}
 	return r.Addresses.Release(uid)
@@ -135,10 +143,8 @@ func (r *Reconciler) forget(ctx context.Context, uid types.UID, rs runs) error {
 	if err := r.removeFiles(uid); err != nil {
 		return err
 	}
-	if r.Addresses != nil {
-		if err := r.Addresses.Release(uid); err != nil {
-			return err
-		}
+	if err := r.release(uid); err != nil {
+		return err
 	}
 	r.clear(uid)
 	r.endPulls(uid)

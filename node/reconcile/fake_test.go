@@ -21,8 +21,10 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/node/agentsandbox"
 	"github.com/caisson-run/caisson/node/pod"
 )
 
@@ -176,6 +178,14 @@ func (d *daemon) Probe(ctx context.Context, ref string, p *corev1.Probe) (bool, 
 	return asked(ctx, ref, p)
 }
 
+// inside is what runtimes call.
+type inside struct{ agentsandbox.Caisson }
+
+func (inside) Exec(_ context.Context, ref string, spec *caissonv1.ExecSpec, rio api.IO) (*caissonv1.Result, error) {
+	_, err := fmt.Fprintf(rio.Stdout, "%s %s %s", ref, spec.Workdir, spec.Args)
+	return &caissonv1.Result{}, err
+}
+
 // names are the sandboxes that there are.
 func (d *daemon) names() []string {
 	d.mu.Lock()
@@ -248,7 +258,7 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 	w := &world{daemon: newDaemon(), client: fake.NewClientset(objects...), ips: &addresses{of: map[types.UID]string{}}}
 	w.config = Config{
 		Node: "n", HostIP: "192.0.2.1", Client: w.client, Caisson: w.daemon, Addresses: w.ips,
-		Events: record.NewFakeRecorder(1000), Files: t.TempDir(), Memory: 512 << 20, Workers: 4,
+		Events: record.NewFakeRecorder(1000), Runtimes: agentsandbox.New(inside{}), Files: t.TempDir(), Memory: 512 << 20, Workers: 4,
 		Resync: 50 * time.Millisecond, Refresh: 50 * time.Millisecond, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Allocatable: func() corev1.ResourceList {
 			return corev1.ResourceList{

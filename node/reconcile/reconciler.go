@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/node/agentsandbox"
 	"github.com/caisson-run/caisson/node/pod"
 )
 
@@ -58,6 +59,7 @@ type Config struct {
 	Events       record.EventRecorder
 	Offer        pod.Offer
 	Files        string // directory for the files of pods
+	Runtimes     *agentsandbox.Set
 	Allocatable  func() corev1.ResourceList
 	Memory       int64 // of a container that asks for none, counted against the node
 	Workers      int

@@ -27,6 +27,8 @@ type run struct {
 	message      string
 	started, end time.Time
 	volumes      []string
+	runtime, dir string // of agent-sandbox, with its base directory; empty: the node answers for none
+	ip           string
 }
 
 // runs are the starts of a pod's containers, the oldest first.
@@ -68,6 +70,7 @@ func runOf(s *caissonv1.Sandbox) run {
 		container: s.Labels[pod.LabelContainer], sandbox: s.Id, name: s.Name,
 		try: number(s.Labels[pod.LabelTry]), backoff: number(s.Labels[pod.LabelBackoff]),
 		started: timeOf(s.CreatedAt), end: timeOf(s.ExitedAt), ended: Ended(s),
+		runtime: s.Labels[pod.LabelRuntime], dir: s.Labels[pod.LabelDir], ip: s.Labels[pod.LabelIP],
 	}
 	for _, m := range s.Mounts {
 		if m.Type == "volume" {

@@ -64,6 +64,9 @@ func (r *Reconciler) step(ctx context.Context, p *corev1.Pod, known runs) (time.
 	if err := r.removeOld(ctx, known); err != nil {
 		return 0, err
 	}
+	if err := r.answer(p.UID, known); err != nil { // before the pod is told to run
+		return 0, err
+	}
 	r.follow(ctx, p, known)
 	if n := r.noteOf(p.UID); n.ends(p, len(known) > 0) {
 		return 0, r.fail(ctx, p, known, n.reason, n.message)

@@ -149,12 +149,16 @@ func (r *Reconciler) mine(ctx context.Context) ([]*caissonv1.Sandbox, error) {
 	return l.GetSandboxes(), err
 }
 
-// adopt takes over addresses of sandboxes before any pod gets one.
+// adopt takes over addresses of sandboxes before any pod gets one, and answers at them.
 func (r *Reconciler) adopt(ctx context.Context) error {
 	for {
 		boxes, err := r.mine(ctx)
 		if err == nil {
-			return r.restore(boxes)
+			err := r.restore(boxes)
+			if err == nil {
+				r.answerAgain(boxes)
+			}
+			return err
 		}
 		r.Log.Warn("the daemon does not answer", "error", err)
 		if sleep(ctx, pause); ctx.Err() != nil {

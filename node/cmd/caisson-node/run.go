@@ -27,6 +27,7 @@ import (
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/node/address"
+	"github.com/caisson-run/caisson/node/agentsandbox"
 	"github.com/caisson-run/caisson/node/daemon"
 	"github.com/caisson-run/caisson/node/identity"
 	"github.com/caisson-run/caisson/node/kubelet"
@@ -36,7 +37,10 @@ import (
 
 func run(ctx context.Context, o options) error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	d := daemon.Daemon{Client: api.Dial(o.socket)}
+	caisson := api.Dial(o.socket)
+	runtimes := agentsandbox.New(caisson)
+	defer runtimes.Close()
+	d := daemon.Daemon{Client: caisson, Runtimes: runtimes}
 	version, err := waitFor(ctx, d, log)
 	if err != nil {
 		return err
@@ -67,7 +71,7 @@ func run(ctx context.Context, o options) error {
 	events, stop := recorder(client, o.node)
 	defer stop()
 	c := reconcile.Config{
-		Node: o.node, HostIP: o.address, Client: client, Caisson: d, Events: events, Offer: o.offer, Files: o.files,
+		Node: o.node, HostIP: o.address, Client: client, Caisson: d, Events: events, Offer: o.offer, Files: o.files, Runtimes: runtimes,
 		Allocatable: registration.Allocatable, Memory: o.memory, Workers: o.workers, Resync: 20 * time.Second, Refresh: o.refresh, Log: log,
 	}
 	if o.podCIDR.IsValid() {
