@@ -205,7 +205,7 @@ func TestIdlePauseKeepsAwake(t *testing.T) {
 	drowsy(t, d, "output")
 	start(t, d, "output", "sh", "-c", "while :; do echo tick; sleep 0.5; done")
 	drowsy(t, d, "control")
-	start(t, d, "control", "sh", "-c", "while :; do sleep 0.5; done")
+	start(t, d, "control", "sh", "-c", "while :; do sleep 2; done") // a new process takes milliseconds on a slow host
 	drowsy(t, d, "port", "-p", "0:7000")
 	echoed(t, d, "port")
 	conn := dialPort(t, d, "port")

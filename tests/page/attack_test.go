@@ -64,7 +64,7 @@ func TestUsersOfTheHost(t *testing.T) {
 		{"POST", "/v1/sandboxes/" + id + "/stop", []string{auth, "Sec-Fetch-Site: cross-site"}, 403, "SBX-809"},
 		{"POST", "/v1/run", []string{auth}, 403, "SBX-809"},
 		{"POST", "/v1/sandboxes/" + id + "/execs", []string{auth}, 403, "SBX-809"},
-		{"POST", "/caisson.v1.SandboxService/List", []string{auth}, 405, "SBX-809"},
+		{"POST", "/caisson.v1.SandboxService/List", []string{auth}, 404, "SBX-809"},
 		{"GET", "/metrics", []string{auth}, 404, "SBX-809"},
 	} {
 		if status, code := get(t, c.method, origin+c.path, c.headers...); status != c.status || code != c.code {

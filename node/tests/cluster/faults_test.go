@@ -18,6 +18,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 )
 
 // counts prints a number every tenth of a second.
@@ -102,6 +104,80 @@ func TestKilledDaemon(t *testing.T) {
 	phase(t, "short", "Failed")
 	equal(t, "the exit code", exitCode(t, "short"), "5")
 	if err := until("the node is ready", func() error { return site.nodeReady(n, corev1.ConditionTrue) }); err != nil {
+		t.Error(err)
+	}
+}
+
+// leave ends the API server. The function that it returns starts it again.
+func leave(t *testing.T) (back func()) {
+	t.Helper()
+	plane := filepath.Join(site.dir, "plane")
+	away := filepath.Join(plane, "away")
+	text, err := os.ReadFile(filepath.Join(plane, "apiserver.pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err == nil {
+		err = os.WriteFile(away, nil, 0o600)
+	}
+	if err == nil {
+		err = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	back = func() {
+		if err := os.Remove(away); err != nil && !os.IsNotExist(err) {
+			t.Error(err)
+		}
+		if err := site.answers(); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(back)
+	return back
+}
+
+// TestServerAway: while no API server answers, pods go on and end, also under a program that was
+// started meanwhile. When it is back it is told all of it, and what it forgot is removed.
+func TestServerAway(t *testing.T) {
+	n := site.nodes[1]
+	on(t, "counts", n, fmt.Sprintf(counts, 80))
+	on(t, "short", n, "sleep 2; exit 5")
+	on(t, "stays", n, "exec sleep 1000")
+	before := kubectl(t, "get", "pod", "stays", "-o", "jsonpath={.status.containerStatuses[0].containerID}")
+	back := leave(t)
+	if err := site.client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(t.Context()).Error(); err == nil {
+		t.Fatal("the API server answers")
+	}
+	if err := n.program.signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.program.start(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Duration(number(t, "CAISSON_TEST_AWAY", 20)) * time.Second) // both that end do so meanwhile
+	if !n.program.runs() {
+		t.Fatalf("the program ended without an API server: %s", n.program.tail())
+	}
+	l, err := n.caisson.List(t.Context(), &caissonv1.ListRequest{States: []string{"running"}, Labels: map[string]string{"k8s-pod": "stays"}})
+	if err != nil || len(l.Sandboxes) != 1 {
+		t.Errorf("without an API server %v, %v", l.GetSandboxes(), err)
+	}
+	back()
+	if err := site.joined(n); err != nil {
+		t.Error(err)
+	}
+	phase(t, "counts", "Failed")
+	phase(t, "short", "Failed")
+	equal(t, "logs", kubectl(t, "logs", "counts"), numbers(80))
+	equal(t, "the exit code", exitCode(t, "short"), "5")
+	phase(t, "stays", "Running")
+	equal(t, "the container", kubectl(t, "get", "pod", "stays", "-o", "jsonpath={.status.containerStatuses[0].containerID}"), before)
+	on(t, "after", n, "exec sleep 1000")
+	kubectl(t, "delete", "pod", "counts", "short", "stays", "after", "--grace-period=1")
+	if err := until("nothing is left", func() error { return n.emptied(t.Context()) }); err != nil {
 		t.Error(err)
 	}
 }
