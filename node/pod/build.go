@@ -30,8 +30,9 @@ type Facts struct {
 	Node, HostIP, PodIP string
 	ConfigMaps          map[string]*corev1.ConfigMap
 	Secrets             map[string]*corev1.Secret
-	Files               string   // directory of the host with the files of the pod's volumes
-	Entrypoint, Cmd     []string // of the container's image
+	Claims              map[string]string // volumes of caisson, by the names of claims
+	Files               string            // directory of the host with the files of the pod's volumes
+	Entrypoint, Cmd     []string          // of the container's image
 	Try, Backoff        int
 }
 
@@ -190,6 +191,9 @@ type Volume struct {
 	Size int64
 }
 
+// VolumeSize is the size of a volume that is to hold so many bytes.
+func VolumeSize(asked int64) int64 { return max(asked, smallestVolume) }
+
 // VolumesPrefix begins the names of all volumes of a pod.
 func VolumesPrefix(uid string) string { return uid + "." }
 
@@ -208,7 +212,7 @@ func Volumes(p *corev1.Pod) []Volume {
 			}
 		}
 		if size > 0 {
-			volume.Size = max(size, smallestVolume)
+			volume.Size = VolumeSize(size)
 		}
 		volumes = append(volumes, volume)
 	}
@@ -250,6 +254,9 @@ func setMounts(p *corev1.Pod, c corev1.Container, f Facts, s *caissonv1.SandboxS
 			}
 		case v.EmptyDir != nil:
 			mount.Type, mount.Source = "volume", VolumesPrefix(string(p.UID))+v.Name
+		case v.PersistentVolumeClaim != nil:
+			mount.Type, mount.Source = "volume", f.Claims[v.PersistentVolumeClaim.ClaimName]
+			mount.ReadOnly = m.ReadOnly || v.PersistentVolumeClaim.ReadOnly
 		default:
 			mount.Type, mount.Source, mount.ReadOnly = "bind", f.Files+"/"+v.Name, true
 		}

@@ -109,7 +109,7 @@ var Fields = []Field{
 	{"volumes[].secret", Mapped, "a read-only directory; changes reach it", nil},
 	{"volumes[].projected", Ignored, "`kube-api-access-*` is left out: a pod has no token of the API", nil},
 	{"volumes[].downwardAPI", Refused, "not done yet", nil},
-	{"volumes[].persistentVolumeClaim", Refused, noDrivers, nil},
+	{"volumes[].persistentVolumeClaim", Mapped, "a volume of the node: [claims](#claims-of-volumes)", nil},
 	{"volumes[].ephemeral", Refused, noDrivers, nil},
 	{"volumes[].csi", Refused, noDrivers, nil},
 	{"volumes[].hostPath", Refused, hostOnly, nil},

@@ -148,6 +148,15 @@ func (d *daemon) ListVolumes(context.Context, *caissonv1.ListVolumesRequest) (*c
 	return l, nil
 }
 
+func (d *daemon) InspectVolume(_ context.Context, r *caissonv1.InspectVolumeRequest) (*caissonv1.Volume, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.volumes[r.Name] {
+		return nil, sbxerr.New(sbxerr.VolumeNotFound, "fake", "no %s", r.Name)
+	}
+	return &caissonv1.Volume{Name: r.Name}, nil
+}
+
 func (d *daemon) RemoveVolume(_ context.Context, r *caissonv1.RemoveVolumeRequest) (*caissonv1.RemoveVolumeResponse, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

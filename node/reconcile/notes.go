@@ -31,6 +31,13 @@ func explain(err error) note {
 	if errors.As(err, &missing) {
 		return note{reason: "CreateContainerConfigError", message: missing.Error()}
 	}
+	var claim *pod.ClaimError
+	if errors.As(err, &claim) {
+		if claim.Final {
+			return note{reason: "CaissonRefused", message: claim.Error(), final: true}
+		}
+		return note{reason: "CreateContainerConfigError", message: claim.Error()}
+	}
 	var e *api.Error
 	if !errors.As(err, &e) {
 		return note{reason: "CreateContainerError", message: err.Error()}

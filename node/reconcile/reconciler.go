@@ -36,6 +36,7 @@ type Caisson interface {
 	PullImage(context.Context, *caissonv1.PullImageRequest, func(*caissonv1.ImageProgress)) (*caissonv1.ImageProgress, error)
 	CreateVolume(context.Context, *caissonv1.CreateVolumeRequest) (*caissonv1.Volume, error)
 	ListVolumes(context.Context, *caissonv1.ListVolumesRequest) (*caissonv1.ListVolumesResponse, error)
+	InspectVolume(context.Context, *caissonv1.InspectVolumeRequest) (*caissonv1.Volume, error)
 	RemoveVolume(context.Context, *caissonv1.RemoveVolumeRequest) (*caissonv1.RemoveVolumeResponse, error)
 	Watch(context.Context, *caissonv1.WatchRequest, func(*caissonv1.Event) error) error
 	Probe(ctx context.Context, ref string, probe *corev1.Probe) (healthy bool, why string, err error)

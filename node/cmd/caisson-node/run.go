@@ -31,6 +31,7 @@ import (
 	"github.com/caisson-run/caisson/node/daemon"
 	"github.com/caisson-run/caisson/node/identity"
 	"github.com/caisson-run/caisson/node/kubelet"
+	"github.com/caisson-run/caisson/node/provision"
 	"github.com/caisson-run/caisson/node/reconcile"
 	"github.com/caisson-run/caisson/node/register"
 )
@@ -83,8 +84,10 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	go registration.Run(ctx)
-	followed := make(chan error, 1)
+	volumes := provision.New(provision.Config{Node: o.node, Client: client, Caisson: d, Events: events, Log: log})
+	followed := make(chan error, 2)
 	go func() { followed <- pods.Run(ctx) }()
+	go func() { followed <- volumes.Run(ctx) }()
 	select {
 	case err = <-served:
 	case err = <-followed:
