@@ -67,7 +67,7 @@ var lockWait = 5
 // than lockWait, so that a command itself can say why it waited, and than what they take on a
 // host with far more to do than it has processors. It is shorter than a check of the doctor may
 // take, which else would leave commands that hang.
-var commandTimeout = 15 * time.Second
+var commandTimeout = 30 * time.Second
 
 const (
 	remedyMissing = "install iptables 1.6.2 or newer (Debian: apt-get install iptables); caisson doctor says what it finds"

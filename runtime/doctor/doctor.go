@@ -108,7 +108,7 @@ func examine(ctx context.Context, h Host, list []examination) []runtime.Check {
 
 // checkTimeout bounds each examination: a program or a file system that hangs must not
 // hold up what is known of the rest. A host that starts all at once can take seconds.
-const checkTimeout = 20 * time.Second
+const checkTimeout = 35 * time.Second
 
 // within examines h, or says that there was no answer in time.
 func (e examination) within(ctx context.Context, h Host) []runtime.Check {

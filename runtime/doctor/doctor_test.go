@@ -77,7 +77,7 @@ func TestExaminationThatHangs(t *testing.T) {
 			if late {
 				want = Unknown
 			}
-			if f := found[0]; f.Status != want || f.Code != string(sbxerr.Deadline) || !strings.Contains(f.Detail, "no answer within 20s") {
+			if f := found[0]; f.Status != want || f.Code != string(sbxerr.Deadline) || !strings.Contains(f.Detail, "no answer within 35s") {
 				t.Errorf("late %v: %+v", late, f)
 			}
 		})
