@@ -46,10 +46,10 @@ type Manifest struct {
 	Items     []string  `json:"items"` // relative to the root, as volumes/1000+data
 }
 
-// Options say what a backup or a restore may do.
+// Options are those of a backup and of a restore.
 type Options struct {
-	NoImages     bool // leave images out
-	SkipExisting bool // of a restore: leave out what is there already
+	NoImages     bool // leave out images
+	SkipExisting bool // restore only items that do not exist yet
 }
 
 // Count is what of one part was written or restored.
@@ -59,11 +59,11 @@ type Count struct {
 	Bytes int64  `json:"bytes"` // of content, without holes
 }
 
-// Result is what was done.
+// Result counts what a backup or a restore copied.
 type Result struct {
 	CreatedAt time.Time `json:"created_at"`
 	Counts    []Count   `json:"parts"`
-	// Left are what a backup left out, or what a restore found there already.
+	// Left names what was not copied: a backup left it out, or a restore found that it exists.
 	Left []string `json:"left"`
 }
 
@@ -76,7 +76,7 @@ func (r *Result) add(part string, items int, bytes int64) {
 	}
 }
 
-// A part is one kind of what a root keeps.
+// A part is one kind of data in a root, such as volumes.
 type part struct {
 	name string
 	item func(name string) bool // nil: the part is one item

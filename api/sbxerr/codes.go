@@ -28,7 +28,7 @@ const (
 	ExecForgotten Code = "SBX-118" // the command has ended, and its result is no longer kept
 	Unisolated    Code = "SBX-119" // a setting cannot be enforced without isolation
 	Backup        Code = "SBX-120" // a backup is cut short, was changed, or has another version
-	RestoreExists Code = "SBX-121" // what a backup has is there already
+	RestoreExists Code = "SBX-121" // items of a backup exist already
 
 	ImageNotFound Code = "SBX-201" // no such image
 	ImageFormat   Code = "SBX-202" // the archive is not an image in a known form

@@ -31,7 +31,7 @@ var table = []Description{
 	{ExecForgotten, "the command has ended, and its result is no longer kept", ClassSandbox, 404, false, "ask before so many later commands have ended, or raise sandboxes.kept_execs"},
 	{Unisolated, "the setting cannot be enforced without isolation", ClassInput, 400, false, "leave it out, or use a profile with isolation, such as strict"},
 	{Backup, "the backup is cut short, was changed, or is of another version or root", ClassInput, 422, false, "copy the backup again, or read it with the version that wrote it; nothing was changed"},
-	{RestoreExists, "what the backup has is there already", ClassInput, 409, false, "restore into an empty root, or skip what is there; nothing was changed"},
+	{RestoreExists, "items of the backup exist here already", ClassInput, 409, false, "restore into an empty root, or skip items that exist; nothing was changed"},
 
 	{ImageNotFound, "no such image", ClassInput, 404, false, "list images: caisson image ls; get one with caisson image pull, import or from-host"},
 	{ImageFormat, "the archive has no known image format", ClassInput, 400, false, "give an OCI layout (tar or folder), a docker-archive (docker save), a root file system tar, or a folder"},

@@ -242,7 +242,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 		if holds() {
 			return
 		}
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond) // nothing announces what tests wait for
 	}
 	t.Fatalf("never: %s", what)
 }

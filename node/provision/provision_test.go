@@ -139,7 +139,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 		if holds() {
 			return
 		}
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond) // nothing announces what tests wait for
 	}
 	t.Fatalf("never: %s", what)
 }
@@ -203,7 +203,7 @@ func TestClaimsOfOthers(t *testing.T) {
 		newClaim(func(c *corev1.PersistentVolumeClaim) { c.Name, c.UID, c.Spec.VolumeName = "bound", "u4", "v" }),
 		newClaim(func(c *corev1.PersistentVolumeClaim) { c.Name = "z" }))
 	w.event(t, "ProvisioningSucceeded")
-	time.Sleep(100 * time.Millisecond) // the workers are several
+	time.Sleep(100 * time.Millisecond) // the workers are several: one that is late would make another volume
 	if !slices.Equal(w.names(), []string{volume1}) {
 		t.Errorf("the volumes are %q", w.names())
 	}
@@ -309,7 +309,7 @@ func TestPersistentVolumesOfOthers(t *testing.T) {
 		delete(v.Annotations, provisionedBy)
 		delete1(v)
 	})
-	time.Sleep(200 * time.Millisecond)
+	time.Sleep(200 * time.Millisecond) // nothing announces that nothing is done
 	if v := w.pv(t); len(w.names()) != 1 || v == nil || len(v.Finalizers) != 1 {
 		t.Errorf("the volumes are %q, and %+v", w.names(), v)
 	}

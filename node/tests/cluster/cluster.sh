@@ -54,7 +54,7 @@ api_server() {
     [ ! -e away ] || continue
     setpriv --pdeathsig KILL "$KUBE" apiserver "$@" &
     echo $! >apiserver.pid
-    wait $! || true
+    wait $! || true # it was killed, and is started again
   done
 }
 (log apiserver; api_server --etcd-servers=http://127.0.0.1:22379 \

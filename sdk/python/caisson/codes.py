@@ -156,7 +156,7 @@ class Backup(CaissonError):
 
 
 class RestoreExists(CaissonError):
-    """SBX-121: what the backup has is there already."""
+    """SBX-121: items of the backup exist here already."""
 
     code = "SBX-121"
 

@@ -80,8 +80,8 @@ func RestoreCommand(a *cli.App) *cobra.Command {
 		Use:   "restore FILE|-",
 		Short: "Read a backup into a host (root)",
 		Long: "Read what caisson backup wrote. All of it is read and its SHA-256 compared before\n" +
-			"anything is put in its place. What is there already is refused, and nothing\n" +
-			"changes. The audit log of the other host goes beside that of this one, as\n" +
+			"anything is put in its place. A restore over existing items is refused, and changes\n" +
+			"nothing. The audit log of the other host goes beside that of this one, as\n" +
 			"audit.restored-TIME. Stop the daemon first.",
 		Example: "  caisson restore /mnt/backup/host.tar\n  caisson restore --skip-existing /mnt/backup/host.tar",
 		Args:    cli.Exactly("FILE"),
@@ -108,7 +108,7 @@ func RestoreCommand(a *cli.App) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&root, "root", "", rootUsage)
 	cmd.Flags().BoolVar(&o.NoImages, "no-images", false, "leave images out")
-	cmd.Flags().BoolVar(&o.SkipExisting, "skip-existing", false, "leave out what is there already")
+	cmd.Flags().BoolVar(&o.SkipExisting, "skip-existing", false, "skip items that exist here already")
 	a.OutputFlags(cmd)
 	return cmd
 }

@@ -76,7 +76,7 @@ export class UnisolatedError extends CaissonError {}
 /** SBX-120: the backup is cut short, was changed, or is of another version or root. */
 export class BackupError extends CaissonError {}
 
-/** SBX-121: what the backup has is there already. */
+/** SBX-121: items of the backup exist here already. */
 export class RestoreExistsError extends CaissonError {}
 
 /** SBX-201: no such image. */
