@@ -1,7 +1,7 @@
 package events
 
 import (
-	"strconv"
+	"fmt"
 	"strings"
 	"time"
 
@@ -110,9 +110,15 @@ type Duration time.Duration
 // Seconds is d in them.
 func (d Duration) Seconds() float64 { return time.Duration(d).Seconds() }
 
-// MarshalText implements encoding.TextMarshaler.
+// MarshalText implements encoding.TextMarshaler. It writes at most nine digits of a
+// fraction, which is what google.protobuf.Duration can read: a float may need more.
 func (d Duration) MarshalText() ([]byte, error) {
-	return append(strconv.AppendFloat(nil, d.Seconds(), 'f', -1, 64), 's'), nil
+	sign, whole, part := "", int64(d/1e9), int64(d%1e9)
+	if d < 0 {
+		sign, whole, part = "-", -whole, -part
+	}
+	text := fmt.Sprintf("%s%d.%09d", sign, whole, part)
+	return []byte(strings.TrimSuffix(strings.TrimRight(text, "0"), ".") + "s"), nil
 }
 
 // UnmarshalText implements encoding.TextUnmarshaler.

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime/events"
@@ -97,6 +101,28 @@ func TestRecordsCloudEvents(t *testing.T) {
 	}
 	if fmt.Sprint(got.Data) != fmt.Sprint(want) {
 		t.Errorf("data %v, want %v", got.Data, want)
+	}
+}
+
+// The CLI reads a record as the API's message, whose durations have nine digits at most.
+func TestDurationsAreOfTheAPI(t *testing.T) {
+	list := []time.Duration{0, 1, -1, time.Second, -1500 * time.Millisecond, 10 * time.Second, 1669210387, 3999898384, 7906801405, -48942469440}
+	for range 10000 {
+		list = append(list, time.Duration(rand.Int64N(int64(time.Minute))))
+	}
+	for _, want := range list {
+		text, err := events.Duration(want).MarshalText()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var read durationpb.Duration
+		if err := protojson.Unmarshal([]byte(strconv.Quote(string(text))), &read); err != nil || read.AsDuration() != want {
+			t.Fatalf("%d ns is written as %s and read as %v, %v", want, text, read.AsDuration(), err)
+		}
+		var back events.Duration
+		if err := back.UnmarshalText(text); err != nil || time.Duration(back) != want {
+			t.Fatalf("%d ns is written as %s and read back as %d, %v", want, text, back, err)
+		}
 	}
 }
 

@@ -213,7 +213,7 @@ func printRecord(a *cli.App, r audit.Record) error {
 	}
 	var e caissonv1.Event
 	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(r.Line, &e); err != nil {
-		return sbxerr.New(sbxerr.AuditBroken, "caisson.audit", "record %d cannot be read: %w", r.Seq, err)
+		return a.PrintLine("%s", cli.Printable(string(r.Line))) // as a daemon of another version wrote it
 	}
 	return printEvent(a, &e)
 }
