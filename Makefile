@@ -240,12 +240,13 @@ test-strict: build containerd17 registry $(TESTSUM) ## tests of all packages, wi
 	@$(root)
 	$(STRICT) scripts/gotest.sh $(UNIT) -- -count=1 -vet=off -timeout 10m
 
-# Two suites run at a time: each waits more than it computes. The longest goes first.
+# Two suites run at a time: each waits more than it computes. The longest goes first. Sweeps
+# of tests/fault break at a third of their points, another one after each commit.
 .PHONY: test-root
 test-root: build containerd17 gvisor registry browser $(TESTSUM) ## all suites that drive a whole daemon, against the real containerd and runc (root)
 	@$(root)
 	scripts/setup.sh $(PROGRAMS)
-	$(STRICT) scripts/gotest.sh $(ROOT_SUITES) -- -count=1 -vet=off -timeout 60m -p 2 -skip '^TestChaos$$'
+	$(STRICT) CAISSON_TEST_TURN=$(shell git rev-list --count HEAD 2>/dev/null || echo 0) scripts/gotest.sh $(ROOT_SUITES) -- -count=1 -vet=off -timeout 60m -p 2 -skip '^TestChaos$$'
 
 .PHONY: test
 test: ## every test, in about 30 minutes: packages, suites, virtual machine, two minutes of chaos (root)
@@ -274,8 +275,9 @@ chaos: build ## kill the daemon, containerd, shims and inits at random under loa
 	$(STRICT) CAISSON_CHAOS=$(CAISSON_CHAOS) $(GO) test -count=1 -timeout 0 -v -run '^TestChaos$$' ./tests/fault
 
 .PHONY: soak
-soak: build ## what each input of each route costs, an upgrade from an older version, two hours of chaos (root)
+soak: build ## every point of each fault, what inputs of routes cost, an upgrade, two hours of chaos (root)
 	@$(root)
+	$(STRICT) $(GO) test -count=1 -vet=off -timeout 90m -skip '^TestChaos$$' ./tests/fault
 	$(STRICT) CAISSON_COST=whole $(GO) test -count=1 -vet=off -timeout 30m ./tests/cost/...
 	$(MAKE) test-package FROM=HEAD~20
 	$(MAKE) chaos CAISSON_CHAOS=2h

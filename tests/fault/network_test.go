@@ -178,7 +178,7 @@ func (p *plot) oracleSees(t *testing.T) {
 }
 
 func (p *plot) breakCreate(t *testing.T) {
-	for step := range strings.FieldsSeq(p.create) {
+	for _, step := range turn(t, strings.Fields(p.create)) {
 		t.Run(step+" killed", func(t *testing.T) {
 			p.b.createKilled(t, step, p.flags...)
 			p.reaches(t, "made")
@@ -189,7 +189,7 @@ func (p *plot) breakCreate(t *testing.T) {
 	p.reaches(t, "whole")
 	p.cleared(t)
 	held := p.sockets(t)
-	for step := range strings.FieldsSeq(p.create) {
+	for _, step := range turn(t, strings.Fields(p.create)) {
 		t.Run(step+" fails", func(t *testing.T) {
 			p.b.createFailed(t, step, p.flags...)
 			p.reaches(t, "made")
@@ -203,14 +203,14 @@ func (p *plot) breakCreate(t *testing.T) {
 
 func (p *plot) breakRemove(t *testing.T) {
 	args := append([]string{"create", "--name", "doomed"}, p.flags...)
-	for step := range strings.FieldsSeq(p.remove) {
+	for _, step := range turn(t, strings.Fields(p.remove)) {
 		t.Run(step+" killed", func(t *testing.T) {
 			p.b.Run(t, args...)
 			p.b.removeKilled(t, step)
 			p.cleared(t)
 		})
 	}
-	for step := range strings.FieldsSeq(p.remove) {
+	for _, step := range turn(t, strings.Fields(p.remove)) {
 		t.Run(step+" fails", func(t *testing.T) {
 			p.b.Run(t, args...)
 			p.b.removeFailed(t, step)

@@ -151,7 +151,7 @@ func TestKilledShimCall(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newCaller(t, with.settings)
-			for _, step := range startSteps {
+			for _, step := range turn(t, startSteps) {
 				t.Run(step, func(t *testing.T) {
 					c.fails(t, step, with.request...)
 					if l := list(t, c.Daemon); len(l) != 0 {
@@ -237,7 +237,7 @@ func TestKilledShimCallAfterShim(t *testing.T) {
 		kill9(t, pid)
 	}
 	c.came(t)
-	for _, step := range startSteps {
+	for _, step := range turn(t, startSteps) {
 		c.fails(t, step, "create", "--json", "--name", "made")
 		checkSound(t, c.Daemon)
 		c.Run(t, "create", "--name", "made")
