@@ -44,7 +44,7 @@ func TestBrokenRewind(t *testing.T) {
 				}
 			}
 			make()
-			for _, tt := range turn(t, []struct{ point, killed string }{
+			for _, tt := range need.Turn(t, []struct{ point, killed string }{
 				{"rewind/prepared", "new"}, {"rewind/ended", "new"}, {"snapshot/frozen", "new"},
 				{"rewind/begun", "old"}, {"rewind/attached", "old"}, {"rewind/moved", "old"}, {"rewind/pivoted", "old"}, {"rewind/renamed", "old"}, {"snapshot/saved", "old"},
 			}) {
