@@ -55,6 +55,8 @@ func TestProbeWithoutIPTables(t *testing.T) {
 }
 
 // Commands that hang are killed, with what they started, and the probe says so.
+//
+//caisson:host takes minutes under emulation and is no matter of the kernel
 func TestProbeWithHungIPTables(t *testing.T) {
 	needRoot(t)
 	dir := t.TempDir()

@@ -101,6 +101,8 @@ func TestProgramWithBrokenCommands(t *testing.T) {
 }
 
 // What a command prints is compared, and nothing else believed of it.
+//
+//caisson:host takes minutes under emulation and is no matter of the kernel
 func TestCheckWithBrokenCommands(t *testing.T) {
 	needRoot(t)
 	g := Redirect{Prefixes: []netip.Prefix{pool}}
@@ -123,6 +125,8 @@ func TestCheckWithBrokenCommands(t *testing.T) {
 }
 
 // The legacy commands share one lock with all others on the host.
+//
+//caisson:host takes minutes under emulation and is no matter of the kernel
 func TestProgramWhileTheLockIsHeld(t *testing.T) {
 	needRoot(t)
 	saved := lockWait

@@ -51,6 +51,13 @@ func Move(path, to string) error {
 	})
 }
 
+// Link gives the file at path another path as well, where there is none yet.
+func Link(path, to string) error {
+	return inParent(path, func(parent int, name string) error {
+		return inParent(to, func(newParent int, newName string) error { return unix.Linkat(parent, name, newParent, newName, 0) })
+	})
+}
+
 // Mkdir makes one directory with exactly mode, whatever the umask.
 func Mkdir(path string, mode fs.FileMode) error {
 	err := inParent(path, func(parent int, name string) error { return unix.Mkdirat(parent, name, uint32(mode.Perm())) })

@@ -39,26 +39,22 @@ func (f snapshotFleet) Still(ctx context.Context, ref string, work func(context.
 
 // keepDisk makes a snapshot of the disk of a sandbox that has ended, if that was asked for.
 func (h *host) keepDisk(ctx context.Context, id string) error {
-	if mounted, err := mount.IsPoint(h.paths.disk(id)); err != nil || !mounted { // there is none, or it is kept
+	mounted, err := mount.IsPoint(h.paths.disk(id))
+	if err != nil {
 		return err
 	}
 	r, err := readRecord(h.paths.record(id), h.boot)
-	if err == nil && r.Merges {
+	if err == nil && mounted && r.Merges {
 		h.mergeCaches(ctx, r)
 	}
-	if err == nil && r.Ready && r.Workspace.Cow() && r.Parent == "" {
+	if err == nil && mounted && r.Ready && r.Workspace.Cow() && r.Parent == "" {
 		return h.workspaces.Keep(ctx, h.changeset(r))
 	}
 	if err != nil || !r.Ready || r.Settings.SnapshotOnEnd == "" { // one that was never what was asked for has nothing to keep
 		return nil
 	}
-	use, err := disk.UseOf(h.paths.disk(id))
-	if err != nil {
-		return err
-	}
-	return h.snapshots.Keep(ctx, snapshots.Key{Owner: r.OwnerUID, Name: r.Settings.SnapshotOnEnd}, func(file string) (plan.Snapshot, error) {
-		return snapshotOf(r, time.Now().Round(0), use), disk.Release(h.paths.diskImage(id), h.paths.disk(id), file)
-	})
+	k := snapshots.Key{Owner: r.OwnerUID, Name: r.Settings.SnapshotOnEnd}
+	return h.snapshots.Keep(ctx, k, h.paths.diskImage(id), h.paths.disk(id), func(use disk.Use) plan.Snapshot { return snapshotOf(r, time.Now().Round(0), use) })
 }
 
 // Begin implements snapshots.Fleet.

@@ -32,11 +32,20 @@ func Save(ctx context.Context, file, point, to string) error {
 
 // Release takes the disk in file off point, and moves the file. Nothing uses the disk any more.
 func Release(file, point, to string) error {
-	err := errors.Join(syncFS(point), mount.RemovePoint(point))
+	err := TakeOff(point)
 	if err == nil {
 		err = owndir.Move(file, to)
 	}
 	return sbxerr.Wrap(sbxerr.Disk, "disk.release", err)
+}
+
+// TakeOff writes what the kernel holds of the disk at point, and unmounts it. Absent is success.
+func TakeOff(point string) error {
+	mounted, err := mount.IsPoint(point)
+	if mounted {
+		err = syncFS(point)
+	}
+	return sbxerr.Wrap(sbxerr.Disk, "disk.release", errors.Join(err, mount.RemovePoint(point)))
 }
 
 // syncFS writes what the kernel holds of the file system at point.

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/tests/need"
 )
 
 var sequences = flag.Int("sequences", 800, "random sequences of TestApplyIsAsIfDoneThere")
@@ -171,8 +172,11 @@ func (g *gang) act() {
 // the same operations in a copy of the host's directory give. In half of the cases a daemon is
 // killed while it applies, and the next one finishes that or undoes it.
 func TestApplyIsAsIfDoneThere(t *testing.T) {
-	for i := range *sequences {
-		seed := uint64(i)
+	seeds := make([]uint64, *sequences)
+	for i := range seeds {
+		seeds[i] = uint64(i)
+	}
+	for _, seed := range need.Turn(t, seeds) {
 		if !t.Run(fmt.Sprint(seed), func(t *testing.T) { oneSequence(t, rand.New(rand.NewPCG(seed, 1))) }) {
 			return
 		}

@@ -12,9 +12,11 @@ import (
 	"strings"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/owndir"
 	"github.com/caisson-run/caisson/rootfs/disk"
 	"github.com/caisson-run/caisson/rootfs/image"
 	"github.com/caisson-run/caisson/runtime/events"
+	"github.com/caisson-run/caisson/runtime/failpoint"
 	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/plan"
@@ -118,11 +120,24 @@ func (s *Service) Admit(g peer.Grant, name string) error {
 	return s.bound(g)
 }
 
-// Keep makes the snapshot of a sandbox that has ended. save moves its disk to a new file. A name
-// that is taken by now is followed by letters.
-func (s *Service) Keep(ctx context.Context, k Key, save func(file string) (plan.Snapshot, error)) error {
-	info, err := s.store.Keep(k, save)
-	if err != nil {
+// Keep makes the snapshot of a sandbox that has ended, of its disk in image, which is mounted at
+// point or nowhere. The caller removes image then. A daemon that is killed before has the next one
+// call Keep again. A name that is taken by now is followed by letters.
+func (s *Service) Keep(ctx context.Context, k Key, image, point string, of func(disk.Use) plan.Snapshot) error {
+	if kept, err := s.store.has(k, image); err != nil || kept {
+		return err
+	}
+	info, err := s.store.Keep(k, func(file string) (plan.Snapshot, error) {
+		use, err := disk.UseOfFile(image, point)
+		if err == nil {
+			err = errors.Join(disk.TakeOff(point), failpoint.At("keep/off"))
+		}
+		if err == nil {
+			err = errors.Join(owndir.Link(image, file), failpoint.At("keep/linked"))
+		}
+		return of(use), err
+	})
+	if err = errors.Join(err, failpoint.At("keep/kept")); err != nil {
 		return err
 	}
 	s.Prune(ctx)

@@ -58,7 +58,7 @@ func TestNoCommandOutside(t *testing.T) {
 
 func testClaudeOutside(t *testing.T) {
 	program := filepath.Join(install(t, "claude"), claudePath)
-	for _, way := range []string{"host", "plug", "mcp"} {
+	for _, way := range need.Turn(t, []string{"host", "plug", "mcp"}) {
 		t.Run(way, func(t *testing.T) {
 			tool := "Bash"
 			if way == "mcp" {
@@ -84,7 +84,7 @@ func testClaudeOutside(t *testing.T) {
 
 func testCodexOutside(t *testing.T) {
 	program := filepath.Join(install(t, "codex"), codexPath)
-	for _, way := range []string{"host", "plug", "websocket"} {
+	for _, way := range need.Turn(t, []string{"host", "plug", "websocket"}) {
 		t.Run(way, func(t *testing.T) {
 			var steps []codexStep
 			for i := range manyCalls {

@@ -40,6 +40,20 @@ func (d *driver) Fatal(args ...any) {
 
 func (d *driver) Fatalf(format string, args ...any) { d.Fatal(fmt.Sprintf(format, args...)) }
 
+// TempDir makes a directory that is gone at the end.
+func (d *driver) TempDir() string {
+	dir, err := os.MkdirTemp("", "caisson-bench-")
+	if err != nil {
+		d.Fatal(err)
+	}
+	d.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			d.Error(err)
+		}
+	})
+	return dir
+}
+
 // finish runs the cleanups, newest first. One that fails fatally does not run
 // again.
 func (d *driver) finish() {

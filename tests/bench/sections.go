@@ -18,6 +18,7 @@ var sections = []section{
 	{"start", "start of the daemon", (*suite).start},
 	{"cold", "cold runs side by side, memory, stages, output, image of host tools", (*suite).cold},
 	{"exec", "exec in a live sandbox, over the API", (*suite).execAPI},
+	{"remote", "exec over TCP with TLS, beside the socket", (*suite).remote},
 	{"audit", "the audit log, and exec with and without it", (*suite).audit},
 	{"exec-cli", "caisson exec, the whole process", (*suite).execCLI},
 	{"output", "output of one command to a client that reads, and to one that does not", (*suite).output},

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/tests/need"
 )
 
 // A daemon that is killed at any step of going on with a sandbox leaves it to the next one, as it
@@ -17,7 +18,7 @@ func TestKilledInAdoption(t *testing.T) {
 	runs := []string{"exec", "kept", "--", "sh", "-c", "pidof sleep && test -S $CAISSON_SOCKET"}
 	b.Run(t, runs...)
 	ports := b.Run(t, "port", "kept").Stdout
-	for _, step := range runtime.AdoptedStages() {
+	for _, step := range need.Turn(t, runtime.AdoptedStages()) {
 		t.Run(step, func(t *testing.T) {
 			b.Kill(t)
 			b.arm(t, "adopt/"+step+"=kill")
@@ -39,7 +40,7 @@ func TestKilledInAdoption(t *testing.T) {
 // A step of going on with a sandbox that fails has it removed whole, and the log says why (F23).
 func TestFailureInAdoption(t *testing.T) {
 	b := newBreakable(t, withNested)
-	for _, step := range runtime.AdoptedStages() {
+	for _, step := range need.Turn(t, runtime.AdoptedStages()) {
 		t.Run(step, func(t *testing.T) {
 			b.Run(t, slices.Concat([]string{"create", "--name", "doomed"}, mounted(t))...)
 			b.Run(t, "exec", "-d", "doomed", "--", "sleep", "1000")

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"os/exec"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/tests/harness"
+	"github.com/caisson-run/caisson/tests/need"
 )
 
 // eaten is how much of the kernel's memory may be past what the cgroup of a sandbox is
@@ -34,7 +36,8 @@ var eaters = map[string]int{
 func TestKernelMemoryIsCharged(t *testing.T) {
 	dir := proberDir(t)
 	namespace := harness.NewNamespace(t)
-	for name, pieces := range eaters {
+	for _, name := range need.Turn(t, slices.Sorted(maps.Keys(eaters))) {
+		pieces := eaters[name]
 		t.Run(name, func(t *testing.T) {
 			control := append(namespace.Enter(), "unshare", "--ipc", "--mount", "sh", "-c", `mount -t tmpfs eater /tmp; exec "$@"`, "sh", filepath.Join(dir, "prober"), "eat", name, "2", "1")
 			if n, said := ate(t, exec.CommandContext(t.Context(), control[0], control[1:]...), nil); n == 0 {

@@ -162,7 +162,7 @@ func assignPoints() []string {
 // died, the next one fills the pool anew and hands out only what is sound.
 func TestKilledInPool(t *testing.T) {
 	b := newBreakable(t, pooled)
-	for _, point := range append(assignPoints(), "pool/filled") {
+	for _, point := range need.Turn(t, append(assignPoints(), "pool/filled")) {
 		t.Run(point, func(t *testing.T) {
 			ready(t, b.Daemon)
 			workspace := t.TempDir()
@@ -200,7 +200,7 @@ func TestKilledInPoolWithCow(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "kept"), []byte("kept\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for _, point := range assignPoints() {
+	for _, point := range need.Turn(t, assignPoints()) {
 		for _, how := range []string{"kill", "error"} {
 			t.Run(point+" "+how, func(t *testing.T) {
 				ready(t, b.Daemon)
@@ -239,7 +239,7 @@ func TestKilledInPoolWithCow(t *testing.T) {
 // one is.
 func TestFailureInPool(t *testing.T) {
 	b := newBreakable(t, pooled)
-	for _, point := range assignPoints() {
+	for _, point := range need.Turn(t, assignPoints()) {
 		t.Run(point, func(t *testing.T) {
 			ready(t, b.Daemon)
 			b.arm(t, point+"=error")
@@ -272,7 +272,7 @@ func checkPoolSound(t *testing.T, d *harness.Daemon) {
 func TestBrokenUpdate(t *testing.T) {
 	b := newBreakable(t, "")
 	update := []string{"update", "--json", "-m", "300M", "--allow", "other.example", "box"}
-	for _, stage := range runtime.UpdatedStages() {
+	for _, stage := range need.Turn(t, runtime.UpdatedStages()) {
 		for _, how := range []string{"kill", "error"} {
 			t.Run(stage+" "+how, func(t *testing.T) {
 				b.Run(t, "create", "--name", "box", "-m", "200M", "--allow", "web.example")

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/tests/harness"
+	"github.com/caisson-run/caisson/tests/need"
 )
 
 // breakable is a daemon that can be told to die, or to fail, at a point of its
@@ -208,7 +209,7 @@ func mounted(t *testing.T) []string {
 // seen and removed, and the request can be repeated (F02, F10).
 func TestKilledInCreate(t *testing.T) {
 	b := newBreakable(t, withNested)
-	for _, step := range b.createPoints(t) {
+	for _, step := range need.Turn(t, b.createPoints(t)) {
 		t.Run(step, func(t *testing.T) {
 			b.createKilled(t, step, mounted(t)...)
 			b.empty(t)
@@ -221,7 +222,7 @@ func TestKilledInCreate(t *testing.T) {
 func TestFailureInCreate(t *testing.T) {
 	t.Parallel() // beside tests that wait
 	b := newBreakable(t, withNested)
-	for _, step := range b.createPoints(t) {
+	for _, step := range need.Turn(t, b.createPoints(t)) {
 		t.Run(step, func(t *testing.T) {
 			b.createFailed(t, step, mounted(t)...)
 			b.empty(t)
@@ -233,7 +234,7 @@ func TestFailureInCreate(t *testing.T) {
 // be removed (F04).
 func TestKilledInRemove(t *testing.T) {
 	b := newBreakable(t, withNested)
-	for _, step := range b.removePoints(t) {
+	for _, step := range need.Turn(t, b.removePoints(t)) {
 		t.Run(step, func(t *testing.T) {
 			b.Run(t, slices.Concat([]string{"create", "--name", "doomed"}, mounted(t))...)
 			b.Run(t, "exec", "-d", "doomed", "--", "sleep", "1000")
@@ -246,7 +247,7 @@ func TestKilledInRemove(t *testing.T) {
 // A step of removing that fails is told, and what it left is removed by cleanup.
 func TestFailureInRemove(t *testing.T) {
 	b := newBreakable(t, withNested)
-	for _, step := range b.removePoints(t) {
+	for _, step := range need.Turn(t, b.removePoints(t)) {
 		t.Run(step, func(t *testing.T) {
 			b.Run(t, slices.Concat([]string{"create", "--name", "doomed"}, mounted(t))...)
 			b.removeFailed(t, step)

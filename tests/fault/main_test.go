@@ -58,7 +58,7 @@ const patience = 60 * time.Second
 // await waits until ok says so.
 func await(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) { // nothing announces what tests wait for
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(60 * time.Millisecond) { // nothing announces what tests wait for
 		if ok() {
 			return
 		}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/tests/harness"
+	"github.com/caisson-run/caisson/tests/need"
 )
 
 // Where things are in the tests of networks.
@@ -178,7 +179,7 @@ func (p *plot) oracleSees(t *testing.T) {
 }
 
 func (p *plot) breakCreate(t *testing.T) {
-	for step := range strings.FieldsSeq(p.create) {
+	for _, step := range need.Turn(t, strings.Fields(p.create)) {
 		t.Run(step+" killed", func(t *testing.T) {
 			p.b.createKilled(t, step, p.flags...)
 			p.reaches(t, "made")
@@ -189,7 +190,7 @@ func (p *plot) breakCreate(t *testing.T) {
 	p.reaches(t, "whole")
 	p.cleared(t)
 	held := p.sockets(t)
-	for step := range strings.FieldsSeq(p.create) {
+	for _, step := range need.Turn(t, strings.Fields(p.create)) {
 		t.Run(step+" fails", func(t *testing.T) {
 			p.b.createFailed(t, step, p.flags...)
 			p.reaches(t, "made")
@@ -203,14 +204,14 @@ func (p *plot) breakCreate(t *testing.T) {
 
 func (p *plot) breakRemove(t *testing.T) {
 	args := append([]string{"create", "--name", "doomed"}, p.flags...)
-	for step := range strings.FieldsSeq(p.remove) {
+	for _, step := range need.Turn(t, strings.Fields(p.remove)) {
 		t.Run(step+" killed", func(t *testing.T) {
 			p.b.Run(t, args...)
 			p.b.removeKilled(t, step)
 			p.cleared(t)
 		})
 	}
-	for step := range strings.FieldsSeq(p.remove) {
+	for _, step := range need.Turn(t, strings.Fields(p.remove)) {
 		t.Run(step+" fails", func(t *testing.T) {
 			p.b.Run(t, args...)
 			p.b.removeFailed(t, step)

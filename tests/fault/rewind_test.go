@@ -44,10 +44,10 @@ func TestBrokenRewind(t *testing.T) {
 				}
 			}
 			make()
-			for _, tt := range []struct{ point, killed string }{
+			for _, tt := range need.Turn(t, []struct{ point, killed string }{
 				{"rewind/prepared", "new"}, {"rewind/ended", "new"}, {"snapshot/frozen", "new"},
 				{"rewind/begun", "old"}, {"rewind/attached", "old"}, {"rewind/moved", "old"}, {"rewind/pivoted", "old"}, {"rewind/renamed", "old"}, {"snapshot/saved", "old"},
-			} {
+			}) {
 				change()
 				b.arm(t, tt.point+"=kill")
 				rewind := begin(t, b.Daemon, "rewind", "--json", "box", "old")

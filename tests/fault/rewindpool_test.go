@@ -26,7 +26,7 @@ func TestBrokenStartFromPool(t *testing.T) {
 	b.Run(t, "exec", "first", "--", "sh", "-c", "echo old >/workspace/w")
 	b.Run(t, "snapshot", "create", "first", "--name", "old")
 	b.Run(t, "rm", "--force", "first")
-	for _, point := range []string{"rewind/prepared", "rewind/begun", "rewind/moved", "rewind/pivoted", "snapshot/saved", "update/disk"} {
+	for _, point := range need.Turn(t, []string{"rewind/prepared", "rewind/begun", "rewind/moved", "rewind/pivoted", "snapshot/saved", "update/disk"}) {
 		full()
 		b.arm(t, point+"=kill")
 		create := begin(t, b.Daemon, "create", "--json", "--name", "box", "--from", "old")

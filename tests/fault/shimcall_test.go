@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/caisson-run/caisson/tests/harness"
+	"github.com/caisson-run/caisson/tests/need"
 )
 
 // caller is a daemon whose containerd calls a shim program that ends, or waits, at
@@ -151,7 +152,7 @@ func TestKilledShimCall(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newCaller(t, with.settings)
-			for _, step := range startSteps {
+			for _, step := range need.Turn(t, startSteps) {
 				t.Run(step, func(t *testing.T) {
 					c.fails(t, step, with.request...)
 					if l := list(t, c.Daemon); len(l) != 0 {
@@ -237,7 +238,7 @@ func TestKilledShimCallAfterShim(t *testing.T) {
 		kill9(t, pid)
 	}
 	c.came(t)
-	for _, step := range startSteps {
+	for _, step := range need.Turn(t, startSteps) {
 		c.fails(t, step, "create", "--json", "--name", "made")
 		checkSound(t, c.Daemon)
 		c.Run(t, "create", "--name", "made")

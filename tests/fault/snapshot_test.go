@@ -54,6 +54,31 @@ func TestBrokenSnapshot(t *testing.T) {
 	b.empty(t)
 }
 
+// TestKilledSnapshotOnEnd: a daemon that dies while it makes the snapshot of a sandbox that ended
+// leaves its disk to the next one, which makes that once.
+func TestKilledSnapshotOnEnd(t *testing.T) {
+	need.Tools(t, "mkfs.ext4")
+	b := newBreakable(t, "")
+	for _, point := range []string{"keep/off", "keep/linked", "keep/kept"} {
+		b.Run(t, "create", "--name", "box", "--disk", "32M", "--snapshot-on-end", "end")
+		b.Run(t, "exec", "box", "--", "sh", "-c", "echo kept >f")
+		b.arm(t, point+"=kill")
+		rm := begin(t, b.Daemon, "rm", "--force", "box")
+		b.died(t, point)
+		rm.end(t)
+		await(t, "the snapshot after "+point, func() bool { return b.Try("snapshot", "inspect", "end").Code == 0 })
+		await(t, "the end of the sandbox after "+point, func() bool { return len(glob(t, filepath.Join(b.Root, "disks", "*"))) == 0 })
+		if out := b.Run(t, "run", "--from", "end", "--disk", "32M", "--", "cat", "f").Stdout; out != "kept\n" {
+			t.Errorf("%s: from the snapshot: %q", point, out)
+		}
+		if left := glob(t, filepath.Join(b.Root, "snapshots", "*")); len(left) != 1 {
+			t.Errorf("%s: snapshots %q", point, left)
+		}
+		b.Run(t, "snapshot", "rm", "end")
+		b.empty(t)
+	}
+}
+
 // TestBrokenSnapshotArchive: a daemon that dies or fails in the middle of an export, an import, a
 // comparison, or a snapshot of a directory leaves nothing of it: no file, mount or loop device. The repeated call works.
 func TestBrokenSnapshotArchive(t *testing.T) {

@@ -3,6 +3,8 @@ package fault
 import (
 	"strings"
 	"testing"
+
+	"github.com/caisson-run/caisson/tests/need"
 )
 
 // A sandbox without isolation leaves as little as any other, wherever the daemon is killed or
@@ -12,19 +14,19 @@ func TestUnisolatedBreaks(t *testing.T) {
 	b := newBreakable(t, `profiles: {host: {isolation: none, timeout: 1m}}
 unisolated: {profiles: [host], user: "43210"}
 `)
-	for _, step := range strings.Fields("claim output ids rootfs own init cgroup container limits start hello posture record") {
+	for _, step := range need.Turn(t, strings.Fields("claim output ids rootfs own init cgroup container limits start hello posture record")) {
 		t.Run("killed in "+step, func(t *testing.T) {
 			b.createKilled(t, step, "--profile", "host")
 			b.empty(t)
 		})
 	}
-	for _, step := range strings.Fields("ids rootfs own container limits posture") {
+	for _, step := range need.Turn(t, strings.Fields("ids rootfs own container limits posture")) {
 		t.Run("failed in "+step, func(t *testing.T) {
 			b.createFailed(t, step, "--profile", "host")
 			b.empty(t)
 		})
 	}
-	for _, step := range strings.Fields("container own rootfs claim") {
+	for _, step := range need.Turn(t, strings.Fields("container own rootfs claim")) {
 		t.Run("killed in the removal of "+step, func(t *testing.T) {
 			b.Run(t, "create", "--name", "doomed", "--profile", "host")
 			b.removeKilled(t, step)

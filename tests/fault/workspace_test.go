@@ -83,7 +83,7 @@ func TestBrokenAttach(t *testing.T) {
 		mode  string
 		flags []string
 	}{{"", []string{"--nested", "--cpus", "2"}}, {":cow", []string{"--disk", "64M"}}} {
-		for _, step := range []string{"snapshot/frozen", "attach/host", "attach/inside", "attach/spec", "snapshot/saved"} {
+		for _, step := range need.Turn(t, []string{"snapshot/frozen", "attach/host", "attach/inside", "attach/spec", "snapshot/saved"}) {
 			for _, how := range []string{"kill", "error"} {
 				t.Run(step+tt.mode+" "+how, func(t *testing.T) {
 					dir := t.TempDir()
@@ -139,7 +139,7 @@ func TestBrokenAttachSnapshot(t *testing.T) {
 		b.Run(t, "exec", "made", "--", "sh", "-c", "rm /d/kept && touch /d/new")
 		b.Run(t, "rm", "--force", "made")
 	}
-	for _, step := range []string{"snapshot/frozen", "attach/host", "attach/inside", "attach/spec", "snapshot/saved"} {
+	for _, step := range need.Turn(t, []string{"snapshot/frozen", "attach/host", "attach/inside", "attach/spec", "snapshot/saved"}) {
 		for _, how := range []string{"kill", "error"} {
 			t.Run(step+" "+how, func(t *testing.T) {
 				dir := t.TempDir()
@@ -185,7 +185,7 @@ func TestKilledApply(t *testing.T) {
 	need.Tools(t, "mkfs.ext4")
 	b := newBreakable(t, "")
 	steps := []string{"snapshot/frozen", "apply/begun", "apply/made", "snapshot/saved", "apply/staged", "apply/journal", "apply/op-0", "apply/op-1", "apply/op-2", "apply/done", "apply/cleared"}
-	for i, step := range steps {
+	for _, step := range need.Turn(t, steps) {
 		dir := filepath.Join(t.TempDir(), "ws")
 		if err := os.MkdirAll(filepath.Join(dir, "gone"), 0o755); err != nil {
 			t.Fatal(err)
@@ -201,7 +201,7 @@ func TestKilledApply(t *testing.T) {
 		b.died(t, step)
 		apply.end(t)
 		left := b.Run(t, "diff", "box").Stdout
-		if finished := i >= slices.Index(steps, "apply/journal"); finished != (left == "") {
+		if finished := slices.Index(steps, step) >= slices.Index(steps, "apply/journal"); finished != (left == "") {
 			t.Errorf("%s: left %q", step, left)
 		}
 		b.Run(t, "apply", "box")
@@ -222,7 +222,7 @@ func TestKilledApply(t *testing.T) {
 func TestKilledChangeset(t *testing.T) {
 	need.Tools(t, "mkfs.ext4")
 	b := newBreakable(t, "")
-	for _, step := range []string{"changeset/made", "changeset/moved", "apply/journal", "apply/op-0", "apply/op-1", "apply/op-2"} {
+	for _, step := range need.Turn(t, []string{"changeset/made", "changeset/moved", "apply/journal", "apply/op-0", "apply/op-1", "apply/op-2"}) {
 		dir := filepath.Join(t.TempDir(), "ws")
 		if err := os.MkdirAll(filepath.Join(dir, "old/in"), 0o755); err != nil {
 			t.Fatal(err)
@@ -256,7 +256,7 @@ func TestKilledChangeset(t *testing.T) {
 func TestErrorsInApply(t *testing.T) {
 	need.Tools(t, "mkfs.ext4")
 	b := newBreakable(t, "")
-	for _, step := range []string{"apply/begun", "apply/made", "snapshot/saved", "apply/staged", "apply/op-0", "apply/done"} {
+	for _, step := range need.Turn(t, []string{"apply/begun", "apply/made", "snapshot/saved", "apply/staged", "apply/op-0", "apply/done"}) {
 		dir := filepath.Join(t.TempDir(), "ws")
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			t.Fatal(err)
@@ -289,7 +289,7 @@ func replace(dir string) error {
 func TestKilledMerge(t *testing.T) {
 	need.Tools(t, "mkfs.ext4")
 	b := newBreakable(t, "profiles: {fills: {caches: [mine=/mine], merge_caches: true}}\n")
-	for _, step := range []string{"apply/begun", "apply/made", "apply/staged", "apply/journal", "apply/op-0", "apply/op-1", "apply/done", "apply/cleared"} {
+	for _, step := range need.Turn(t, []string{"apply/begun", "apply/made", "apply/staged", "apply/journal", "apply/op-0", "apply/op-1", "apply/done", "apply/cleared"}) {
 		b.arm(t, step+"=kill")
 		run := begin(t, b.Daemon, "run", "--profile", "fills", "--", "sh", "-c", "cd /mine; echo one >a; mkdir d; echo two >d/b")
 		b.died(t, step)

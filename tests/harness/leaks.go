@@ -128,9 +128,8 @@ func children(t testing.TB, dir string) []string {
 func (d *Daemon) AwaitNoSandbox(t testing.TB) {
 	t.Helper()
 	var left []string
-	for deadline := time.Now().Add(settleTime); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		left = d.sandboxTraces(t)
-		if r := d.Try("ls", "-o", "json"); len(left) == 0 && strings.TrimSpace(r.Stdout) == "[]" {
+	for deadline := time.Now().Add(settleTime); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		if left = d.sandboxTraces(t); len(left) == 0 && strings.TrimSpace(d.Try("ls", "-o", "json").Stdout) == "[]" {
 			return
 		}
 	}

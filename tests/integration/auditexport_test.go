@@ -111,7 +111,7 @@ func TestAuditExport(t *testing.T) {
 		c := receiveSyslog(t, socket)
 		act()
 		newest := newestRecord(t, d)
-		for end := time.Now().Add(40 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		for end := time.Now().Add(90 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 			seqs := c.all()
 			if len(seqs) > 0 && seqs[len(seqs)-1] >= newest {
 				break
@@ -130,7 +130,7 @@ func TestAuditExport(t *testing.T) {
 	}
 	phase(func() {
 		work()
-		for end := time.Now().Add(20 * time.Second); !strings.Contains(d.Log(), "the receiver takes records again"); time.Sleep(50 * time.Millisecond) {
+		for end := time.Now().Add(90 * time.Second); !strings.Contains(d.Log(), "the receiver takes records again"); time.Sleep(50 * time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatal("the log does not tell who came back")
 			}

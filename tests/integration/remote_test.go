@@ -13,13 +13,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/caisson-run/caisson/api"
-	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/tests/harness"
 )
 
@@ -496,36 +493,4 @@ func TestRemoteContexts(t *testing.T) {
 		t.Errorf("contexts %v: %v", list, err)
 	}
 	e.Run(t, "rm", "--force", "box")
-}
-
-// BenchmarkRemoteExec compares a command over TCP with TLS and over the socket.
-func BenchmarkRemoteExec(b *testing.B) {
-	e := startElsewhere(b, "")
-	key := e.MakeKey(b, "boss", "--admin")
-	e.Run(b, "create", "--name", "box")
-	o, err := api.Host{URL: "tcp://" + e.Address, CA: e.CA.File, Key: key}.Options()
-	if err != nil {
-		b.Fatal(err)
-	}
-	for name, client := range map[string]*api.Client{"socket": api.Dial(e.Socket), "tls": api.New(o)} {
-		b.Run(name, func(b *testing.B) { benchExec(b, client) })
-		client.Close()
-	}
-	e.Run(b, "rm", "--force", "box")
-}
-
-func benchExec(b *testing.B, client *api.Client) {
-	var took []time.Duration
-	for b.Loop() {
-		begun := time.Now()
-		r, err := client.Exec(b.Context(), "box", &caissonv1.ExecSpec{Args: []string{"/bin/true"}}, api.IO{Stdout: io.Discard, Stderr: io.Discard})
-		if err != nil || r.GetExitCode() != 0 {
-			b.Fatal(r, err)
-		}
-		took = append(took, time.Since(begun))
-	}
-	slices.Sort(took)
-	for name, at := range map[string]int{"p50-ms": len(took) / 2, "p90-ms": len(took) * 9 / 10} {
-		b.ReportMetric(float64(took[at].Microseconds())/1000, name)
-	}
 }

@@ -242,7 +242,7 @@ func TestRemoveRunning(t *testing.T) {
 
 func await(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) { // the list is the only word of it
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(60 * time.Millisecond) { // the list is the only word of it
 		if done() {
 			return
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"os"
+	"slices"
 	"testing"
 )
 
@@ -47,5 +48,29 @@ func TestThere(t *testing.T) {
 	}
 	if Root(e, "to test"); (e.as == "") != (os.Geteuid() == 0) {
 		t.Errorf("as user %d it ended with %q", os.Geteuid(), e.as)
+	}
+}
+
+// Three runs go through all of a sweep, and a short one is never parted.
+func TestTurn(t *testing.T) {
+	all := []int{0, 1, 2, 3, 4, 5, 6, 7}
+	var seen []int
+	for _, number := range []string{"1684", "1685", "1686"} {
+		t.Setenv("CAISSON_TEST_TURN", number)
+		some := Turn(t, all)
+		if len(some) == 0 || len(some) > 3 {
+			t.Errorf("run %s takes %v", number, some)
+		}
+		seen = append(seen, some...)
+	}
+	if slices.Sort(seen); !slices.Equal(seen, all) {
+		t.Errorf("three runs take %v", seen)
+	}
+	if short := Turn(t, all[:2]); len(short) != 2 {
+		t.Errorf("of two it takes %v", short)
+	}
+	t.Setenv("CAISSON_TEST_TURN", "")
+	if got := Turn(t, all); !slices.Equal(got, all) {
+		t.Errorf("without the variable it takes %v", got)
 	}
 }
