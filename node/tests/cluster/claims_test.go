@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"syscall"
@@ -30,7 +31,7 @@ func holds(claim string) string {
 func volumes(t *testing.T) (names []string) {
 	t.Helper()
 	for _, n := range site.nodes {
-		l, err := n.caisson.ListVolumes(t.Context(), &caissonv1.ListVolumesRequest{})
+		l, err := n.caisson.ListVolumes(context.Background(), &caissonv1.ListVolumesRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}

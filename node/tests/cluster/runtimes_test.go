@@ -106,8 +106,13 @@ func TestPythonRuntime(t *testing.T) {
 		t.Error(err)
 	}
 	kubectl(t, "delete", "pod", "python", "--grace-period=1")
-	if got, err := call(t, "GET", url+"/", ""); err == nil {
-		t.Errorf("without its pod it answers %s", got)
+	if err := until("nothing answers without its pod", func() error {
+		if got, err := call(t, "GET", url+"/", ""); err == nil {
+			return fmt.Errorf("%s", got)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
 	}
 }
 
