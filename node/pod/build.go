@@ -30,6 +30,7 @@ type Facts struct {
 	Node, HostIP, PodIP string
 	ConfigMaps          map[string]*corev1.ConfigMap
 	Secrets             map[string]*corev1.Secret
+	Tokens              map[Token]string
 	Claims              map[string]string // volumes of caisson, by the names of claims
 	Files               string            // directory of the host with the files of the pod's volumes
 	Entrypoint, Cmd     []string          // of the container's image

@@ -38,9 +38,9 @@ const (
 // Check returns every reason why p cannot run here. A field without a decision is refused.
 func Check(p *corev1.Pod, offer Offer) []Refusal {
 	c := &checker{}
-	c.walk(reflect.ValueOf(p.Spec), "", "spec")
+	c.walk(reflect.ValueOf(withoutAPIAccess(p.Spec)), "", "spec")
 	if n := len(p.Spec.Containers); n != 1 {
-		c.add("spec.containers", fmt.Sprintf("a pod has one container here, not %d", n))
+		c.add("spec.containers", fmt.Sprintf("a pod has one container here, not %d: sidecars are refused", n))
 	}
 	ports := 0
 	for _, container := range p.Spec.Containers {
@@ -54,17 +54,23 @@ func Check(p *corev1.Pod, offer Offer) []Refusal {
 	if ports > maxPorts {
 		c.add("spec.containers[0].ports", fmt.Sprintf("at most %d can be published, not %d", maxPorts, ports))
 	}
-	for i, v := range p.Spec.Volumes {
-		if v.Projected != nil && !apiAccess(v) {
-			c.add(fmt.Sprintf("spec.volumes[%d].projected", i), "only kube-api-access-*, which is left out")
-		}
-	}
 	return slices.Concat(c.refusals, offer.check(p.Annotations), checkRuntime(p))
 }
 
 // apiAccess says that a volume is the one that the API server adds for tokens.
 func apiAccess(v corev1.Volume) bool {
 	return v.Projected != nil && strings.HasPrefix(v.Name, "kube-api-access-")
+}
+
+// withoutAPIAccess empties the volumes that are left out. The others keep their index.
+func withoutAPIAccess(s corev1.PodSpec) corev1.PodSpec {
+	s.Volumes = slices.Clone(s.Volumes)
+	for i, v := range s.Volumes {
+		if apiAccess(v) {
+			s.Volumes[i] = corev1.Volume{Name: v.Name}
+		}
+	}
+	return s
 }
 
 type checker struct{ refusals []Refusal }
@@ -181,6 +187,20 @@ func notDefault(v reflect.Value) string {
 func hugePages(v reflect.Value) string {
 	if m := v.String(); m != string(corev1.StorageMediumMemory) {
 		return "only Memory"
+	}
+	return ""
+}
+
+// ownUsers refuses files of users other than the sandbox's, in a source of files.
+func ownUsers(v reflect.Value) string {
+	users := []reflect.Value{v.FieldByName("User"), v.FieldByName("DefaultUser")}
+	if items := v.FieldByName("Items"); items.IsValid() {
+		for i := range items.Len() {
+			users = append(users, items.Index(i).FieldByName("User"))
+		}
+	}
+	if slices.ContainsFunc(users, func(u reflect.Value) bool { return u.IsValid() && !u.IsZero() }) {
+		return "user and defaultUser: files belong to the sandbox's user"
 	}
 	return ""
 }

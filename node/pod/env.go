@@ -40,6 +40,14 @@ func References(p *corev1.Pod) (configMaps, secrets []string) {
 			secrets = append(secrets, v.Secret.SecretName)
 		}
 	}
+	projected(p, func(s corev1.VolumeProjection) {
+		if s.ConfigMap != nil {
+			configMaps = append(configMaps, s.ConfigMap.Name)
+		}
+		if s.Secret != nil {
+			secrets = append(secrets, s.Secret.Name)
+		}
+	})
 	for _, ref := range p.Spec.ImagePullSecrets {
 		secrets = append(secrets, ref.Name)
 	}

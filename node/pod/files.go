@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"errors"
 	"maps"
 	"path"
 	"slices"
@@ -18,9 +19,11 @@ type File struct {
 // defaultMode is what the API server gives, too.
 const defaultMode int32 = 0o644
 
-// Files returns the files of each volume of ConfigMaps and Secrets, by the volume's name.
+// Files returns the files of each volume of ConfigMaps, Secrets and tokens, by the volume's name.
+// Its error is about volumes that are left out.
 func Files(p *corev1.Pod, f Facts) (map[string][]File, error) {
 	volumes := map[string][]File{}
+	var errs []error
 	for _, v := range p.Spec.Volumes {
 		var files []File
 		var err error
@@ -29,15 +32,18 @@ func Files(p *corev1.Pod, f Facts) (map[string][]File, error) {
 			files, err = ofConfigMap(v.ConfigMap, f)
 		case v.Secret != nil:
 			files, err = ofSecret(v.Secret, f)
+		case v.Projected != nil && !apiAccess(v):
+			files, err = ofProjected(p, v.Projected, f)
 		default:
 			continue
 		}
 		if err != nil {
-			return nil, err
+			errs = append(errs, err)
+			continue
 		}
 		volumes[v.Name] = files
 	}
-	return volumes, nil
+	return volumes, errors.Join(errs...)
 }
 
 func ofConfigMap(s *corev1.ConfigMapVolumeSource, f Facts) ([]File, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -152,6 +153,7 @@ func (r *Reconciler) forget(ctx context.Context, uid types.UID, rs runs) error {
 	defer r.mu.Unlock()
 	delete(r.admitted, uid)
 	delete(r.deleted, uid)
+	maps.DeleteFunc(r.tokens, func(k tokenKey, _ token) bool { return k.uid == uid })
 	return nil
 }
 

@@ -25,23 +25,19 @@ const current = "..data"
 
 func (r *Reconciler) filesOf(p *corev1.Pod) string { return filepath.Join(r.Files, string(p.UID)) }
 
-// writeVolumes writes the files of a pod's ConfigMaps and Secrets.
+// writeVolumes writes the files of a pod's ConfigMaps, Secrets and tokens, of as many volumes as can be.
 func (r *Reconciler) writeVolumes(p *corev1.Pod, f pod.Facts) error {
 	volumes, err := pod.Files(p, f)
-	if err != nil {
-		return err
-	}
 	r.writing.Lock()
 	defer r.writing.Unlock()
 	for name, files := range volumes {
-		if err := writeFiles(filepath.Join(f.Files, name), files); err != nil {
-			return err
-		}
+		err = errors.Join(err, writeFiles(filepath.Join(f.Files, name), files))
 	}
-	return nil
+	return err
 }
 
-// refresh writes the files of pods that run anew, where their ConfigMaps or Secrets have changed.
+// refresh writes the files of pods that run anew, where their ConfigMaps or Secrets have changed
+// or their tokens get old.
 func (r *Reconciler) refresh(ctx context.Context) {
 	for {
 		if sleep(ctx, r.Refresh); ctx.Err() != nil {
@@ -53,7 +49,7 @@ func (r *Reconciler) refresh(ctx context.Context) {
 				continue
 			}
 			f := pod.Facts{Files: r.filesOf(p)}
-			err := known.fill(ctx, p, &f)
+			err := errors.Join(known.fill(ctx, p, &f), r.fillTokens(ctx, p, &f))
 			if err == nil {
 				err = r.writeVolumes(p, f)
 			}
@@ -66,7 +62,7 @@ func (r *Reconciler) refresh(ctx context.Context) {
 }
 
 func hasFiles(p *corev1.Pod) bool {
-	return slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool { return v.ConfigMap != nil || v.Secret != nil })
+	return slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool { return v.ConfigMap != nil || v.Secret != nil || v.Projected != nil })
 }
 
 // writeFiles makes dir have these files and no others, all at once. It writes below dir alone: a

@@ -65,7 +65,7 @@ type Config struct {
 	Memory       int64 // of a container that asks for none, counted against the node
 	Workers      int
 	Resync       time.Duration
-	Refresh      time.Duration // between two looks at the ConfigMaps and Secrets of pods that run
+	Refresh      time.Duration // between two looks at ConfigMaps, Secrets and tokens of pods that run
 	Log          *slog.Logger
 }
 
@@ -86,6 +86,7 @@ type Reconciler struct {
 	probes     map[string]*prober    // by sandbox
 	prestopped map[string]bool       // sandboxes of which the preStop hook was begun
 	pulls      map[pullKey]*pulling
+	tokens     map[tokenKey]token
 }
 
 const byUID = "uid"
@@ -99,6 +100,7 @@ func New(c Config) *Reconciler {
 		notes: map[types.UID]note{}, failures: map[types.UID]failure{}, admitted: map[types.UID]bool{}, deleted: map[types.UID]bool{},
 		stopping: map[string]time.Time{}, probes: map[string]*prober{},
 		pulls: map[pullKey]*pulling{}, prestopped: map[string]bool{},
+		tokens: map[tokenKey]token{},
 	}
 	r.informer = cache.NewSharedIndexInformer(r.source(), &corev1.Pod{}, 0, cache.Indexers{
 		byUID:                func(o any) ([]string, error) { return []string{string(o.(*corev1.Pod).UID)}, nil },

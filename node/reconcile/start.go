@@ -57,7 +57,7 @@ func (r *Reconciler) run(ctx context.Context, p *corev1.Pod, s *start) error {
 // facts gets what a pod refers to, and its address.
 func (r *Reconciler) facts(ctx context.Context, p *corev1.Pod) (pod.Facts, error) {
 	f := pod.Facts{Node: r.Node, HostIP: r.HostIP, Files: r.filesOf(p)}
-	err := errors.Join((&objects{client: r.Client}).fill(ctx, p, &f), r.fillClaims(ctx, p, &f))
+	err := errors.Join((&objects{client: r.Client}).fill(ctx, p, &f), r.fillClaims(ctx, p, &f), r.fillTokens(ctx, p, &f))
 	if err != nil || r.Addresses == nil {
 		return f, err
 	}

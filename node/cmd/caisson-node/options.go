@@ -60,7 +60,7 @@ func parse(args []string) (options, error) {
 	f.BoolVar(&o.offer.Allow, "allow-egress", false, "pods may name destinations by the annotation caisson.run/allow")
 	f.Int64Var(&o.memory, "default-memory", 512<<20, "`bytes` that a container without a word about its memory counts for: the profile's limit")
 	f.Int64Var(&o.maxPods, "max-pods", 0, "most `pods`; 0: as many as the daemon and --pod-cidr have room for")
-	f.DurationVar(&o.refresh, "refresh-files", time.Minute, "`time` between two looks at ConfigMaps and Secrets that running pods have as files")
+	f.DurationVar(&o.refresh, "refresh-files", time.Minute, "`time` between two looks at ConfigMaps, Secrets and tokens that running pods have as files")
 	f.IntVar(&o.workers, "workers", 32, "pods that are worked on at once")
 	if err := f.Parse(args); err != nil {
 		return o, err
@@ -71,8 +71,8 @@ func parse(args []string) (options, error) {
 	if o.node == "" || o.address == "" || f.NArg() > 0 {
 		return o, errors.New("give --node-name and --address, and no arguments")
 	}
-	if o.refresh < time.Second {
-		return o, errors.New("--refresh-files is less than 1s")
+	if o.refresh < time.Second || o.refresh > 5*time.Minute {
+		return o, errors.New("--refresh-files is from 1s to 5m: tokens may live for 10m only")
 	}
 	if o.bootstrap != "" && o.certDir == "" {
 		return o, errors.New("--bootstrap-kubeconfig needs --cert-dir")

@@ -17,6 +17,7 @@ func TestMostPods(t *testing.T) {
 func TestBadFlags(t *testing.T) {
 	for _, args := range [][]string{
 		{}, {"--address=192.0.2.1", "extra"}, {"--address=192.0.2.1", "--pod-cidr=x"}, {"--address=192.0.2.1", "--refresh-files=1ms"},
+		{"--address=192.0.2.1", "--refresh-files=6m"},
 		{"--address=192.0.2.1", "--bootstrap-kubeconfig=x"},
 	} {
 		if _, err := parse(append([]string{"--node-name=n"}, args...)); err == nil {
