@@ -65,7 +65,7 @@ func Request(p *corev1.Pod, c corev1.Container, offer Offer, f Facts) (*caissonv
 	setMounts(p, c, f, s)
 	setRuntime(p, c, s)
 	if f.PodIP != "" {
-		for _, port := range c.Ports {
+		for _, port := range published(p, c) {
 			s.Publish = append(s.Publish, fmt.Sprintf("%s:%d:%d", f.PodIP, port.ContainerPort, port.ContainerPort))
 		}
 	}

@@ -1,7 +1,6 @@
 package pod
 
 import (
-	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -53,23 +52,22 @@ func setRuntime(p *corev1.Pod, c corev1.Container, s *caissonv1.SandboxSpec) {
 	}
 }
 
-// checkRuntime refuses ports of the container at which the node answers, and a directory that is none.
+// published are the container's ports that lead into the sandbox: at those of a runtime the node
+// answers itself, as a manifest for the runtime's own image has them, too.
+func published(p *corev1.Pod, c corev1.Container) []corev1.ContainerPort {
+	taken := agentsandbox.Ports(p.Annotations[annotationRuntime])
+	return slices.DeleteFunc(slices.Clone(c.Ports), func(port corev1.ContainerPort) bool { return slices.Contains(taken, uint16(port.ContainerPort)) })
+}
+
+// checkRuntime refuses a base directory that is none.
 func checkRuntime(p *corev1.Pod) []Refusal {
-	runtime := p.Annotations[annotationRuntime]
-	if runtime == "" || len(p.Spec.Containers) == 0 {
+	if p.Annotations[annotationRuntime] == "" || len(p.Spec.Containers) == 0 {
 		return nil
 	}
-	var refusals []Refusal
-	for i, port := range p.Spec.Containers[0].Ports {
-		if slices.Contains(agentsandbox.Ports(runtime), uint16(port.ContainerPort)) {
-			refusals = append(refusals, Refusal{Field: fmt.Sprintf("spec.containers[0].ports[%d].containerPort", i),
-				Why: fmt.Sprintf("the node answers at %d as the runtime %s: leave the port out", port.ContainerPort, runtime)})
-		}
-	}
 	if !path.IsAbs(runtimeDir(p)) {
-		refusals = append(refusals, Refusal{Field: "spec.containers[0].workingDir", Why: "the base directory of a runtime is absolute"})
+		return []Refusal{{Field: "spec.containers[0].workingDir", Why: "the base directory of a runtime is absolute"}}
 	}
-	return refusals
+	return nil
 }
 
 // Told is the environment of the container without values of Secrets.

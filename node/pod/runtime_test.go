@@ -54,11 +54,24 @@ func TestRuntime(t *testing.T) {
 	}
 }
 
+// TestRuntimePorts: a manifest has the ports of the runtime's own image, too.
+func TestRuntimePorts(t *testing.T) {
+	p := withRuntime("sandboxd", func(p *corev1.Pod) {
+		p.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 8888}, {ContainerPort: 9090}, {ContainerPort: 8080}}
+	})
+	if r := Check(p, Offer{}); len(r) > 0 {
+		t.Fatalf("refused: %s", Text(r))
+	}
+	f := secretFacts
+	f.PodIP = "192.0.2.7"
+	r, err := Request(p, p.Spec.Containers[0], Offer{}, f)
+	if err != nil || !slices.Equal(r.Sandbox.Publish, []string{"192.0.2.7:8888:8888"}) || len(p.Spec.Containers[0].Ports) != 3 {
+		t.Errorf("it publishes %v, %v", r.GetSandbox().GetPublish(), err)
+	}
+}
+
 func TestRuntimeRefusals(t *testing.T) {
 	for field, p := range map[string]*corev1.Pod{
-		"spec.containers[0].ports[1].containerPort": withRuntime("sandboxd", func(p *corev1.Pod) {
-			p.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 8888}, {ContainerPort: 9090}}
-		}),
 		"spec.containers[0].workingDir": withRuntime("python", func(p *corev1.Pod) { p.Spec.Containers[0].WorkingDir = "app" }),
 	} {
 		if r := Check(p, Offer{}); len(r) != 1 || r[0].Field != field {

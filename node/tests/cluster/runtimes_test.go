@@ -23,7 +23,7 @@ func runtimePod(t *testing.T, name, runtime string) (address string) {
 	must(t, fmt.Sprintf(`apiVersion: v1
 kind: Pod
 metadata: {name: %s, annotations: {caisson.run/runtime: %s}}
-spec: {containers: [{name: c, image: base, command: [sleep, "1000"]}]}
+spec: {containers: [{name: c, image: base, command: [sleep, "1000"], ports: [{containerPort: 8888}, {containerPort: 8080}, {containerPort: 9090}]}]}
 `, name, runtime))
 	t.Cleanup(func() { kubectl(t, "delete", "pod", name, "--ignore-not-found", "--grace-period=1") })
 	phase(t, name, "Running")
