@@ -13,6 +13,7 @@ import (
 	"path"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 )
@@ -48,14 +49,14 @@ func (h Host) Options() (Options, error) {
 		return Options{Socket: u.Path}, nil
 	case u.Scheme == "tcp" && u.Hostname() != "" && u.Port() != "" && strings.TrimSuffix(u.Path, "/") == "" && u.User == nil:
 		return h.secured(u)
-	case u.Scheme == "ssh" && sshName.MatchString(u.Hostname()) && strings.TrimSuffix(u.Path, "/") == "":
+	case u.Scheme == "ssh" && sshName().MatchString(u.Hostname()) && strings.TrimSuffix(u.Path, "/") == "":
 		return h.overSSH(u)
 	}
 	return Options{}, h.wrong("it is none of unix:///PATH, tcp://HOST:PORT and ssh://[USER@]HOST[:PORT]")
 }
 
 // sshName are hosts and users that are no flag of ssh's and need no quotes.
-var sshName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.:-]*$`)
+var sshName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.:-]*$`) })
 
 func (h Host) wrong(why string) error {
 	return Explain(sbxerr.WithRemedy(sbxerr.APIUsage, "api.host", fmt.Errorf("host %q: %s", sbxerr.Clip(withoutUser(h.URL)), why), "give a host such as tcp://build.example.com:7443 or ssh://ann@build.example.com"))

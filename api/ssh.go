@@ -21,7 +21,7 @@ import (
 func (h Host) overSSH(u *url.URL) (Options, error) {
 	args := []string{"-T"}
 	if u.User != nil {
-		if _, secret := u.User.Password(); secret || !sshName.MatchString(u.User.Username()) {
+		if _, secret := u.User.Password(); secret || !sshName().MatchString(u.User.Username()) {
 			return Options{}, h.wrong("it has a password, or a strange user")
 		}
 		args = append(args, "-l", u.User.Username())

@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -89,7 +90,7 @@ type part struct {
 var parts = []part{
 	{name: "volumes", item: isKey},
 	{name: "snapshots", item: isKey},
-	{name: "changesets", item: regexp.MustCompile(`^[a-z0-9]{26}$`).MatchString},
+	{name: "changesets", item: isID},
 	{name: "secrets.json"},
 	{name: "keys.json"},
 	// The private key of the log stays on its host: key.pub verifies.
@@ -104,10 +105,17 @@ const (
 )
 
 // keyForm is UID+NAME, as package runtime/owned writes it.
-var keyForm = regexp.MustCompile(`^(0|[1-9][0-9]{0,9})\+[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}$`)
+var keyForm = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(0|[1-9][0-9]{0,9})\+[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}$`)
+})
+
+// idForm is that of a sandbox's ID.
+var idForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9]{26}$`) })
+
+func isID(name string) bool { return idForm().MatchString(name) }
 
 func isKey(name string) bool {
-	match := keyForm.FindStringSubmatch(name)
+	match := keyForm().FindStringSubmatch(name)
 	if match == nil {
 		return false
 	}

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -51,12 +52,12 @@ type Key struct {
 func (k Key) Expired(now time.Time) bool { return !k.Expires.IsZero() && !now.Before(k.Expires) }
 
 // form is also what names of certificates look like: of hosts, or addresses of mail.
-var form = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,99}$`)
+var form = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,99}$`) })
 
 func (k Key) validate() error {
 	hash, err := hex.DecodeString(k.Hash)
 	switch {
-	case !form.MatchString(k.Name):
+	case !form().MatchString(k.Name):
 		return fmt.Errorf("%q is no name of a key: give letters, digits, and . _ @ - between them", sbxerr.Clip(k.Name))
 	case k.UID == 0 && !k.Admin:
 		return fmt.Errorf("the key %q acts for root, which is for --admin alone", k.Name)

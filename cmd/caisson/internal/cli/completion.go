@@ -6,6 +6,7 @@ import (
 	"io"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -81,7 +82,7 @@ func (a *App) CompleteImages(cmd *cobra.Command, _ []string, _ string) ([]string
 const noProfile = "?"
 
 // listedProfiles finds them there.
-var listedProfiles = regexp.MustCompile(`(?:; there are|is none of) ([^;\n]+)`)
+var listedProfiles = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?:; there are|is none of) ([^;\n]+)`) })
 
 // completeProfiles offers the profiles that the caller may use.
 func (a *App) completeProfiles(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
@@ -93,7 +94,7 @@ func (a *App) completeProfiles(cmd *cobra.Command, _ []string, _ string) ([]stri
 			return nil, nil
 		}
 		e := api.Explain(err)
-		list := listedProfiles.FindStringSubmatch(e.Message + "\n" + e.Cause)
+		list := listedProfiles().FindStringSubmatch(e.Message + "\n" + e.Cause)
 		if list == nil {
 			return nil, err
 		}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -38,7 +39,7 @@ type List struct {
 // Default is that of the socket. It is always there.
 const Default = "default"
 
-var contextName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$`)
+var contextName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$`) })
 
 // contextsFile is below the configuration of the user (XDG Base Directory Specification).
 func fileOf(lookup Lookup) (string, error) {
@@ -141,7 +142,7 @@ func Current(lookup Lookup) (*Context, error) {
 
 // CheckName refuses a name that a context cannot have.
 func CheckName(name string) error {
-	if !contextName.MatchString(name) || name == Default {
+	if !contextName().MatchString(name) || name == Default {
 		return sbxerr.New(sbxerr.APIUsage, "caisson.context", "%q is no name for a context: give letters, digits, and . _ - between them; default is that of the socket", name)
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
@@ -19,7 +20,7 @@ func withImage(a *cli.App, ctx context.Context, client *api.Client, err error, i
 	if sbxerr.Of(err) != sbxerr.CommandAbsent || len(args) == 0 || strings.HasPrefix(args[0], "/") {
 		return err
 	}
-	if !imageName.MatchString(args[0]) {
+	if !imageName().MatchString(args[0]) {
 		if image != "" {
 			return err
 		}
@@ -53,4 +54,6 @@ func hasCommand(ctx context.Context, client *api.Client, image string) bool {
 }
 
 // imageName is a word that is an image elsewhere and hardly a command.
-var imageName = regexp.MustCompile(`^(alpine|ubuntu|debian|busybox|fedora|centos|rockylinux|node|python|golang|ruby|rust|openjdk)(:[\w.-]+)?$|^[\w.-]+(/[\w.-]+)*:[\w.-]+$`)
+var imageName = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(alpine|ubuntu|debian|busybox|fedora|centos|rockylinux|node|python|golang|ruby|rust|openjdk)(:[\w.-]+)?$|^[\w.-]+(/[\w.-]+)*:[\w.-]+$`)
+})
