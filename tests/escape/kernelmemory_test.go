@@ -49,6 +49,12 @@ func TestUncountedKernelMemory(t *testing.T) {
 			}
 			lost := hostMemoryLost(t)
 			r := bomb(t, []string{"-m", "64M"}, tt.args...)
+			for range 2 { // likewise
+				if !strings.Contains(r.Stderr, "a socket holds nothing") {
+					break
+				}
+				r = bomb(t, []string{"-m", "64M"}, tt.args...)
+			}
 			t.Logf("unconfined: %s; the host had %d MiB less at worst", strings.TrimSpace(string(out)), lost()>>20)
 			if tt.or != "" && (r.Reason == tt.or || strings.Contains(r.Stderr, tt.or)) {
 				return
