@@ -3,6 +3,8 @@ package runtime
 import (
 	"context"
 	"errors"
+	"io/fs"
+	"os"
 	"time"
 
 	"github.com/caisson-run/caisson/rootfs/disk"
@@ -39,18 +41,24 @@ func (f snapshotFleet) Still(ctx context.Context, ref string, work func(context.
 
 // keepDisk makes a snapshot of the disk of a sandbox that has ended, if that was asked for.
 func (h *host) keepDisk(ctx context.Context, id string) error {
+	if _, err := os.Lstat(h.paths.diskImage(id)); errors.Is(err, fs.ErrNotExist) { // there is none, or it is kept
+		return nil
+	}
 	mounted, err := mount.IsPoint(h.paths.disk(id))
 	if err != nil {
 		return err
 	}
 	r, err := readRecord(h.paths.record(id), h.boot)
-	if err == nil && mounted && r.Merges {
+	if err != nil { // nobody knows what it was
+		return nil
+	}
+	if mounted && r.Merges {
 		h.mergeCaches(ctx, r)
 	}
-	if err == nil && mounted && r.Ready && r.Workspace.Cow() && r.Parent == "" {
+	if mounted && r.Ready && r.Workspace.Cow() && r.Parent == "" {
 		return h.workspaces.Keep(ctx, h.changeset(r))
 	}
-	if err != nil || !r.Ready || r.Settings.SnapshotOnEnd == "" { // one that was never what was asked for has nothing to keep
+	if !r.Ready || r.Settings.SnapshotOnEnd == "" { // one that was never what was asked for has nothing to keep
 		return nil
 	}
 	k := snapshots.Key{Owner: r.OwnerUID, Name: r.Settings.SnapshotOnEnd}

@@ -171,7 +171,7 @@ var Fields = []Field{
 	{"securityContext.seLinuxChangePolicy", Refused, "labels of SELinux are the host's", nil},
 	{"securityContext.windowsOptions", Refused, "this node runs Linux", nil},
 	{"imagePullSecrets", Mapped, "`credentials` of the pull", nil},
-	{"serviceAccountName", Mapped, "whose the pod's [tokens](#tokens) are", nil},
+	{"serviceAccountName", Mapped, "the account of the pod's [tokens](#tokens)", nil},
 	{"serviceAccount", Ignored, "the old name of `serviceAccountName`", nil},
 	{"automountServiceAccountToken", Ignored, "`kube-api-access-*` is left out: [tokens](#tokens)", nil},
 	{"enableServiceLinks", Ignored, "addresses of the cluster are not inside", nil},

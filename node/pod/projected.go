@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Token is a token of a pod's service account. Pods with the same one in two volumes have it once.
+// Token is a token of a pod's service account. Two volumes that ask for the same one share it.
 type Token struct {
 	Audience string // empty: the API server
 	Seconds  int64  // that it is to live
@@ -39,7 +39,7 @@ func Tokens(p *corev1.Pod) (tokens []Token) {
 }
 
 func tokenOf(s *corev1.ServiceAccountTokenProjection) Token {
-	t := Token{Audience: s.Audience, Seconds: 3600} // what the API server gives, too
+	t := Token{Audience: s.Audience, Seconds: 3600} // the default of the API server
 	if s.ExpirationSeconds != nil {
 		t.Seconds = *s.ExpirationSeconds
 	}

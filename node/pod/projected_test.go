@@ -63,7 +63,7 @@ func TestVolumesApart(t *testing.T) {
 	}
 }
 
-// TestAPIAccess: the volume that the API server adds is left out, and what it has is not asked for.
+// TestAPIAccess: the volume that the API server adds is left out. None of its sources is requested.
 func TestAPIAccess(t *testing.T) {
 	p := example()
 	withSources(tokenSource("", "token"), corev1.VolumeProjection{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{{Path: "name"}}}},

@@ -79,7 +79,7 @@ func TestTokens(t *testing.T) {
 	if s.Audiences[0] != "vault" || *s.ExpirationSeconds != 600 || s.BoundObjectRef.UID != uid1 || s.BoundObjectRef.Name != "p" || s.BoundObjectRef.Kind != "Pod" {
 		t.Errorf("asked for %+v", s)
 	}
-	time.Sleep(5 * w.config.Refresh)
+	time.Sleep(5 * w.config.Refresh) // nothing announces that a look changed nothing
 	if n := i.count(); n != 1 {
 		t.Errorf("a fresh token was renewed %d times", n-1)
 	}

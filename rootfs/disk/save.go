@@ -39,7 +39,8 @@ func Release(file, point, to string) error {
 	return sbxerr.Wrap(sbxerr.Disk, "disk.release", err)
 }
 
-// TakeOff writes what the kernel holds of the disk at point, and unmounts it. Absent is success.
+// TakeOff unmounts the disk at point when all that was written is in its file. It is no error
+// that nothing is mounted there.
 func TakeOff(point string) error {
 	mounted, err := mount.IsPoint(point)
 	if mounted {

@@ -115,12 +115,9 @@ func (s *Store) Keep(k Key, save func(file string) (plan.Snapshot, error)) (Info
 	return Info{k, snapshot}, sbxerr.Wrap(sbxerr.StateDir, "snapshots.keep", owndir.Rename(at, k.String()))
 }
 
-// has reports whether k has the disk in image, or there is none: it is kept.
+// has reports whether k has the disk in image already.
 func (s *Store) has(k Key, image string) (bool, error) {
 	of, err := os.Lstat(image)
-	if errors.Is(err, fs.ErrNotExist) {
-		return true, nil
-	}
 	kept, keptErr := os.Lstat(s.File(k))
 	return err == nil && keptErr == nil && os.SameFile(of, kept), sbxerr.Wrap(sbxerr.StateDir, "snapshots.keep", err)
 }

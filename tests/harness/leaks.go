@@ -128,7 +128,7 @@ func children(t testing.TB, dir string) []string {
 func (d *Daemon) AwaitNoSandbox(t testing.TB) {
 	t.Helper()
 	var left []string
-	for deadline := time.Now().Add(settleTime); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(settleTime); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) { // nothing announces the last trace
 		if left = d.sandboxTraces(t); len(left) == 0 && strings.TrimSpace(d.Try("ls", "-o", "json").Stdout) == "[]" {
 			return
 		}

@@ -48,6 +48,24 @@ func TestAuditOfACopy(t *testing.T) {
 	}
 }
 
+// A record that this version cannot decode is shown as it is, and hides no other.
+func TestAuditOfAnotherVersion(t *testing.T) {
+	dir := t.TempDir()
+	record := func(seq int, took string) string {
+		return fmt.Sprintf(`{"seq":%d,"prev":"%064d","specversion":"1.0","id":"b-%d","type":"run.caisson.exec.ended","time":"2026-01-02T03:04:05Z","data":{"exec_id":"1","duration":"%s"}}`+"\n", seq, 0, seq, took)
+	}
+	text := record(1, "1.669210387s") + record(2, "1.6692103870000001s") + record(3, "2s") // the second has more than nine digits
+	if err := os.WriteFile(filepath.Join(dir, "00000000000000000001.jsonl"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, call := range [][]string{{"tail"}, {"query", "--type", "exec.*"}} {
+		out := daemon.Run(t, append([]string{"audit", "--dir", dir}, call...)...).Stdout
+		if strings.Count(out, "\n") != 3 || !strings.Contains(out, "duration=1.669210387s") || !strings.Contains(out, `"duration":"1.6692103870000001s"`) || !strings.Contains(out, "duration=2s") {
+			t.Errorf("%q: %s", call, out)
+		}
+	}
+}
+
 // A daemon that is killed at any time has a record of every command whose caller got an
 // answer, and its log is whole.
 func TestAuditSurvivesKills(t *testing.T) {

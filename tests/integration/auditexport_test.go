@@ -111,6 +111,7 @@ func TestAuditExport(t *testing.T) {
 		c := receiveSyslog(t, socket)
 		act()
 		newest := newestRecord(t, d)
+		// Two tries are up to 30 s apart.
 		for end := time.Now().Add(90 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 			seqs := c.all()
 			if len(seqs) > 0 && seqs[len(seqs)-1] >= newest {
@@ -130,6 +131,7 @@ func TestAuditExport(t *testing.T) {
 	}
 	phase(func() {
 		work()
+		// Likewise, and a receiver is back after two seconds.
 		for end := time.Now().Add(90 * time.Second); !strings.Contains(d.Log(), "the receiver takes records again"); time.Sleep(50 * time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatal("the log does not tell who came back")

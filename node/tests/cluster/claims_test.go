@@ -154,7 +154,7 @@ spec:
 	equal(t, "the file", kubectl(t, "exec", "set-0", "--", "cat", "/data/starts"), "start\nstart\n")
 }
 
-// TestClaimRefused: what a volume of one node cannot be is told at the claim.
+// TestClaimRefused: a claim that one node alone cannot serve has an event that says why.
 func TestClaimRefused(t *testing.T) {
 	permitted(t)
 	must(t, fmt.Sprintf(claim, "shared", "ReadWriteMany"))

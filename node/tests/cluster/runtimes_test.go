@@ -1,12 +1,9 @@
 package cluster
 
 import (
-	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"net/http"
-	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -62,24 +59,7 @@ func TestPythonRuntime(t *testing.T) {
 	calls(t, "POST", url+"/execute", command, want)
 	calls(t, "GET", url+"/download/note", "", "200 x\n")
 	equal(t, "the file inside", kubectl(t, "exec", "python", "--", "cat", "/workspace/note"), "x\n")
-
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	forward := prepare(ctx, "port-forward", "pod/python", ":8888")
-	out, err := forward.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := forward.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { cancel(); _ = forward.Wait() }()
-	line, err := bufio.NewReader(out).ReadString('\n')
-	local := regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(line)
-	if err != nil || local == "" {
-		t.Fatalf("port-forward says %q, %v", line, err)
-	}
-	calls(t, "POST", "http://"+local+"/execute", command, want)
+	calls(t, "POST", "http://"+forward(t, "python", 8888)+"/execute", command, want)
 
 	on := kubectl(t, "get", "pod", "python", "-o", "jsonpath={.spec.nodeName}")
 	for _, n := range site.nodes {

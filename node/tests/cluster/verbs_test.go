@@ -112,25 +112,32 @@ func TestCopy(t *testing.T) {
 	}
 }
 
-func TestPortForward(t *testing.T) {
-	box(t, "port", `while :; do echo served | nc -l -p 8080; done`)
-	phase(t, "port", "Running")
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	cmd := prepare(ctx, "port-forward", "pod/port", ":8080")
+// forward runs port-forward to a port of a pod until the test ends, and returns its address here.
+func forward(t *testing.T, name string, port int) string {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	cmd := prepare(ctx, "port-forward", "pod/"+name, fmt.Sprintf(":%d", port))
 	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
 	if err != nil {
+		cancel()
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { cancel(); _ = cmd.Wait() }()
+	t.Cleanup(func() { cancel(); _ = cmd.Wait() })
 	line, err := bufio.NewReader(out).ReadString('\n')
 	m := regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(line)
 	if err != nil || m == "" {
 		t.Fatalf("port-forward says %q, %v", line, err)
 	}
+	return m
+}
+
+func TestPortForward(t *testing.T) {
+	box(t, "port", `while :; do echo served | nc -l -p 8080; done`)
+	phase(t, "port", "Running")
+	m := forward(t, "port", 8080)
 	if err := until("an answer", func() error {
 		conn, err := net.Dial("tcp", m)
 		if err != nil {
