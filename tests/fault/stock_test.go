@@ -48,7 +48,7 @@ func TestKilledWithStock(t *testing.T) {
 	b := newBreakable(t, "")
 	create := func(name string) { t.Helper(); b.Run(t, "create", "--name", name, "--allow", "web.example") }
 	most := 0
-	for _, after := range need.Turn(t, []time.Duration{0, 4, 8, 12, 16, 24, 32, 48, 96, 150, 200, 800}) {
+	for _, after := range append(need.Turn(t, []time.Duration{0, 4, 8, 12, 16, 24, 32, 48, 96, 150, 200}), 800) {
 		name := fmt.Sprintf("after-%d", after)
 		create(name)
 		time.Sleep(after * time.Millisecond)
