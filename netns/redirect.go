@@ -21,6 +21,17 @@ type Redirect struct {
 	Prefixes []netip.Prefix
 }
 
+// With is r with more prefixes, each once.
+func (r Redirect) With(more []netip.Prefix) Redirect {
+	r.Prefixes = slices.Clone(r.Prefixes)
+	for _, p := range more {
+		if !slices.Contains(r.Prefixes, p) {
+			r.Prefixes = append(r.Prefixes, p)
+		}
+	}
+	return r
+}
+
 // The ports of the gateway's sockets on 127.0.0.1 inside. Both are below LowestPort, so
 // nothing in the sandbox can take them, also while there is no gateway.
 const (

@@ -41,7 +41,7 @@ func (h *host) createBridge(_ context.Context, s *sandbox) error {
 		return sbxerr.New(sbxerr.NetworkMode, "runtime.bridge", "this daemon has no bridge")
 	}
 	path, number := h.paths.netns(s.id), h.blocks.Number(s.block)
-	s.network = beside(func() error { return h.noteMended(h.opts.Bridge.Attach(path, number)) })
+	s.network.Go(func() error { return h.noteMended(h.opts.Bridge.Attach(path, number)) })
 	return nil
 }
 

@@ -64,7 +64,7 @@ func TestBridgeStage(t *testing.T) {
 		if id == "a" {
 			s.record.Network = netns.ModeOpen
 		}
-		if err := errors.Join(m.createBridge(t.Context(), s), s.network.wait()); err != nil {
+		if err := errors.Join(m.createBridge(t.Context(), s), s.network.Wait()); err != nil {
 			t.Fatal(err)
 		}
 	}

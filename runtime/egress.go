@@ -34,6 +34,8 @@ type Egress interface {
 	// Publish accepts connections for a sandbox on listeners of the host, whether it
 	// was added or not.
 	Publish(ctx context.Context, p egress.Published) error
+	// Admit has others connect to the published ports of a sandbox. On an error the old ones stay.
+	Admit(ctx context.Context, id string, clients [][]netip.Prefix) error
 	// Remove ends the serving of a sandbox. Absent is success.
 	Remove(ctx context.Context, id string) error
 	// View returns what went through for a sandbox since Add, as far as that was told,
@@ -42,31 +44,6 @@ type Egress interface {
 	// Refresh returns when all was told that happened to a sandbox before, or to all for an
 	// empty id, or ctx ends. The code is sbxerr.EgressBusy when it was too much to wait for.
 	Refresh(ctx context.Context, id string) error
-}
-
-// background is the work on the network of a sandbox that goes on beside the making of the
-// container.
-type background struct {
-	done chan struct{}
-	err  error
-}
-
-func beside(work func() error) *background {
-	b := &background{done: make(chan struct{})}
-	go func() {
-		defer close(b.done)
-		b.err = work()
-	}()
-	return b
-}
-
-// wait returns when nothing works in the namespace any more, and the outcome.
-func (b *background) wait() error {
-	if b == nil {
-		return nil
-	}
-	<-b.done
-	return b.err
 }
 
 // redirectFor is the redirect that s needs, which only a gateway serves.
@@ -80,7 +57,7 @@ func (h *host) redirectFor(s *sandbox) (*netns.Redirect, error) {
 
 // createEgress waits for the way out of a sandbox, and hands its ports to the gateway.
 func (h *host) createEgress(ctx context.Context, s *sandbox) error {
-	if err := s.network.wait(); err != nil {
+	if err := s.network.Wait(); err != nil {
 		return err
 	}
 	return errors.Join(h.watchLink(ctx, s), h.servePorts(ctx, s, s.kept().Exposed))
@@ -172,10 +149,7 @@ func (m *Manager) adoptPolicy(r record) (policy.Spec, error) {
 // pool gets its ports, and the policy that its parent allows by now.
 func (m *Manager) updateEgress(ctx context.Context, s *sandbox, c *change) (undo func() error, err error) {
 	if c.plan == nil {
-		if err := m.setPolicy(ctx, s, c.from.Policy, c.to.Policy); err != nil {
-			return nil, err
-		}
-		return func() error { return m.setPolicy(context.WithoutCancel(ctx), s, c.to.Policy, c.from.Policy) }, nil
+		return m.setReach(ctx, s, c.from, c.to)
 	}
 	if c.to.follows() {
 		if c.to.Policy, _, err = m.narrowed(c.to); err != nil {
@@ -192,6 +166,18 @@ func (m *Manager) updateEgress(ctx context.Context, s *sandbox, c *change) (undo
 		}
 	}
 	return nil, m.servePorts(ctx, s, c.to.Exposed)
+}
+
+// setReach changes what s reaches, and who reaches it.
+func (h *host) setReach(ctx context.Context, s *sandbox, from, to record) (undo func() error, err error) {
+	if err := h.setPolicy(ctx, s, from.Policy, to.Policy); err != nil {
+		return nil, err
+	}
+	undo = func() error {
+		_, err := h.setReach(context.WithoutCancel(ctx), s, to, from)
+		return err
+	}
+	return undo, h.setClients(ctx, s, from.Ports, to.Ports)
 }
 
 func (h *host) removeEgress(ctx context.Context, id string) error {
@@ -218,7 +204,7 @@ func (h *host) setPolicy(ctx context.Context, s *sandbox, from, to policy.Spec) 
 	path := h.paths.netns(s.id)
 	moves := !slices.Equal(before.Prefixes, after.Prefixes)
 	if moves {
-		both := netns.Redirect{Prefixes: union(before.Prefixes, after.Prefixes)}
+		both := before.With(after.Prefixes)
 		if err := netns.UpdateRedirect(path, both); err != nil {
 			return errors.Join(err, netns.UpdateRedirect(path, *before))
 		}
@@ -233,14 +219,4 @@ func (h *host) setPolicy(ctx context.Context, s *sandbox, from, to policy.Spec) 
 		return netns.UpdateRedirect(path, *after)
 	}
 	return nil
-}
-
-func union(a, b []netip.Prefix) []netip.Prefix {
-	all := slices.Clone(a)
-	for _, p := range b {
-		if !slices.Contains(all, p) {
-			all = append(all, p)
-		}
-	}
-	return all
 }

@@ -63,6 +63,7 @@ type UpdateRequest struct {
 	Network *string
 	Allow   *Rules
 	Deny    *Rules
+	Publish *Rules // the ports that it publishes, all of them, with other clients
 }
 
 // Rules is a list of egress rules that may be empty on purpose.

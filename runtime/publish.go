@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
 	"slices"
 	"time"
@@ -81,9 +80,9 @@ func (m *Manager) withHolder(err error, g peer.Grant) error {
 // to the exposed ones.
 func (h *host) servePorts(ctx context.Context, s *sandbox, exposed []uint16) error {
 	var inside []uint16
-	var clients [][]netip.Prefix
-	for _, p := range s.openedPorts() {
-		inside, clients = append(inside, p.Inside), append(clients, p.Prefixes())
+	opened := s.openedPorts()
+	for _, p := range opened {
+		inside = append(inside, p.Inside)
 	}
 	if len(inside)+len(exposed) == 0 {
 		return nil
@@ -100,10 +99,23 @@ func (h *host) servePorts(ctx context.Context, s *sandbox, exposed []uint16) err
 	}
 	path := h.paths.netns(s.id)
 	return h.opts.Egress.Publish(ctx, egress.Published{
-		ID: s.id, Exposed: exposed, Ports: inside, Clients: clients, Listeners: h.published.Files(s.id), Before: before,
+		ID: s.id, Exposed: exposed, Ports: inside, Clients: ports.ClientsOf(opened), Listeners: h.published.Files(s.id), Before: before,
 		Sockets: func(n int) ([]*os.File, error) { return netns.OpenSockets(path, n) },
 		Came:    func() { go s.keeper.Knock() },
 	})
+}
+
+// setClients lets the clients of to connect to the open ports of s, which were those of from.
+func (h *host) setClients(ctx context.Context, s *sandbox, from, to []Port) error {
+	opened := ports.TakeClients(s.openedPorts(), to)
+	if slices.Equal(from, to) || len(opened) == 0 {
+		return nil
+	}
+	if err := h.opts.Egress.Admit(ctx, s.id, ports.ClientsOf(opened)); err != nil {
+		return err
+	}
+	s.update(func() { s.ports = opened })
+	return nil
 }
 
 // unpublish takes the ports away from a ready sandbox that is not used after all. It

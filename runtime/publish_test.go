@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -88,6 +89,17 @@ func (e *fakeEgress) Publish(_ context.Context, p egress.Published) error {
 	defer e.mu.Unlock()
 	if e.fail == nil {
 		e.published[p.ID] = p
+	}
+	return e.fail
+}
+
+func (e *fakeEgress) Admit(_ context.Context, id string, clients [][]netip.Prefix) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.fail == nil {
+		p := e.published[id]
+		p.Clients = clients
+		e.published[id] = p
 	}
 	return e.fail
 }
@@ -257,5 +269,96 @@ func TestRepublish(t *testing.T) {
 	}
 	if r := s.kept(); len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "taken") || len(r.Ports) != 2 {
 		t.Errorf("%+v", r)
+	}
+}
+
+// TestUpdateClients: a live sandbox has other clients at the same ports, or all is as it was.
+func TestUpdateClients(t *testing.T) {
+	f, gateway := newPublishing(t)
+	ctx := callerContext(t)
+	info, err := f.Create(ctx, plan.CreateRequest{Name: "s", Publish: []string{"0:3000", "0:3001@10.0.0.0/8"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.published.Close(info.ID) })
+	publish := func(clients ...string) []string {
+		var all []string
+		for i, p := range info.Ports {
+			all = append(all, fmt.Sprintf("%d:%d%s", p.HostPort, p.Port, clients[i]))
+		}
+		return all
+	}
+	have := func(want ...string) {
+		t.Helper()
+		for i, p := range f.mustFind(t, info.ID).info().Ports {
+			served := fmt.Sprint(gateway.published[info.ID].Clients[i])
+			if got := strings.Join(p.Clients, "+"); got != want[i] || served != "["+strings.ReplaceAll(want[i], "+", " ")+"]" {
+				t.Errorf("port %d has %q and is served for %s, want %q", i, got, served, want[i])
+			}
+		}
+	}
+	have("", "10.0.0.0/8")
+	update := func(texts []string, r UpdateRequest) error {
+		r.Publish = &Rules{texts}
+		_, err := f.Update(ctx, "s", r)
+		return err
+	}
+	if err := update(publish("@192.0.2.0/24+10.0.0.0/8", ""), UpdateRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	have("192.0.2.0/24+10.0.0.0/8", "")
+	all := publish("", "")
+	for name, texts := range map[string][]string{
+		"none": {}, "one of two": all[:1], "one more": append(all, "8080:3002"), "no port": {"here"},
+		"other inside": {all[0], strings.Replace(all[1], ":3001", ":3002", 1)}, "other address": {all[0], "127.0.0.2:" + all[1]},
+	} {
+		if err := update(texts, UpdateRequest{}); sbxerr.Of(err) != sbxerr.Config || sbxerr.RemedyOf(err) == "" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	gateway.fail = sbxerr.New(sbxerr.Gateway, "test", "no")
+	errtest.Want(t, update(all, UpdateRequest{Labels: map[string]string{"a": "b"}}), sbxerr.Gateway, "no")
+	gateway.fail = nil
+	have("192.0.2.0/24+10.0.0.0/8", "")
+	if r := f.mustFind(t, info.ID).kept(); len(r.Labels) > 0 || r.Ports[0].Clients != "192.0.2.0/24+10.0.0.0/8" {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestUpdateClientsOfWide: other clients at an address that is not loopback need the right to
+// publish there now.
+func TestUpdateClientsOfWide(t *testing.T) {
+	f, gateway := newPublishing(t)
+	ctx := peer.NewContext(t.Context(), peer.User(1000, 1000, nil, 0))
+	grant := func(network bool) {
+		t.Helper()
+		rule := peer.Rule{UIDs: []uint32{1000}, Limits: peer.DefaultLimits(), TTL: peer.DefaultTTL, Quota: peer.DefaultQuota(), Network: network}
+		var err error
+		if f.opts.Peers, err = peer.NewPolicy([]peer.Rule{rule}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	grant(true)
+	info, err := f.Create(ctx, plan.CreateRequest{Name: "s", Publish: []string{"0.0.0.0:0:3000@10.0.0.0/8"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.published.Close(info.ID) })
+	update := func(clients string) error {
+		_, err := f.Update(ctx, "s", UpdateRequest{Publish: &Rules{[]string{fmt.Sprintf("0.0.0.0:%d:3000%s", info.Ports[0].HostPort, clients)}}})
+		return err
+	}
+	if err := update("@10.1.0.0/16"); err != nil {
+		t.Fatal(err)
+	}
+	grant(false)
+	if err := update(""); sbxerr.Of(err) != sbxerr.Peer {
+		t.Errorf("without the right: %v", err)
+	}
+	if err := update("@10.1.0.0/16"); err != nil {
+		t.Errorf("nothing new: %v", err)
+	}
+	if got := fmt.Sprint(gateway.published[info.ID].Clients); got != "[[10.1.0.0/16]]" {
+		t.Errorf("it is served for %s", got)
 	}
 }

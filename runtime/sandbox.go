@@ -3,7 +3,6 @@ package runtime
 import (
 	"encoding/json"
 	"errors"
-	"github.com/caisson-run/caisson/runtime/learn"
 	"net"
 	"os"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
@@ -20,6 +20,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/runtime/idle"
 	"github.com/caisson-run/caisson/runtime/journal"
+	"github.com/caisson-run/caisson/runtime/learn"
 	"github.com/caisson-run/caisson/runtime/observe"
 	"github.com/caisson-run/caisson/runtime/output"
 	"github.com/caisson-run/caisson/runtime/pid1"
@@ -38,8 +39,8 @@ type sandbox struct {
 	ids      *mount.UserNS // maps the block; owned by the manager's cache
 	listener *pid1.Listener
 	init     *pid1.Client
-	network  *background  // what is still done for its network; nil: nothing
-	nested   net.Listener // of its own API socket; nil where it has none
+	network  errgroup.Group // what is done for its network beside the making of the container
+	nested   net.Listener   // of its own API socket; nil where it has none
 
 	log     *journal.Journal[execRecord] // of its commands, by number
 	room    *output.Room                 // of what they write
@@ -129,7 +130,7 @@ func (s *sandbox) closeHandles() error {
 	if session != nil {
 		session.Close()
 	}
-	_ = s.network.wait() // the stage egress has its error
+	_ = s.network.Wait() // the stage egress has its error
 	s.closeTags()
 	errs := []error{s.log.Close()}
 	if s.init != nil {

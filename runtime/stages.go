@@ -246,7 +246,7 @@ func (m *Manager) createNetns(ctx context.Context, s *sandbox) error {
 	if err != nil {
 		return err
 	}
-	s.network = beside(func() error {
+	s.network.Go(func() error {
 		if !taken {
 			if _, err := netns.Program(path); err != nil {
 				return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/caisson-run/caisson/oci"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/plan"
+	"github.com/caisson-run/caisson/runtime/ports"
 )
 
 // Update changes limits, times, labels and the policy of a live sandbox: all that is named,
@@ -49,6 +51,11 @@ func (m *Manager) change(ctx context.Context, s *sandbox, r UpdateRequest) error
 	if next, err = m.changeNetwork(next, r); err != nil {
 		return err
 	}
+	if r.Publish != nil {
+		if next.Ports, err = ports.WithClients(rec.Ports, r.Publish.Rules); err != nil {
+			return err
+		}
+	}
 	if l := r.Limits; l != nil && (l.IoReadBps != nil || l.IoWriteBps != nil) {
 		if next.Limits.Disks, err = m.disksOf(next); err != nil {
 			return err
@@ -66,7 +73,7 @@ func (m *Manager) change(ctx context.Context, s *sandbox, r UpdateRequest) error
 		if err != nil {
 			return
 		}
-		s.record.Limits, s.record.Network, s.record.Asked, s.record.Policy = next.Limits, next.Network, next.Asked, next.Policy
+		s.record.Limits, s.record.Network, s.record.Asked, s.record.Policy, s.record.Ports = next.Limits, next.Network, next.Asked, next.Policy, next.Ports
 		s.record.Labels, s.record.Expires, s.record.IdleTimeout = next.Labels, next.Expires, next.IdleTimeout
 		if s.record.OnIdle != next.OnIdle { // which commands count changes with it
 			s.record.OnIdle = next.OnIdle
@@ -114,7 +121,11 @@ func (m *Manager) permitUpdate(ctx context.Context, s *sandbox, next record, ttl
 	case have.Expires == 0 || next.Expires > have.Expires:
 		later = ttl
 	}
-	if err := errors.Join(g.CheckLimits(next.Limits.Peer(), ttl), g.CheckLife(have.age(), later), g.CheckNetwork(string(next.Network), !reflect.DeepEqual(next.Asked, have.Asked))); err != nil {
+	var opened []Port // to others than before
+	if !slices.Equal(next.Ports, have.Ports) {
+		opened = next.Ports
+	}
+	if err := errors.Join(g.CheckLimits(next.Limits.Peer(), ttl), g.CheckLife(have.age(), later), checkPublish(g, opened), g.CheckNetwork(string(next.Network), !reflect.DeepEqual(next.Asked, have.Asked))); err != nil {
 		return err
 	}
 	more := peer.Usage{

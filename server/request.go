@@ -156,12 +156,12 @@ func updateOf(m *caissonv1.UpdateRequest) (runtime.UpdateRequest, error) {
 	idle, errIdle := notNegative("idle_timeout", m.IdleTimeout)
 	req := runtime.UpdateRequest{
 		Limits: settings.Changes(m), TTL: ttl, IdleTimeout: idle, OnIdle: m.OnIdle, Labels: m.Labels,
-		Network: m.Network, Allow: rulesOf(m.Allow), Deny: rulesOf(m.Deny),
+		Network: m.Network, Allow: rulesOf(m.Allow), Deny: rulesOf(m.Deny), Publish: rulesOf(m.Publish),
 	}
 	err := errors.Join(errTTL, errIdle)
-	network := m.Network != nil || m.Allow != nil || m.Deny != nil
+	network := m.Network != nil || m.Allow != nil || m.Deny != nil || m.Publish != nil
 	if err == nil && !network && req.Limits == nil && ttl == nil && idle == nil && m.OnIdle == nil && len(m.Labels) == 0 {
-		err = refuse("there is nothing to update: set a limit, a time, a label or rules")
+		err = refuse("there is nothing to update: set a limit, a time, a label, rules or clients of ports")
 	}
 	return req, err
 }

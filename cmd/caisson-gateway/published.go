@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"slices"
 	"sync"
@@ -40,7 +41,7 @@ func (s *server) publish(q control.Request, files []*os.File) error {
 	}
 	p := &published{id: q.Sandbox, exposed: q.Exposed, out: s.out}
 	p.stock = proxy.NewStock(func() { p.out.push(control.Report{Need: &control.Need{Sandbox: p.id}}) })
-	p.in, err = proxy.NewInbound(proxy.InboundConfig{Sandbox: p.id, Stock: p.stock, Record: p.record, Came: p.came, Limits: proxy.DefaultLimits})
+	p.in, err = proxy.NewInbound(proxy.InboundConfig{Sandbox: p.id, Clients: q.Clients, Stock: p.stock, Record: p.record, Came: p.came, Limits: proxy.DefaultLimits})
 	if err != nil {
 		return errors.Join(err, closeDoors(doors))
 	}
@@ -51,6 +52,20 @@ func (s *server) publish(q control.Request, files []*os.File) error {
 	defer s.mu.Unlock()
 	s.published[q.Sandbox] = p
 	return nil
+}
+
+// admit has other clients at the ports of a sandbox.
+func (s *server) admit(id string, clients [][]netip.Prefix) error {
+	p := s.entry(id)
+	if p == nil {
+		return errNotPublished("gateway.admit", id)
+	}
+	p.in.Admit(clients)
+	return nil
+}
+
+func errNotPublished(op, id string) error {
+	return sbxerr.New(sbxerr.NotFound, op, "the sandbox %s is not published", id)
 }
 
 // entry is the way in to a sandbox, nil if it has none.
@@ -97,11 +112,7 @@ func doorsOf(q control.Request, files []*os.File) ([]proxy.Door, error) {
 		if !ok {
 			return nil, errors.Join(fmt.Errorf("a socket to publish is a %T, not a TCP listener", l), l.Close(), closeDoors(doors))
 		}
-		d := proxy.Door{Listener: tcp, Port: q.Ports[i]}
-		if len(q.Clients) > 0 {
-			d.Clients = q.Clients[i]
-		}
-		doors = append(doors, d)
+		doors = append(doors, proxy.Door{Listener: tcp, Port: q.Ports[i]})
 	}
 	return doors, nil
 }
@@ -118,7 +129,7 @@ func closeDoors(doors []proxy.Door) error {
 func (s *server) supply(id string, files []*os.File) error {
 	p := s.entry(id)
 	if p == nil {
-		return errors.Join(sbxerr.New(sbxerr.NotFound, "gateway.supply", "the sandbox %s is not published", id), closeFiles(files))
+		return errors.Join(errNotPublished("gateway.supply", id), closeFiles(files))
 	}
 	return sbxerr.Wrap(sbxerr.Gateway, "gateway.supply", p.stock.Put(files))
 }

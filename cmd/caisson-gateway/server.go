@@ -101,6 +101,8 @@ func (s *server) do(q control.Request, files []*os.File) error {
 		return s.setBill(q)
 	case control.Publish:
 		return s.publish(q, files)
+	case control.Admit:
+		return s.admit(q.Sandbox, q.Clients)
 	case control.Supply:
 		return s.supply(q.Sandbox, files)
 	case control.Secrets:

@@ -42,7 +42,7 @@ func (r Request) check() error {
 			break
 		}
 		fallthrough
-	case Add, Watch, SetPolicy, SetBill, Publish, Supply, Remove:
+	case Add, Watch, SetPolicy, SetBill, Publish, Admit, Supply, Remove:
 		if err := checkID(r.Sandbox); err != nil {
 			return err
 		}
@@ -58,6 +58,8 @@ func (r Request) check() error {
 		return fmt.Errorf("the operation %q with %d secrets, and %d that stay", r.Op, len(r.Secrets), len(r.Kept))
 	case r.Op == Publish:
 		return errors.Join(checkPorts(r.Ports, r.Exposed), checkClients(r.Clients, len(r.Ports)))
+	case r.Op == Admit:
+		return checkClients(r.Clients, min(len(r.Clients), MaxPorts))
 	case r.Op == Supply && (r.Sockets < 1 || r.Sockets > attempt.Batch):
 		return fmt.Errorf("%d are not 1 to %d sockets", r.Sockets, attempt.Batch)
 	}

@@ -32,6 +32,7 @@ var requests = []Request{
 	{Seq: 3, Op: SetPolicy, Sandbox: "abc", Policy: policy.Spec{Mode: policy.Allow, Allow: []string{"<&>.example"}, Map: map[string]string{"a.test": "10.1.2.3"}}},
 	{Seq: 4, Op: Remove, Sandbox: "abc"},
 	{Seq: 6, Op: Publish, Sandbox: "abc", Ports: []uint16{8080, 3000}, Clients: [][]netip.Prefix{nil, {netip.MustParsePrefix("10.0.0.0/8")}}, Exposed: []uint16{5432}},
+	{Seq: 14, Op: Admit, Sandbox: "abc", Clients: [][]netip.Prefix{nil, {netip.MustParsePrefix("10.0.0.0/8")}}},
 	{Seq: 8, Op: Publish, Sandbox: "abc", Exposed: []uint16{5432}},
 	{Seq: 7, Op: Supply, Sandbox: "abc", Sockets: attempt.Batch},
 	{Seq: 10, Op: Watch, Sandbox: "abc"},

@@ -46,6 +46,6 @@ const (
 	MaxNames   = 8192    // that a sandbox can use while it lives
 	MaxPolicy  = 3 << 19 // bytes of a policy as JSON
 	MaxPorts   = 16      // that a sandbox publishes
-	MaxClients = 16      // addresses and networks that may connect to one of them
+	MaxClients = 256     // addresses and networks that may connect to one of them
 	MaxSecrets = 64      // of all sandboxes together
 )

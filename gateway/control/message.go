@@ -23,6 +23,7 @@ const (
 	SetPolicy Op = "policy"
 	SetBill   Op = "bill"
 	Publish   Op = "publish"
+	Admit     Op = "admit" // other clients at published ports; what others have open is cut
 	Supply    Op = "supply"
 	Secrets   Op = "secrets"    // all there are: those whose values come from descriptors, and Kept
 	TrySecret Op = "try secret" // whether a descriptor has the value of one, of which nothing is kept
@@ -61,7 +62,7 @@ type Request struct {
 	Servers []netip.AddrPort           `json:",omitempty"` // of Configure
 	Proxy   *Proxy                     `json:",omitempty"` // of Configure: nil is none
 	Ports   []uint16                   `json:",omitempty"` // of Publish: inside, of the listeners
-	Clients [][]netip.Prefix           `json:",omitempty"` // of Publish: that may connect to each of Ports; absent is any to all
+	Clients [][]netip.Prefix           `json:",omitempty"` // of Publish and Admit: that may connect to each port; absent is any to all
 	Exposed []uint16                   `json:",omitempty"` // of Publish: to which links may lead
 	Sockets int                        `json:",omitempty"` // of Supply: how many come
 	Secrets []string                   `json:",omitempty"` // of Secrets and TrySecret: their names

@@ -23,17 +23,12 @@ import (
 type Door struct {
 	Listener *net.TCPListener
 	Port     uint16
-	Clients  []netip.Prefix // that may connect; empty is any
-}
-
-// admits reports whether a connection from that address may come in.
-func (d Door) admits(peer netip.Addr) bool {
-	return len(d.Clients) == 0 || slices.ContainsFunc(d.Clients, func(p netip.Prefix) bool { return p.Contains(peer) })
 }
 
 // InboundConfig is the way into one sandbox.
 type InboundConfig struct {
 	Sandbox string
+	Clients [][]netip.Prefix // that may connect at each door; an empty list is any, and so is none at all
 	Stock   *Stock
 	Record  func(attempt.Arrival) // must not block
 	Came    func()                // called for each connection that is let in; must not block; may be nil
@@ -49,6 +44,7 @@ type Inbound struct {
 	room   *room
 
 	mu      sync.Mutex
+	clients [][]netip.Prefix // see InboundConfig
 	arrived map[*arrival]struct{}
 	guests  map[*guest]struct{}
 	lines   map[netip.AddrPort]line
@@ -59,6 +55,7 @@ type Inbound struct {
 type arrival struct {
 	client *net.TCPConn
 	seat   *seat
+	door   int // of those of Serve
 	port   uint16
 	record attempt.Arrival
 
@@ -83,7 +80,7 @@ func NewInbound(c InboundConfig) (*Inbound, error) {
 		return nil, sbxerr.Wrap(sbxerr.Internal, "proxy.inbound", err)
 	}
 	in := &Inbound{
-		config: c, rate: rate.NewLimiter(rate.Limit(c.Limits.NewPerSecond), c.Limits.NewBurst), room: newRoom(),
+		config: c, rate: rate.NewLimiter(rate.Limit(c.Limits.NewPerSecond), c.Limits.NewBurst), room: newRoom(), clients: c.Clients,
 		arrived: map[*arrival]struct{}{}, guests: map[*guest]struct{}{}, lines: map[netip.AddrPort]line{},
 	}
 	in.spare.Record = func(a attempt.Arrival, skipped uint64) {
@@ -109,8 +106,8 @@ func (in *Inbound) Serve(ctx context.Context, doors []Door) error {
 	var all sync.WaitGroup
 	all.Go(func() { watchIdle(ctx, in.config.Limits.Idle, in.cutIdle) })
 	failed := make(chan error, len(doors))
-	for _, d := range doors {
-		go func() { failed <- in.accept(ctx, d, &all) }()
+	for i, d := range doors {
+		go func() { failed <- in.accept(ctx, i, d, &all) }()
 	}
 	if len(doors) == 0 {
 		<-ctx.Done() // it is there for links alone
@@ -125,15 +122,11 @@ func (in *Inbound) Serve(ctx context.Context, doors []Door) error {
 	return sbxerr.Wrap(sbxerr.Gateway, "proxy.inbound", errors.Join(err, in.config.Stock.Close()))
 }
 
-func (in *Inbound) accept(ctx context.Context, d Door, all *sync.WaitGroup) error {
+func (in *Inbound) accept(ctx context.Context, door int, d Door, all *sync.WaitGroup) error {
 	err := accept(ctx, d.Listener, func(c *net.TCPConn) {
-		if r := in.recordOf(c, d.Port); !d.admits(r.Peer.Addr().Unmap()) {
-			in.turnAway(c, r, sbxerr.PortClient, notForClient)
-			return
-		}
-		a, ok := in.begin(c, d.Port)
-		if !ok {
-			in.turnAway(c, in.recordOf(c, d.Port), sbxerr.EgressBusy, tooManyReason)
+		a := &arrival{client: c, door: door, port: d.Port, record: in.recordOf(c, d.Port)}
+		if code, reason := in.begin(a); code != "" {
+			in.turnAway(a, code, reason)
 			return
 		}
 		all.Go(func() { in.run(ctx, a, all) })
@@ -144,30 +137,60 @@ func (in *Inbound) accept(ctx context.Context, d Door, all *sync.WaitGroup) erro
 	return err
 }
 
-const notForClient = "the port is not published for this client"
+const (
+	notForClient    = "the port is not published for this client"
+	noMoreForClient = "the port is no longer published for this client"
+)
 
-// turnAway resets c before anything is read. Many in a row have one record.
-func (in *Inbound) turnAway(c *net.TCPConn, r attempt.Arrival, code sbxerr.Code, reason string) {
-	r.Verdict, r.Code, r.Reason = attempt.Refused, code, reason
-	in.spare.Suppress(r)
-	reset(c)
-}
-
-// begin counts c, unless a limit is reached.
-func (in *Inbound) begin(c *net.TCPConn, port uint16) (*arrival, bool) {
+// Admit has other clients at each door, as in InboundConfig. When it returns, the connections of
+// others are cut.
+func (in *Inbound) Admit(clients [][]netip.Prefix) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
+	in.clients = clients
+	for a := range in.arrived {
+		if !in.admitsLocked(a) {
+			a.cut(attempt.Arrival{Verdict: attempt.Cut, Code: sbxerr.PortClient, Reason: noMoreForClient})
+		}
+	}
+}
+
+// admitsLocked reports whether a comes from a client of its door.
+func (in *Inbound) admitsLocked(a *arrival) bool {
+	if len(in.clients) == 0 {
+		return true
+	}
+	if a.door >= len(in.clients) {
+		return false
+	}
+	list, from := in.clients[a.door], a.record.Peer.Addr().Unmap()
+	return len(list) == 0 || slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(from) })
+}
+
+// turnAway resets a before anything is read. Many in a row have one record.
+func (in *Inbound) turnAway(a *arrival, code sbxerr.Code, reason string) {
+	a.record.Verdict, a.record.Code, a.record.Reason = attempt.Refused, code, reason
+	in.spare.Suppress(a.record)
+	reset(a.client)
+}
+
+// begin counts a, unless it is no client's or a limit is reached: then it says so.
+func (in *Inbound) begin(a *arrival) (code sbxerr.Code, reason string) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if !in.admitsLocked(a) {
+		return sbxerr.PortClient, notForClient
+	}
 	if !in.roomLocked() {
-		return nil, false
+		return sbxerr.EgressBusy, tooManyReason
 	}
-	seat, err := in.room.enter(socket{c, false})
-	if err != nil {
-		return nil, false // it is gone already, or there is no place
+	var err error
+	if a.seat, err = in.room.enter(socket{a.client, false}); err != nil {
+		return sbxerr.EgressBusy, tooManyReason // it is gone already, or there is no place
 	}
-	a := &arrival{client: c, seat: seat, port: port, record: in.recordOf(c, port)}
 	in.arrived[a] = struct{}{}
 	in.cameLocked()
-	return a, true
+	return "", ""
 }
 
 func (in *Inbound) cameLocked() {

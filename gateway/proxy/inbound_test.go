@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"strconv"
 	"strings"
@@ -296,6 +297,34 @@ func TestInboundLimits(t *testing.T) {
 	e.rejected("one too many beside one that goes on")
 	if a := e.record(); a.Verdict != attempt.Refused || a.Code != sbxerr.EgressBusy || !a.Peer.IsValid() || a.Port == 0 || a.Skipped != 0 {
 		t.Errorf("one too many: %+v", a)
+	}
+}
+
+// Other clients are let in at once, and what others have open is cut.
+func TestInboundAdmits(t *testing.T) {
+	e := enter(t, nil)
+	e.supply(attempt.Batch)
+	held := e.held()
+	e.in.Admit([][]netip.Prefix{{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("127.0.0.0/8")}})
+	if got, err := talk(held, "goes on"); got != "goes on" || err != nil {
+		t.Errorf("a client that stays one: %q, %v", got, err)
+	}
+	e.record()
+	held = e.held()
+	e.in.Admit([][]netip.Prefix{{netip.MustParsePrefix("10.0.0.0/8")}})
+	if _, err := held.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("a connection goes on: %v", err)
+	}
+	if a := e.record(); a.Verdict != attempt.Cut || a.Code != sbxerr.PortClient || a.Sent != 1 {
+		t.Errorf("%+v", a)
+	}
+	e.rejected("not for this client")
+	e.in.Admit([][]netip.Prefix{nil})
+	if a := e.record(); a.Verdict != attempt.Refused || a.Code != sbxerr.PortClient {
+		t.Errorf("%+v", a)
+	}
+	if got, err := talk(e.dial(), "any"); got != "any" || err != nil {
+		t.Errorf("any client: %q, %v", got, err)
 	}
 }
 

@@ -63,6 +63,27 @@ func (g *Gateway) Publish(ctx context.Context, p Published) error {
 	})
 }
 
+// Admit has other clients at each of the ports of a published sandbox, as in Published. When it
+// returns, connections of others are cut. With an error the old ones are in force.
+func (g *Gateway) Admit(ctx context.Context, id string, clients [][]netip.Prefix) error {
+	const op = "egress.admit"
+	if err := g.acquire(ctx, op); err != nil {
+		return err
+	}
+	defer g.release()
+	e := g.get(id)
+	if e == nil || e.published == nil || len(clients) != len(e.published.Ports) {
+		return sbxerr.New(sbxerr.NotFound, op, "sandbox %s has not %d published ports", id, len(clients))
+	}
+	if l := g.current(); l != nil {
+		if err := l.ask(control.Request{Op: control.Admit, Sandbox: id, Clients: clients}); err != nil && !errors.Is(err, errGone) {
+			return err
+		}
+	}
+	e.published.Clients = clients // without a process nobody gets in; the next one begins with these
+	return nil
+}
+
 // attach notes p with the entry of its sandbox, which gets one if it has none.
 func (g *Gateway) attach(p Published) (*entry, error) {
 	const op = "egress.publish"

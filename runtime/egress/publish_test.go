@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -147,6 +148,43 @@ func TestPublish(t *testing.T) {
 	}
 	if e.batches.Load() != before {
 		t.Error("sockets are opened after the removal")
+	}
+}
+
+// Other clients are let in at once, also by a gateway that is started later.
+func TestAdmit(t *testing.T) {
+	w := newWorld(t, fast)
+	e := newEntrance(t, "one")
+	w.publish(t, e)
+	nobody := [][]netip.Prefix{{netip.MustParsePrefix("10.0.0.0/8")}}
+	if err := w.Admit(t.Context(), "two", nobody); sbxerr.Of(err) != sbxerr.NotFound {
+		t.Errorf("a sandbox that is not published: %v", err)
+	}
+	if err := w.Admit(t.Context(), "one", nil); sbxerr.Of(err) != sbxerr.NotFound {
+		t.Errorf("no port: %v", err)
+	}
+	held, err := e.visit(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Admit(t.Context(), "one", nobody); err != nil {
+		t.Fatal(err)
+	}
+	closed(t, held)
+	if _, err := e.visit(t); err == nil {
+		t.Error("it is let in")
+	}
+	if err := syscall.Kill(w.pid(), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.visit(t); err == nil || w.Status().Starts != 2 {
+		t.Errorf("it is let in by the next gateway: %v, %+v", err, w.Status())
+	}
+	if err := w.Admit(t.Context(), "one", [][]netip.Prefix{{netip.MustParsePrefix("127.0.0.0/8")}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.visit(t); err != nil {
+		t.Error(err)
 	}
 }
 

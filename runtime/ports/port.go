@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -87,7 +88,7 @@ func parse(text string) (Port, error) {
 }
 
 // maxClients bounds the clients that one port names.
-const maxClients = 16
+const maxClients = 256
 
 // parseClients reads addresses and CIDRs of the family of a listener, and writes them in one form.
 func parseClients(text string, listener netip.Addr) (string, error) {
@@ -138,6 +139,55 @@ func (p Port) Prefixes() (list []netip.Prefix) {
 		list = append(list, prefix)
 	}
 	return list
+}
+
+// ClientsOf are the clients of each of list.
+func ClientsOf(list []Port) (all [][]netip.Prefix) {
+	for _, p := range list {
+		all = append(all, p.Prefixes())
+	}
+	return all
+}
+
+// TakeClients is list with the clients that the same ports have in from.
+func TakeClients(list, from []Port) []Port {
+	list = slices.Clone(list)
+	for i, p := range list {
+		if at := slices.IndexFunc(from, p.same); at >= 0 {
+			list[i].Clients = from[at].Clients
+		}
+	}
+	return list
+}
+
+// WithClients is have with the clients of texts, which name the same ports, all of them and as
+// they were opened. Others are refused with code sbxerr.Config.
+func WithClients(have []Port, texts []string) ([]Port, error) {
+	asked, err := ParseAll(texts)
+	if err != nil {
+		return nil, err
+	}
+	var reasons sbxerr.Reasons
+	for _, p := range asked {
+		if !slices.ContainsFunc(have, p.same) {
+			reasons.Add(fmt.Errorf("publish %q: the sandbox does not publish it, and a live one gets no ports", p))
+		}
+	}
+	for _, p := range have {
+		if !slices.ContainsFunc(asked, p.same) {
+			reasons.Add(fmt.Errorf("publish: port %q stays, and is not named", p))
+		}
+	}
+	if err := reasons.Err(); err != nil {
+		return nil, sbxerr.WithRemedy(sbxerr.Config, "ports.clients", err, "name each port as it is open, with its clients after an @, such as 127.0.0.1:8080:80@10.0.0.0/8")
+	}
+	return TakeClients(have, asked), nil
+}
+
+// same reports whether p and q are one port, whoever may connect.
+func (p Port) same(q Port) bool {
+	q.Clients = p.Clients
+	return p == q
 }
 
 func cutLast(text string) (before, after string, found bool) {

@@ -61,7 +61,7 @@ func TestParseRefuses(t *testing.T) {
 		{"8080:8080@fd00::/8", "of two families"},
 		{"[::]:8080:8080@10.0.0.1", "of two families"},
 		{"8080:8080@::ffff:10.0.0.1", "is no address"},
-		{"8080:8080@10.0.0.1" + strings.Repeat("+10.0.0.1", 16), "17 clients are more than 16"},
+		{"8080:8080@10.0.0.1" + strings.Repeat("+10.0.0.1", 256), "257 clients are more than 256"},
 	} {
 		_, err := ParseAll([]string{tt.text})
 		if sbxerr.Of(err) != sbxerr.Config || !strings.Contains(err.Error(), tt.word) || sbxerr.RemedyOf(err) == "" {

@@ -1,6 +1,7 @@
 package network
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"path/filepath"
@@ -193,11 +194,48 @@ func TestPublishForClients(t *testing.T) {
 			return e.Kind == "inbound" && e.Verdict == "refused" && e.Port == 8080 && e.Code == "SBX-409" && !strings.HasPrefix(e.Peer, control+":")
 		})
 	})
+	s.admits(t, port, far)
 	every := create(t, "-p", "0.0.0.0:0:"+insidePort) // the control
 	every.serve(t)
 	if _, port, err = net.SplitHostPort(every.port(t)); err != nil {
 		t.Fatal(err)
 	}
+	if said := far(); said != "echo ping" {
+		t.Errorf("for all, from the world: %q", said)
+	}
+}
+
+// admits has the clients of s, which serves at port, changed while it lives.
+func (s sandbox) admits(t *testing.T, port string, far func() string) {
+	t.Helper()
+	publish := "0.0.0.0:" + port + ":" + insidePort
+	over := holds(t, host.client(filepath.Join(clientDir(t), "client"), "hold", "127.0.0.1:"+port))
+	var networks []string
+	for i := range 255 {
+		networks = append(networks, fmt.Sprintf("10.%d.0.0/16", i))
+	}
+	daemon.Run(t, "update", s.id, "-p", publish+"@"+strings.Join(networks, "+"))
+	select {
+	case said := <-over:
+		if said != "ended" {
+			t.Errorf("the held connection: %q", said)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("a connection goes on")
+	}
+	notReached(t, "127.0.0.1:"+port)
+	daemon.Kill(t)
+	daemon.Launch(t)
+	notReached(t, "127.0.0.1:"+port)
+	for _, bad := range [][]string{{""}, {"0.0.0.0:1" + insidePort + ":" + insidePort}, {publish, "8081:3000"}, {publish + "@all"}} {
+		args := []string{"update", "--json", s.id}
+		for _, b := range bad {
+			args = append(args, "-p", b)
+		}
+		daemon.Refused(t, "SBX-101", args...)
+	}
+	daemon.Run(t, "update", s.id, "-p", publish)
+	reached(t, "127.0.0.1:"+port)
 	if said := far(); said != "echo ping" {
 		t.Errorf("for all, from the world: %q", said)
 	}

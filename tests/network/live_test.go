@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -21,7 +22,12 @@ func (s sandbox) held(t *testing.T, address string) <-chan string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
-	cmd := s.of.Command(ctx, "exec", s.id, "--", "/workspace/client", "hold", address)
+	return holds(t, s.of.Command(ctx, "exec", s.id, "--", "/workspace/client", "hold", address))
+}
+
+// holds is held for any command that runs the client.
+func holds(t *testing.T, cmd *exec.Cmd) <-chan string {
+	t.Helper()
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -31,7 +37,7 @@ func (s sandbox) held(t *testing.T, address string) <-chan string {
 	}
 	lines := bufio.NewScanner(out)
 	if !lines.Scan() || lines.Text() != "held" {
-		t.Fatalf("hold %s: %q", address, lines.Text())
+		t.Fatalf("%q: %q", cmd.Args, lines.Text())
 	}
 	end := make(chan string, 1)
 	go func() {

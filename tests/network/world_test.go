@@ -225,9 +225,13 @@ func (w *world) listenPacket(addr string) (p net.PacketConn, err error) {
 
 // try runs the client in the world, unconfined.
 func (w *world) try(client string, args ...string) string {
-	line := append(append(w.enter(), client, "-source", w.source), args...)
-	out, _ := exec.Command(line[0], line[1:]...).CombinedOutput() // the client says how it went
+	out, _ := w.client(client, args...).CombinedOutput() // the client says how it went
 	return strings.TrimSpace(string(out))
+}
+
+func (w *world) client(client string, args ...string) *exec.Cmd {
+	line := append(append(w.enter(), client, "-source", w.source), args...)
+	return exec.Command(line[0], line[1:]...)
 }
 
 func (w *world) close() error {

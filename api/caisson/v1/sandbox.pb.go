@@ -936,9 +936,12 @@ type UpdateRequest struct {
 	Deny      *Rules  `protobuf:"bytes,10,opt,name=deny,proto3" json:"deny,omitempty"`
 	CpuShares *int64  `protobuf:"varint,11,opt,name=cpu_shares,json=cpuShares,proto3,oneof" json:"cpu_shares,omitempty"` // as in Limits
 	// As in Limits; 0 takes a rate away.
-	IoReadBps     *int64  `protobuf:"varint,12,opt,name=io_read_bps,json=ioReadBps,proto3,oneof" json:"io_read_bps,omitempty"`
-	IoWriteBps    *int64  `protobuf:"varint,13,opt,name=io_write_bps,json=ioWriteBps,proto3,oneof" json:"io_write_bps,omitempty"`
-	OnIdle        *string `protobuf:"bytes,14,opt,name=on_idle,json=onIdle,proto3,oneof" json:"on_idle,omitempty"` // as in SandboxSpec
+	IoReadBps  *int64  `protobuf:"varint,12,opt,name=io_read_bps,json=ioReadBps,proto3,oneof" json:"io_read_bps,omitempty"`
+	IoWriteBps *int64  `protobuf:"varint,13,opt,name=io_write_bps,json=ioWriteBps,proto3,oneof" json:"io_write_bps,omitempty"`
+	OnIdle     *string `protobuf:"bytes,14,opt,name=on_idle,json=onIdle,proto3,oneof" json:"on_idle,omitempty"` // as in SandboxSpec
+	// The published ports as they are open, all of them, with other clients: ADDRESS:PORT:PORT@CIDR+CIDR,
+	// and any may connect without @. Connections of others are cut.
+	Publish       *Rules `protobuf:"bytes,15,opt,name=publish,proto3" json:"publish,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1069,6 +1072,13 @@ func (x *UpdateRequest) GetOnIdle() string {
 		return *x.OnIdle
 	}
 	return ""
+}
+
+func (x *UpdateRequest) GetPublish() *Rules {
+	if x != nil {
+		return x.Publish
+	}
+	return nil
 }
 
 type AttachWorkspaceRequest struct {
@@ -3555,7 +3565,7 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\x04spec\x18\x01 \x01(\v2\x17.caisson.v1.SandboxSpecR\x04spec\x12\x16\n" +
 	"\x06ensure\x18\x02 \x01(\bR\x06ensure\x12'\n" +
 	"\x0fidempotency_key\x18\x03 \x01(\tR\x0eidempotencyKey\x12\x18\n" +
-	"\areplace\x18\x04 \x01(\bR\areplace\"\xd6\x05\n" +
+	"\areplace\x18\x04 \x01(\bR\areplace\"\x83\x06\n" +
 	"\rUpdateRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12&\n" +
 	"\fmemory_bytes\x18\x02 \x01(\x03H\x00R\vmemoryBytes\x88\x01\x01\x12 \n" +
@@ -3573,7 +3583,8 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\vio_read_bps\x18\f \x01(\x03H\x05R\tioReadBps\x88\x01\x01\x12%\n" +
 	"\fio_write_bps\x18\r \x01(\x03H\x06R\n" +
 	"ioWriteBps\x88\x01\x01\x12\x1c\n" +
-	"\aon_idle\x18\x0e \x01(\tH\aR\x06onIdle\x88\x01\x01\x1a9\n" +
+	"\aon_idle\x18\x0e \x01(\tH\aR\x06onIdle\x88\x01\x01\x12+\n" +
+	"\apublish\x18\x0f \x01(\v2\x11.caisson.v1.RulesR\apublish\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x0f\n" +
@@ -3945,83 +3956,84 @@ var file_caisson_v1_sandbox_proto_depIdxs = []int32{
 	42, // 14: caisson.v1.UpdateRequest.labels:type_name -> caisson.v1.UpdateRequest.LabelsEntry
 	10, // 15: caisson.v1.UpdateRequest.allow:type_name -> caisson.v1.Rules
 	10, // 16: caisson.v1.UpdateRequest.deny:type_name -> caisson.v1.Rules
-	1,  // 17: caisson.v1.AttachWorkspaceRequest.workspace:type_name -> caisson.v1.Workspace
-	47, // 18: caisson.v1.StopRequest.grace:type_name -> google.protobuf.Duration
-	49, // 19: caisson.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
-	49, // 20: caisson.v1.Sandbox.exited_at:type_name -> google.protobuf.Timestamp
-	50, // 21: caisson.v1.Sandbox.result:type_name -> caisson.v1.Result
-	43, // 22: caisson.v1.Sandbox.labels:type_name -> caisson.v1.Sandbox.LabelsEntry
-	1,  // 23: caisson.v1.Sandbox.workspace:type_name -> caisson.v1.Workspace
-	49, // 24: caisson.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
-	47, // 25: caisson.v1.Sandbox.idle_timeout:type_name -> google.protobuf.Duration
-	49, // 26: caisson.v1.Sandbox.idle_since:type_name -> google.protobuf.Timestamp
-	19, // 27: caisson.v1.Sandbox.ports:type_name -> caisson.v1.Port
-	2,  // 28: caisson.v1.Sandbox.mounts:type_name -> caisson.v1.Mount
-	49, // 29: caisson.v1.Sandbox.idle_at:type_name -> google.protobuf.Timestamp
-	44, // 30: caisson.v1.ListRequest.labels:type_name -> caisson.v1.ListRequest.LabelsEntry
-	47, // 31: caisson.v1.ListRequest.older_than:type_name -> google.protobuf.Duration
-	18, // 32: caisson.v1.ListResponse.sandboxes:type_name -> caisson.v1.Sandbox
-	18, // 33: caisson.v1.InspectResponse.sandbox:type_name -> caisson.v1.Sandbox
-	0,  // 34: caisson.v1.InspectResponse.limits:type_name -> caisson.v1.Limits
-	24, // 35: caisson.v1.InspectResponse.posture:type_name -> caisson.v1.PostureCheck
-	51, // 36: caisson.v1.InspectResponse.egress:type_name -> caisson.v1.Egress
-	29, // 37: caisson.v1.CleanupResponse.leftovers:type_name -> caisson.v1.Leftover
-	45, // 38: caisson.v1.StatsRequest.labels:type_name -> caisson.v1.StatsRequest.LabelsEntry
-	47, // 39: caisson.v1.StatsRequest.older_than:type_name -> google.protobuf.Duration
-	49, // 40: caisson.v1.StatsResponse.time:type_name -> google.protobuf.Timestamp
-	32, // 41: caisson.v1.StatsResponse.sandboxes:type_name -> caisson.v1.SandboxStats
-	47, // 42: caisson.v1.SandboxStats.cpu:type_name -> google.protobuf.Duration
-	35, // 43: caisson.v1.HistoryResponse.samples:type_name -> caisson.v1.UsageSample
-	49, // 44: caisson.v1.HistoryResponse.created_at:type_name -> google.protobuf.Timestamp
-	49, // 45: caisson.v1.HistoryResponse.ended_at:type_name -> google.protobuf.Timestamp
-	52, // 46: caisson.v1.HistoryResponse.execs:type_name -> caisson.v1.Exec
-	49, // 47: caisson.v1.UsageSample.time:type_name -> google.protobuf.Timestamp
-	49, // 48: caisson.v1.LogsRequest.since:type_name -> google.protobuf.Timestamp
-	49, // 49: caisson.v1.LogsRequest.until:type_name -> google.protobuf.Timestamp
-	5,  // 50: caisson.v1.SpecRequest.spec:type_name -> caisson.v1.RunSpec
-	46, // 51: caisson.v1.SpecResponse.cgroup_values:type_name -> caisson.v1.SpecResponse.CgroupValuesEntry
-	39, // 52: caisson.v1.SpecResponse.seccomp_rules:type_name -> caisson.v1.SeccompRule
-	6,  // 53: caisson.v1.SandboxService.Run:input_type -> caisson.v1.RunRequest
-	7,  // 54: caisson.v1.SandboxService.Create:input_type -> caisson.v1.CreateRequest
-	20, // 55: caisson.v1.SandboxService.List:input_type -> caisson.v1.ListRequest
-	22, // 56: caisson.v1.SandboxService.Inspect:input_type -> caisson.v1.InspectRequest
-	8,  // 57: caisson.v1.SandboxService.Update:input_type -> caisson.v1.UpdateRequest
-	9,  // 58: caisson.v1.SandboxService.AttachWorkspace:input_type -> caisson.v1.AttachWorkspaceRequest
-	11, // 59: caisson.v1.SandboxService.Pause:input_type -> caisson.v1.PauseRequest
-	12, // 60: caisson.v1.SandboxService.Resume:input_type -> caisson.v1.ResumeRequest
-	16, // 61: caisson.v1.SandboxService.Stop:input_type -> caisson.v1.StopRequest
-	13, // 62: caisson.v1.SandboxService.Clean:input_type -> caisson.v1.CleanRequest
-	15, // 63: caisson.v1.SandboxService.Restart:input_type -> caisson.v1.RestartRequest
-	17, // 64: caisson.v1.SandboxService.Wait:input_type -> caisson.v1.WaitRequest
-	25, // 65: caisson.v1.SandboxService.Remove:input_type -> caisson.v1.RemoveRequest
-	27, // 66: caisson.v1.SandboxService.Cleanup:input_type -> caisson.v1.CleanupRequest
-	36, // 67: caisson.v1.SandboxService.Logs:input_type -> caisson.v1.LogsRequest
-	30, // 68: caisson.v1.SandboxService.Stats:input_type -> caisson.v1.StatsRequest
-	33, // 69: caisson.v1.SandboxService.History:input_type -> caisson.v1.HistoryRequest
-	37, // 70: caisson.v1.SandboxService.Spec:input_type -> caisson.v1.SpecRequest
-	53, // 71: caisson.v1.SandboxService.Run:output_type -> caisson.v1.ExecEvent
-	18, // 72: caisson.v1.SandboxService.Create:output_type -> caisson.v1.Sandbox
-	21, // 73: caisson.v1.SandboxService.List:output_type -> caisson.v1.ListResponse
-	23, // 74: caisson.v1.SandboxService.Inspect:output_type -> caisson.v1.InspectResponse
-	18, // 75: caisson.v1.SandboxService.Update:output_type -> caisson.v1.Sandbox
-	18, // 76: caisson.v1.SandboxService.AttachWorkspace:output_type -> caisson.v1.Sandbox
-	18, // 77: caisson.v1.SandboxService.Pause:output_type -> caisson.v1.Sandbox
-	18, // 78: caisson.v1.SandboxService.Resume:output_type -> caisson.v1.Sandbox
-	18, // 79: caisson.v1.SandboxService.Stop:output_type -> caisson.v1.Sandbox
-	14, // 80: caisson.v1.SandboxService.Clean:output_type -> caisson.v1.CleanResponse
-	18, // 81: caisson.v1.SandboxService.Restart:output_type -> caisson.v1.Sandbox
-	18, // 82: caisson.v1.SandboxService.Wait:output_type -> caisson.v1.Sandbox
-	26, // 83: caisson.v1.SandboxService.Remove:output_type -> caisson.v1.RemoveResponse
-	28, // 84: caisson.v1.SandboxService.Cleanup:output_type -> caisson.v1.CleanupResponse
-	53, // 85: caisson.v1.SandboxService.Logs:output_type -> caisson.v1.ExecEvent
-	31, // 86: caisson.v1.SandboxService.Stats:output_type -> caisson.v1.StatsResponse
-	34, // 87: caisson.v1.SandboxService.History:output_type -> caisson.v1.HistoryResponse
-	38, // 88: caisson.v1.SandboxService.Spec:output_type -> caisson.v1.SpecResponse
-	71, // [71:89] is the sub-list for method output_type
-	53, // [53:71] is the sub-list for method input_type
-	53, // [53:53] is the sub-list for extension type_name
-	53, // [53:53] is the sub-list for extension extendee
-	0,  // [0:53] is the sub-list for field type_name
+	10, // 17: caisson.v1.UpdateRequest.publish:type_name -> caisson.v1.Rules
+	1,  // 18: caisson.v1.AttachWorkspaceRequest.workspace:type_name -> caisson.v1.Workspace
+	47, // 19: caisson.v1.StopRequest.grace:type_name -> google.protobuf.Duration
+	49, // 20: caisson.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
+	49, // 21: caisson.v1.Sandbox.exited_at:type_name -> google.protobuf.Timestamp
+	50, // 22: caisson.v1.Sandbox.result:type_name -> caisson.v1.Result
+	43, // 23: caisson.v1.Sandbox.labels:type_name -> caisson.v1.Sandbox.LabelsEntry
+	1,  // 24: caisson.v1.Sandbox.workspace:type_name -> caisson.v1.Workspace
+	49, // 25: caisson.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
+	47, // 26: caisson.v1.Sandbox.idle_timeout:type_name -> google.protobuf.Duration
+	49, // 27: caisson.v1.Sandbox.idle_since:type_name -> google.protobuf.Timestamp
+	19, // 28: caisson.v1.Sandbox.ports:type_name -> caisson.v1.Port
+	2,  // 29: caisson.v1.Sandbox.mounts:type_name -> caisson.v1.Mount
+	49, // 30: caisson.v1.Sandbox.idle_at:type_name -> google.protobuf.Timestamp
+	44, // 31: caisson.v1.ListRequest.labels:type_name -> caisson.v1.ListRequest.LabelsEntry
+	47, // 32: caisson.v1.ListRequest.older_than:type_name -> google.protobuf.Duration
+	18, // 33: caisson.v1.ListResponse.sandboxes:type_name -> caisson.v1.Sandbox
+	18, // 34: caisson.v1.InspectResponse.sandbox:type_name -> caisson.v1.Sandbox
+	0,  // 35: caisson.v1.InspectResponse.limits:type_name -> caisson.v1.Limits
+	24, // 36: caisson.v1.InspectResponse.posture:type_name -> caisson.v1.PostureCheck
+	51, // 37: caisson.v1.InspectResponse.egress:type_name -> caisson.v1.Egress
+	29, // 38: caisson.v1.CleanupResponse.leftovers:type_name -> caisson.v1.Leftover
+	45, // 39: caisson.v1.StatsRequest.labels:type_name -> caisson.v1.StatsRequest.LabelsEntry
+	47, // 40: caisson.v1.StatsRequest.older_than:type_name -> google.protobuf.Duration
+	49, // 41: caisson.v1.StatsResponse.time:type_name -> google.protobuf.Timestamp
+	32, // 42: caisson.v1.StatsResponse.sandboxes:type_name -> caisson.v1.SandboxStats
+	47, // 43: caisson.v1.SandboxStats.cpu:type_name -> google.protobuf.Duration
+	35, // 44: caisson.v1.HistoryResponse.samples:type_name -> caisson.v1.UsageSample
+	49, // 45: caisson.v1.HistoryResponse.created_at:type_name -> google.protobuf.Timestamp
+	49, // 46: caisson.v1.HistoryResponse.ended_at:type_name -> google.protobuf.Timestamp
+	52, // 47: caisson.v1.HistoryResponse.execs:type_name -> caisson.v1.Exec
+	49, // 48: caisson.v1.UsageSample.time:type_name -> google.protobuf.Timestamp
+	49, // 49: caisson.v1.LogsRequest.since:type_name -> google.protobuf.Timestamp
+	49, // 50: caisson.v1.LogsRequest.until:type_name -> google.protobuf.Timestamp
+	5,  // 51: caisson.v1.SpecRequest.spec:type_name -> caisson.v1.RunSpec
+	46, // 52: caisson.v1.SpecResponse.cgroup_values:type_name -> caisson.v1.SpecResponse.CgroupValuesEntry
+	39, // 53: caisson.v1.SpecResponse.seccomp_rules:type_name -> caisson.v1.SeccompRule
+	6,  // 54: caisson.v1.SandboxService.Run:input_type -> caisson.v1.RunRequest
+	7,  // 55: caisson.v1.SandboxService.Create:input_type -> caisson.v1.CreateRequest
+	20, // 56: caisson.v1.SandboxService.List:input_type -> caisson.v1.ListRequest
+	22, // 57: caisson.v1.SandboxService.Inspect:input_type -> caisson.v1.InspectRequest
+	8,  // 58: caisson.v1.SandboxService.Update:input_type -> caisson.v1.UpdateRequest
+	9,  // 59: caisson.v1.SandboxService.AttachWorkspace:input_type -> caisson.v1.AttachWorkspaceRequest
+	11, // 60: caisson.v1.SandboxService.Pause:input_type -> caisson.v1.PauseRequest
+	12, // 61: caisson.v1.SandboxService.Resume:input_type -> caisson.v1.ResumeRequest
+	16, // 62: caisson.v1.SandboxService.Stop:input_type -> caisson.v1.StopRequest
+	13, // 63: caisson.v1.SandboxService.Clean:input_type -> caisson.v1.CleanRequest
+	15, // 64: caisson.v1.SandboxService.Restart:input_type -> caisson.v1.RestartRequest
+	17, // 65: caisson.v1.SandboxService.Wait:input_type -> caisson.v1.WaitRequest
+	25, // 66: caisson.v1.SandboxService.Remove:input_type -> caisson.v1.RemoveRequest
+	27, // 67: caisson.v1.SandboxService.Cleanup:input_type -> caisson.v1.CleanupRequest
+	36, // 68: caisson.v1.SandboxService.Logs:input_type -> caisson.v1.LogsRequest
+	30, // 69: caisson.v1.SandboxService.Stats:input_type -> caisson.v1.StatsRequest
+	33, // 70: caisson.v1.SandboxService.History:input_type -> caisson.v1.HistoryRequest
+	37, // 71: caisson.v1.SandboxService.Spec:input_type -> caisson.v1.SpecRequest
+	53, // 72: caisson.v1.SandboxService.Run:output_type -> caisson.v1.ExecEvent
+	18, // 73: caisson.v1.SandboxService.Create:output_type -> caisson.v1.Sandbox
+	21, // 74: caisson.v1.SandboxService.List:output_type -> caisson.v1.ListResponse
+	23, // 75: caisson.v1.SandboxService.Inspect:output_type -> caisson.v1.InspectResponse
+	18, // 76: caisson.v1.SandboxService.Update:output_type -> caisson.v1.Sandbox
+	18, // 77: caisson.v1.SandboxService.AttachWorkspace:output_type -> caisson.v1.Sandbox
+	18, // 78: caisson.v1.SandboxService.Pause:output_type -> caisson.v1.Sandbox
+	18, // 79: caisson.v1.SandboxService.Resume:output_type -> caisson.v1.Sandbox
+	18, // 80: caisson.v1.SandboxService.Stop:output_type -> caisson.v1.Sandbox
+	14, // 81: caisson.v1.SandboxService.Clean:output_type -> caisson.v1.CleanResponse
+	18, // 82: caisson.v1.SandboxService.Restart:output_type -> caisson.v1.Sandbox
+	18, // 83: caisson.v1.SandboxService.Wait:output_type -> caisson.v1.Sandbox
+	26, // 84: caisson.v1.SandboxService.Remove:output_type -> caisson.v1.RemoveResponse
+	28, // 85: caisson.v1.SandboxService.Cleanup:output_type -> caisson.v1.CleanupResponse
+	53, // 86: caisson.v1.SandboxService.Logs:output_type -> caisson.v1.ExecEvent
+	31, // 87: caisson.v1.SandboxService.Stats:output_type -> caisson.v1.StatsResponse
+	34, // 88: caisson.v1.SandboxService.History:output_type -> caisson.v1.HistoryResponse
+	38, // 89: caisson.v1.SandboxService.Spec:output_type -> caisson.v1.SpecResponse
+	72, // [72:90] is the sub-list for method output_type
+	54, // [54:72] is the sub-list for method input_type
+	54, // [54:54] is the sub-list for extension type_name
+	54, // [54:54] is the sub-list for extension extendee
+	0,  // [0:54] is the sub-list for field type_name
 }
 
 func init() { file_caisson_v1_sandbox_proto_init() }

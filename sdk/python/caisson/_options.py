@@ -235,6 +235,10 @@ class UpdateOptions(TypedDict, total=False):
     io_write_bps: Optional[Size]
     on_idle: Optional[OnIdle]
     """As in SandboxSpec. One of "remove", "pause"."""
+    publish: Optional[Sequence[str]]
+    """The published ports as they are open, all of them, with other clients:
+    ADDRESS:PORT:PORT@CIDR+CIDR, and any may connect without @. Connections of others are
+    cut."""
 
 
 class ListOptions(TypedDict, total=False):
@@ -501,6 +505,7 @@ UPDATE: Table = {
     "io_read_bps": ("io_read_bps", "size"),
     "io_write_bps": ("io_write_bps", "size"),
     "on_idle": ("on_idle", "text"),
+    "publish": ("publish", "rules"),
 }
 
 LIST: Table = {

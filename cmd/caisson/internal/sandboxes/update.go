@@ -16,6 +16,7 @@ type updateFlags struct {
 	ttl, idle, network  string
 	onIdle              string
 	labels, allow, deny []string
+	publish             []string
 }
 
 func UpdateCommand(a *cli.App) *cobra.Command {
@@ -53,6 +54,7 @@ func (f *updateFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.onIdle, "on-idle", "", "`ACTION` on an idle sandbox: remove, or pause until somebody uses it")
 	flags.StringArrayVarP(&f.labels, "label", "l", nil, "set label `K=V`; K= removes it")
 	specflags.RegisterNetwork(cmd, &f.network, &f.allow, &f.deny)
+	flags.StringArrayVarP(&f.publish, "publish", "p", nil, "have `PORT:PORT[@CLIENT]` reached by other clients; name all")
 	flags.Lookup("network").Usage = "network `MODE`: allow or open"
 }
 
@@ -64,6 +66,7 @@ func (f *updateFlags) request(p *cli.Parser) *caissonv1.UpdateRequest {
 		Labels:      p.Labels(f.labels),
 		Allow:       rules(p, "allow", f.allow),
 		Deny:        rules(p, "deny", f.deny),
+		Publish:     rules(p, "publish", f.publish),
 	}
 	f.limits.Change(p, req)
 	if p.Flags.Changed("network") {

@@ -1013,6 +1013,7 @@ export const fields = {
     network: 'string',
     on_idle: 'string',
     pids: 'Int64',
+    publish: 'Rules',
     ttl: 'Duration',
   },
   UsageResponse: {

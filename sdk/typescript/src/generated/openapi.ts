@@ -2165,6 +2165,8 @@ export interface components {
             on_idle?: "remove" | "pause";
             /** Format: int64 */
             pids?: Int64;
+            /** @description The published ports as they are open, all of them, with other clients: ADDRESS:PORT:PORT@CIDR+CIDR, and any may connect without @. Connections of others are cut. */
+            publish?: components["schemas"]["Rules"];
             /**
              * @description from now; zero is never
              * @example 90s

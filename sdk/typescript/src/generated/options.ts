@@ -216,6 +216,9 @@ export interface UpdateOptions {
   ioWriteBps?: Size
   /** As in SandboxSpec. One of "remove", "pause". */
   onIdle?: OnIdle
+  /** The published ports as they are open, all of them, with other clients:
+   * ADDRESS:PORT:PORT@CIDR+CIDR, and any may connect without @. Connections of others are cut. */
+  publish?: readonly string[]
 }
 
 /** Selects sandboxes: those that have all that is given. */
@@ -479,6 +482,7 @@ export const updateTable = {
   ioReadBps: ['io_read_bps', 'size'],
   ioWriteBps: ['io_write_bps', 'size'],
   onIdle: ['on_idle', 'text'],
+  publish: ['publish', 'rules'],
 } as const satisfies Table & Record<keyof UpdateOptions, unknown>
 
 export const listTable = {
