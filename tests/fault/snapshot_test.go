@@ -79,6 +79,31 @@ func TestKilledSnapshotOnEnd(t *testing.T) {
 	}
 }
 
+// TestFailedSnapshotOnEnd: where the snapshot of a sandbox that ended cannot be made, its disk stays,
+// and the next cleanup makes it.
+func TestFailedSnapshotOnEnd(t *testing.T) {
+	need.Tools(t, "mkfs.ext4")
+	b := newBreakable(t, "")
+	for _, point := range []string{"keep/off", "keep/linked", "keep/kept"} {
+		b.Run(t, "create", "--name", "box", "--disk", "32M", "--snapshot-on-end", "end")
+		b.Run(t, "exec", "box", "--", "sh", "-c", "echo kept >f")
+		b.arm(t, point+"=error")
+		r := b.Try("rm", "--json", "--force", "box")
+		if done := point == "keep/kept"; done != (r.Code == 0) { // the snapshot was there for the second attempt
+			t.Errorf("%s: %+v", point, r)
+		} else if !done {
+			checkTyped(t, r)
+		}
+		b.disarm(t)
+		b.Run(t, "cleanup")
+		if out := b.Run(t, "run", "--from", "end", "--disk", "32M", "--", "cat", "f").Stdout; out != "kept\n" {
+			t.Errorf("%s: from the snapshot: %q", point, out)
+		}
+		b.Run(t, "snapshot", "rm", "end")
+		b.empty(t)
+	}
+}
+
 // TestBrokenSnapshotArchive: a daemon that dies or fails in the middle of an export, an import, a
 // comparison, or a snapshot of a directory leaves nothing of it: no file, mount or loop device. The repeated call works.
 func TestBrokenSnapshotArchive(t *testing.T) {
