@@ -278,9 +278,10 @@ chaos: build ## kill the daemon, containerd, shims and inits at random under loa
 	$(STRICT) CAISSON_CHAOS=$(CAISSON_CHAOS) $(GO) test -count=1 -timeout 0 -v -run '^TestChaos$$' ./tests/fault
 
 .PHONY: soak
-soak: build ## all suites and the virtual machine whole, what inputs of routes cost, an upgrade, two hours of chaos (root)
+soak: build ## all suites and the virtual machines whole, also on arm64, what inputs of routes cost, an upgrade, two hours of chaos (root)
 	@$(root)
 	$(MAKE) test-vm
+	$(MAKE) test-vm-arm64
 	$(MAKE) test-root
 	$(STRICT) CAISSON_COST=whole $(GO) test -count=1 -vet=off -timeout 30m ./tests/cost/...
 	$(MAKE) test-package FROM=HEAD~20
@@ -289,6 +290,10 @@ soak: build ## all suites and the virtual machine whole, what inputs of routes c
 .PHONY: test-vm
 test-vm: build ## the same promises on a kernel with cgroup v2 only, in a virtual machine
 	tests/vm/run.sh
+
+.PHONY: test-vm-arm64
+test-vm-arm64: build-arm64 ## unit tests of what depends on the architecture, on an emulated arm64
+	scripts/cross.sh arm64 tests/vm/run.sh
 
 .PHONY: demo
 demo: ## build everything, then show real work and real attacks in sandboxes (root)
@@ -319,14 +324,17 @@ HOSTARCH := $(shell $(GO) env GOHOSTARCH)
 PACKAGES := $(BUILD)/package
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || date +%s)
 
+# Our programs and the engine for another architecture, in build/ARCH/bin.
+build-%: $(BASE)
+	scripts/cross.sh $* $(MAKE) build BIN=$(BUILD)/$*/bin PACKED= VERSION='$(VERSION)' COMMIT='$(COMMIT)'
+
 .PHONY: package
-package: build $(NFPM) $(SBOM) ## packages with the engine, for Debian and rpm, and a tarball, into build/package/ (ARCHS, SIGNING_KEY=ed25519.pem)
+package: build $(addprefix build-,$(filter-out $(HOSTARCH),$(ARCHS))) $(NFPM) $(SBOM) ## packages with the engine, for Debian and rpm, and a tarball, into build/package/ (ARCHS, SIGNING_KEY=ed25519.pem)
 	scripts/setup.sh zstd
 	rm -rf $(PACKAGES) && mkdir -p $(PACKAGES)/work
 	$(GO) build -trimpath -tags man -o $(PACKAGES)/work/man1 ./cmd/caisson/caisson-whole
 	$(GO) build -trimpath -tags man -o $(PACKAGES)/work/man8 ./cmd/caissond
 	cp $(BIN)/caisson-whole $(PACKAGES)/work/caisson
-	$(foreach arch,$(filter-out $(HOSTARCH),$(ARCHS)),scripts/cross.sh $(arch) VERSION='$(VERSION)' COMMIT='$(COMMIT)' &&) true
 	export VERSION='$(VERSION)' LIBEXEC='$(LIBEXEC)' SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH); $(foreach arch,$(ARCHS),scripts/package.sh $(arch) \
 	  $(if $(filter $(HOSTARCH),$(arch)),$(BIN),$(BUILD)/$(arch)/bin) $(PACKAGES) &&) true
 	rm -r $(PACKAGES)/work

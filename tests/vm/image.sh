@@ -1,16 +1,21 @@
 #!/usr/bin/env bash
-# Makes what the virtual machine boots from, in build/vm: kernel/vmlinuz and
-# disk.img, an ext4 of a Debian-like root with our programs and the suites.
-#   tests/vm/image.sh PATTERN 'LANE SUITE SCOPE'...   PATTERN: of the names of tests
-# Needs no root and mounts nothing. The kernel stays until make clean.
+# Makes what the virtual machine boots from: kernel/vmlinuz and disk.img, an ext4 of a
+# Debian-like root with our programs and the suites.
+#   tests/vm/image.sh OUT PATTERN 'LANE SUITE SCOPE'...   PATTERN: of the names of tests
+# Needs no root and mounts nothing. The kernel stays until make clean. Under scripts/cross.sh
+# all of it is of that architecture, and its root has packages of Debian instead of this
+# host's programs.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 here=tests/vm
-out=build/vm
+out=$1
 tree=$out/tree
-pattern=$1
-plan=("${@:2}")
+pattern=$2
+plan=("${@:3}")
+arch=$(go env GOARCH)
+bin=bin host= # the programs and the root to take others from
+[ "$arch" = "$(go env GOHOSTARCH)" ] || bin=build/$arch/bin host=$out/kernel
 suites=()
 declare -A scope
 for line in "${plan[@]}"; do
@@ -25,6 +30,12 @@ programs=(nsenter getent mkfs.ext4 ip {ip,ip6}tables{,-nft,-legacy}{,-save,-rest
 modules=(fs/overlayfs drivers/block/loop.ko drivers/net/veth.ko drivers/net/dummy.ko net/{netfilter,ipv4,ipv6,bridge,sctp,dccp,vmw_vsock} lib crypto arch)
 # What tests build with the go command, which the virtual machine does not have.
 prebuilt=(runtime/posture/testdata/pid1 tests/escape/prober tests/network/client)
+if [ -n "$host" ]; then
+  modules+=(drivers/virtio drivers/char/virtio_console.ko) # the channel of results
+  prebuilt+=(cmd/caisson-init cmd/caisson-gateway/confine/testdata/taken)
+fi
+# The packages of the programs, where they are not this host's.
+packages=(busybox-static util-linux libc-bin e2fsprogs iproute2 iptables)
 
 die() { echo "test-vm: $*" >&2; exit 1; }
 
@@ -38,34 +49,44 @@ step() { # WHAT COMMAND...
 
 # fetch_kernel unpacks Debian's current cloud kernel.
 fetch_kernel() {
+  local deb
   [ ! -e $out/kernel/vmlinuz ] || return 0
+  rm -rf $out/kernel
+  mkdir -p $out/kernel/deb
+  if [ -n "$host" ]; then
+    scripts/foreign.sh "$arch" $out/kernel/deb --depends "linux-image-cloud-$arch" "${packages[@]}"
+  else
+    fetch_own_kernel
+  fi
+  for deb in $out/kernel/deb/*.deb; do dpkg-deb -x "$deb" $out/kernel; done
+  rm -r $out/kernel/deb
+  mv $out/kernel/boot/vmlinuz-* $out/kernel/vmlinuz
+}
+
+fetch_own_kernel() {
   local package
   package=$(kernel_package)
   if [ -z "$package" ]; then # a fresh machine has no lists
     apt-get update -q >&2
     package=$(kernel_package)
   fi
-  [ -n "$package" ] || die "apt knows no linux-image-cloud-amd64"
-  rm -rf $out/kernel
-  mkdir -p $out/kernel/deb
+  [ -n "$package" ] || die "apt knows no linux-image-cloud-$arch"
   (cd $out/kernel/deb && apt-get download -q -o APT::Sandbox::User=root "$package") >&2 || die "download $package with apt"
-  dpkg-deb -x $out/kernel/deb/*.deb $out/kernel
-  rm -r $out/kernel/deb
-  mv $out/kernel/boot/vmlinuz-* $out/kernel/vmlinuz
 }
 
 # The package of that name is empty: it depends on the kernel of today.
 kernel_package() {
-  apt-cache depends linux-image-cloud-amd64 | awk '$1 == "Depends:" && $2 ~ /^linux-image-[0-9]/ { print $2; exit }'
+  apt-cache depends "linux-image-cloud-$arch" | awk '$1 == "Depends:" && $2 ~ /^linux-image-[0-9]/ { print $2; exit }'
 }
 
 compile_suites() {
-  local package
+  local package flags=()
+  [ -z "$host" ] || flags=(-trimpath) # as the programs are built: packages compile once
   mkdir -p $out/tests
   for package in "${suites[@]}"; do
     # With libseccomp, which compiles what filters are compared with; so cgo, linked
     # statically as the daemon is.
-    CGO_ENABLED=1 go test -c -tags 'netgo osusergo' -ldflags '-linkmode external -extldflags "-static"' \
+    CGO_ENABLED=1 go test -c "${flags[@]}" -tags 'netgo osusergo' -ldflags '-linkmode external -extldflags "-static"' \
       -o "$out/tests/${package//\//_}.test" "./$package"
   done
   for package in "${prebuilt[@]}"; do
@@ -80,7 +101,7 @@ make_tree() {
   chmod 1777 $tree/tmp $tree/var/tmp
   install_userland
   install_modules
-  cp bin/* $tree/opt/caisson/
+  cp "$bin"/* $tree/opt/caisson/
   install -m 0755 $here/init.sh $tree/sbin/init
   install -m 0755 $here/go.sh $tree/bin/go
   for suite in "${suites[@]}"; do install_suite "$suite"; done
@@ -88,30 +109,54 @@ make_tree() {
 }
 
 install_userland() {
-  local busybox path
-  busybox=$(command -v busybox) || die "busybox is missing: make setup"
-  install -m 0755 "$busybox" $tree/bin/busybox
+  local path
+  install -m 0755 "$(find_program busybox)" $tree/bin/busybox
   while read -r path; do
     mkdir -p "$tree/$(dirname "$path")"
     [ -e "$tree/$path" ] || ln -s /bin/busybox "$tree/$path"
-  done < <("$busybox" --list-full)
+  done < <(busybox --list-full)
   for path in "${programs[@]}"; do install_program "$path"; done
-  cp -r --parents /usr/lib/*/xtables $tree/
+  install_libraries
   printf '%s\n' 'root:x:0:0:root:/root:/bin/sh' 'nobody:x:65534:65534:nobody:/nonexistent:/bin/false' > $tree/etc/passwd
   printf '%s\n' 'root:x:0:' 'tty:x:5:' 'nogroup:x:65534:' > $tree/etc/group
   printf '%s\n' '127.0.0.1 localhost vm' '::1 localhost' > $tree/etc/hosts
   echo vm > $tree/etc/hostname
 }
 
-# install_program copies a program of the host with the libraries it needs.
+# find_program prints the path of a program, which may be an alternative that a package's
+# scripts choose. A link to an absolute path leads out of a root that is not this host's.
+find_program() { # NAME
+  local root name dir path
+  root=$(realpath "$host/")
+  for name in "$1" "${1/tables/tables-nft}"; do
+    for dir in usr/local/sbin usr/local/bin usr/sbin usr/bin sbin bin; do
+      path=$(readlink -e "$host/$dir/$name") && [[ $path = "$root"* ]] || continue
+      echo "$path"
+      return
+    done
+  done
+  die "$1 is missing: make setup"
+}
+
+# install_program copies a program with the libraries it needs.
 install_program() { # NAME
   local path library
-  path=$(PATH=$PATH:/usr/sbin:/sbin command -v "$1") || die "$1 is missing: make setup"
+  path=$(find_program "$1")
   rm -f $tree/usr/{bin,sbin}/"$1"
-  install -m 0755 "$(readlink -f "$path")" "$tree/usr/sbin/$1"
+  install -m 0755 "$path" "$tree/usr/sbin/$1"
+  [ -z "$host" ] || return 0 # no program of this host's says which it needs
   while read -r library; do
     [ -e "$tree/$library" ] || install -D -m 0755 "$(readlink -f "$library")" "$tree/$library"
   done < <(ldd "$path" | grep -oE '/[^ ]+')
+}
+
+# What programs load by name; all libraries, where install_program knows of none.
+install_libraries() {
+  if [ -z "$host" ]; then
+    cp -r --parents /usr/lib/*/xtables $tree/
+    return
+  fi
+  cp -a "$host"/lib/ld-linux-* "$host"/lib/*-linux-gnu "$host"/usr/lib/*-linux-gnu $tree/usr/lib/
 }
 
 # The kernel loads modules itself, by the modprobe of /sbin, as on any host.

@@ -1,13 +1,13 @@
 #!/bin/sh
 # PID 1 of the virtual machine. It sets it up as Debian sets up a host, runs the
-# suites and writes what they print to the second serial port. The lines that
-# begin with "@@" are for report.awk. The first port is the kernel's console.
+# suites and writes what they print to the device that "results" of the kernel's arguments
+# names. The lines that begin with "@@" are for report.awk.
 set -u
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
 export CAISSON_VM=1 CAISSON_TEST_STRICT=1 CAISSON_BIN_DIR=/opt/caisson
-results=/dev/ttyS1
 
-say() { echo "@@ $*" > $results; }
+say() { echo "@@ $*" >&3; }
+argument() { sed -n "s/.*\<$1=\([^ ]*\).*/\1/p" /proc/cmdline; }
 seconds() { cut -d. -f1 /proc/uptime; }
 
 # The mounts, with Debian's options: /run is noexec there.
@@ -47,16 +47,26 @@ host_like() {
     modprobe -a iptable_filter ip6table_filter dccp_ipv4
 }
 
+# One process at a time can have a virtio port open: this one has it all the time.
+open_results() {
+  local device
+  device=$(argument results)
+  case $device in
+    /dev/vport*) modprobe -a virtio_pci virtio_console && until [ -c "$device" ]; do sleep 0.1; done ;;
+    *) stty -F "$device" raw ;;
+  esac && exec 3> "$device"
+}
+
 run_suite() { # PACKAGE
   say "begin $1 $(seconds)"
   (cd "/src/$1" && exec "/tests/$(echo "$1" | tr / _).test" \
-    -test.v -test.count=1 -test.timeout 20m -test.run "$(cat .run)") > $results 2>&1 < /dev/null
+    -test.v -test.count=1 -test.timeout 20m -test.run "$(cat .run)") >&3 2>&3 < /dev/null 3>&-
   say "end $1 $? $(seconds)"
 }
 
 lane=
-mounts && lane=$(sed -n 's/.*lane=\([0-9]*\).*/\1/p' /proc/cmdline)
-[ -n "$lane" ] && cgroup_v2 && host_like && stty -F $results raw && say "ready"
+mounts && lane=$(argument lane)
+[ -n "$lane" ] && cgroup_v2 && host_like && open_results && say "ready"
 while read -r in suite _; do
   [ "$in" != "$lane" ] || run_suite "$suite"
 done < /etc/suites

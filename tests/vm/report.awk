@@ -1,5 +1,5 @@
-# Reads build/vm/results.log and says for each suite what go test would say. A
-# suite that did not end, passed no test or skipped one has failed.
+# Reads results.log and says for each suite what go test would say, and how many tests
+# passed and failed. A suite that did not end, passed no test or skipped one has failed.
 # Each failed test goes into the file failures, as SUITE TEST. The exit code is 2 if
 # they explain it all: they may run once more. It is 1 for anything else.
 #   awk -v suites="A B" -v failures=FILE -f report.awk results.log
@@ -37,7 +37,7 @@ END {
     }
     bad++
     if (!(s in code) || !tests[s] || skipped[s] != "") broken++
-    printf "%s%sFAIL\t%s\t%s\n", output[s], failed[s], s, why
+    printf "%s%sFAIL\t%s\t%ds\t%d tests passed, %d failed: %s\n", output[s], failed[s], s, took[s], passed[s], tests[s], why
   }
   if (!ready) print "FAIL\tthe virtual machine could not be set up"
   if (!complete) print "FAIL\tthe virtual machine did not come to its end"

@@ -2,17 +2,23 @@
 # Runs suites that need root in a virtual machine: Debian's cloud kernel, cgroup v2
 # only, /run noexec. Needs neither root nor KVM.
 #   tests/vm/run.sh [-run PATTERN] [SUITE...]    all of tests/vm/suites by default
+#   scripts/cross.sh arm64 tests/vm/run.sh ...    the same on arm64, of tests/vm/suites-arm64
 # The suites run in two machines side by side, of one processor each: emulating two
 # processors in one machine costs more than it gives, as most of the tests wait for
-# one process at a time. Leaves build/vm/results.N.log, all that the suites of lane N
-# printed, and build/vm/console.N.log, all that its kernel printed. CAISSON_VM_LIMIT
+# one process at a time. Leaves build/vm/results.N.log (build/arm64/vm), all that the
+# suites of lane N printed, and console.N.log, all that its kernel printed. CAISSON_VM_LIMIT
 # is the time in seconds that a virtual machine may take. A failed test runs once more.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 here=tests/vm
-out=build/vm
-limit=${CAISSON_VM_LIMIT:-1500}
+arch=$(go env GOARCH)
+case $arch in
+  amd64) out=build/vm list=$here/suites package=qemu-system-x86 ;;
+  arm64) out=build/arm64/vm list=$here/suites-arm64 package=qemu-system-arm ;;
+  *) echo "test-vm: $arch is none of amd64, arm64" >&2; exit 1 ;;
+esac
+limit=${CAISSON_VM_LIMIT:-$([ "$arch" = amd64 ] && echo 1500 || echo 3000)}
 
 lines() { sed -e 's/#.*//' -e '/^ *$/d' "$1"; }
 
@@ -20,18 +26,24 @@ lines() { sed -e 's/#.*//' -e '/^ *$/d' "$1"; }
 # (hpet, tsc), timers that do not each program one (highres), none of the detours
 # that keep real processors from leaking (mitigations), and no features that cost
 # more to emulate than they give (qemu64). A fault of the kernel ends the machine.
-kernel_args=(root=/dev/nvme0n1 rw console=ttyS0 quiet
-  tsc=reliable highres=off mitigations=off rcupdate.rcu_expedited=1
-  oops=panic panic=-1)
+kernel_args=(root=/dev/nvme0n1 rw quiet mitigations=off rcupdate.rcu_expedited=1 oops=panic panic=-1)
 
 boot() { # LANE
-  timeout --foreground --kill-after=5 "$limit" qemu-system-x86_64 \
-    -machine pc,hpet=off -accel tcg -cpu qemu64 -smp 1 -m 2048 \
-    -nodefaults -display none -no-reboot \
+  local console=$out/console.$1.log results=$out/results.$1.log machine
+  case $arch in
+    amd64)
+      machine=(qemu-system-x86_64 -machine "pc,hpet=off" -cpu qemu64 -serial "file:$console" -serial "file:$results")
+      kernel_args+=(console=ttyS0 results=/dev/ttyS1 tsc=reliable highres=off) ;;
+    arm64) # its second serial port is not usable
+      machine=(qemu-system-aarch64 -machine "virt,gic-version=3" -cpu cortex-a72 -serial "file:$console"
+        -device virtio-serial-pci -chardev "file,id=results,path=$results" -device "virtserialport,chardev=results")
+      kernel_args+=(console=ttyAMA0 results=/dev/vport0p1) ;;
+  esac
+  timeout --foreground --kill-after=5 "$limit" "${machine[@]}" \
+    -accel tcg -smp 1 -m 2048 -nodefaults -display none -no-reboot \
     -kernel $out/kernel/vmlinuz -append "${kernel_args[*]} lane=$1" \
     -drive file=$out/disk.img,format=raw,if=none,id=root,snapshot=on,cache=unsafe \
-    -device nvme,drive=root,serial=root \
-    -serial "file:$out/console.$1.log" -serial "file:$out/results.$1.log" < /dev/null
+    -device nvme,drive=root,serial=root < /dev/null
 }
 
 pattern=.
@@ -41,7 +53,7 @@ if [ "${1-}" = -run ]; then
 fi
 # A line of suites is LANE SUITE SCOPE. Suites that are named here go into lane 1; of
 # one that the file does not name, all tests run.
-mapfile -t suites < <(lines $here/suites)
+mapfile -t suites < <(lines "$list")
 if [ $# -gt 0 ]; then
   mapfile -t suites < <(
     for named; do
@@ -53,8 +65,8 @@ mapfile -t lanes < <(printf '%s\n' "${suites[@]}" | cut -d ' ' -f 1 | sort -u)
 mkdir -p $out
 exec 9> $out/lock
 flock --nonblock 9 || { echo "test-vm: another one is running in $out" >&2; exit 1; }
-scripts/setup.sh qemu-system-x86 e2fsprogs
-$here/image.sh "$pattern" "${suites[@]}"
+scripts/setup.sh $package e2fsprogs
+$here/image.sh $out "$pattern" "${suites[@]}"
 
 echo "test-vm: running ${#suites[@]} suites in ${#lanes[@]} machines, at most $limit s"
 start=$SECONDS failed=0 pids=()
