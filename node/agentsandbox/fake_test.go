@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -216,6 +217,8 @@ func (h *host) RemoveFile(_ context.Context, r *caissonv1.RemoveFileRequest) (*c
 	return &caissonv1.RemoveFileResponse{}, coded(remove(r.Path))
 }
 
+func anybody(uint16, netip.Addr) bool { return true }
+
 // serve answers as a runtime at an address of this host's loopback until the test ends.
 func serve(t *testing.T, runtime, address string) (h *host, s *Set, dir string) {
 	t.Helper()
@@ -227,7 +230,7 @@ func serve(t *testing.T, runtime, address string) (h *host, s *Set, dir string) 
 			t.Errorf("%d commands are left", n)
 		}
 	})
-	box := Sandbox{ID: "box", Runtime: runtime, Address: address, Dir: dir, Started: time.Now(), Env: func(context.Context) (map[string]string, error) {
+	box := Sandbox{ID: "box", Runtime: runtime, Address: address, Dir: dir, Started: time.Now(), Admits: anybody, Env: func(context.Context) (map[string]string, error) {
 		return map[string]string{"SANDBOX_ID": "7", "SANDBOX_TOKEN": "x", "SANDBOX_ApiKey": "x", "OTHER": "x"}, nil
 	}}
 	if err := s.Follow("pod", []Sandbox{box}); err != nil {

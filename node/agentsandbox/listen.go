@@ -2,6 +2,7 @@ package agentsandbox
 
 import (
 	"net"
+	"net/netip"
 	"os"
 	"sync"
 
@@ -105,4 +106,73 @@ type counted struct {
 func (c *counted) Close() error {
 	c.done()
 	return c.Conn.Close()
+}
+
+// guarded accepts connections of the clients that are admitted, and resets all others.
+type guarded struct {
+	*net.TCPListener
+	mu     sync.Mutex
+	admits func(netip.Addr) bool // nil: nobody
+	conns  map[*held]bool
+}
+
+// held is an open connection of a guarded listener.
+type held struct {
+	*net.TCPConn
+	from *guarded
+}
+
+func guard(l *net.TCPListener) *guarded { return &guarded{TCPListener: l, conns: map[*held]bool{}} }
+
+// Accept implements net.Listener.
+func (g *guarded) Accept() (net.Conn, error) {
+	for {
+		c, err := g.AcceptTCP()
+		if err != nil {
+			return nil, err
+		}
+		h := &held{TCPConn: c, from: g}
+		g.mu.Lock()
+		ok := g.mayStay(h)
+		if ok {
+			g.conns[h] = true
+		}
+		g.mu.Unlock()
+		if ok {
+			return h, nil
+		}
+		h.reset()
+	}
+}
+
+// admit says who may connect from now on. What is open and no longer allowed is cut.
+func (g *guarded) admit(admits func(netip.Addr) bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.admits = admits
+	for h := range g.conns {
+		if !g.mayStay(h) {
+			h.reset()
+		}
+	}
+}
+
+// mayStay holds with mu.
+func (g *guarded) mayStay(h *held) bool {
+	client, ok := h.RemoteAddr().(*net.TCPAddr)
+	return ok && g.admits != nil && g.admits(client.AddrPort().Addr())
+}
+
+// reset ends a connection. Who reads it closes it then.
+func (h *held) reset() {
+	_ = h.SetLinger(0) // both are about a connection that may be over already
+	_ = h.TCPConn.Close()
+}
+
+// Close implements net.Conn.
+func (h *held) Close() error {
+	h.from.mu.Lock()
+	delete(h.from.conns, h)
+	h.from.mu.Unlock()
+	return h.TCPConn.Close()
 }

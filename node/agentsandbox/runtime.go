@@ -7,6 +7,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"net/netip"
 	"syscall"
 	"time"
 
@@ -34,6 +35,8 @@ type Sandbox struct {
 	ID      string
 	Runtime string // a name that Ports knows
 	Address string // of the pod; empty: only Dial reaches it
+	// Admits says whether a client may connect to a port at Address; nil: nobody may.
+	Admits  func(port uint16, client netip.Addr) bool
 	Dir     string // absolute: commands begin there, and all paths lie below it
 	Started time.Time
 	// Env returns the container's variables, without values of Secrets.

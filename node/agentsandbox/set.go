@@ -8,6 +8,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"sync"
 	"time"
@@ -41,10 +42,12 @@ type served struct {
 	owner   string
 	servers []*http.Server
 	doors   map[uint16]*door
+	guards  map[uint16]*guarded
 	slots   chan struct{} // requests
 }
 
-// Follow answers for these sandboxes of an owner, and for no others of it.
+// Follow answers for these sandboxes of an owner, and for no others of it. Who may connect to those
+// that it answers for already is changed.
 func (s *Set) Follow(owner string, boxes []Sandbox) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,7 +63,8 @@ func (s *Set) Follow(owner string, boxes []Sandbox) error {
 	}
 	var errs []error
 	for _, b := range boxes {
-		if s.served[b.ID] != nil {
+		if v := s.served[b.ID]; v != nil {
+			v.admit(b.Admits)
 			continue
 		}
 		v, err := s.serve(owner, b)
@@ -110,7 +114,7 @@ func (s *Set) Close() {
 
 func (s *Set) serve(owner string, b Sandbox) (*served, error) {
 	r := &runtime{Sandbox: b, caisson: s.caisson, output: s.output}
-	v := &served{owner: owner, doors: map[uint16]*door{}, slots: make(chan struct{}, mostRequests)}
+	v := &served{owner: owner, doors: map[uint16]*door{}, guards: map[uint16]*guarded{}, slots: make(chan struct{}, mostRequests)}
 	for _, kind := range services[b.Runtime] {
 		if err := v.listen(r, kind); err != nil {
 			v.close()
@@ -144,13 +148,23 @@ func (v *served) listen(r *runtime, kind service) error {
 		if err != nil {
 			return err
 		}
-		listeners = append(listeners, l)
+		g := guard(l.(*net.TCPListener))
+		v.guards[kind.port] = g
+		listeners = append(listeners, g)
 	}
+	v.admit(r.Admits)
 	slots := make(chan struct{}, mostConnections)
 	for _, l := range listeners {
 		go func() { _ = server.Serve(limited{l, slots}) }() // it ends by close
 	}
 	return nil
+}
+
+// admit says who may connect at the pod's address.
+func (v *served) admit(admits func(uint16, netip.Addr) bool) {
+	for port, g := range v.guards {
+		g.admit(func(client netip.Addr) bool { return admits != nil && admits(port, client) })
+	}
 }
 
 // bound refuses requests of other sites' pages and those beyond mostRequests.

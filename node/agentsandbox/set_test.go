@@ -2,9 +2,13 @@ package agentsandbox
 
 import (
 	"context"
+	"errors"
+	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
+	"syscall"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -25,7 +29,7 @@ func listens(address string) bool {
 func TestFollow(t *testing.T) {
 	s := New(newHost())
 	defer s.Close()
-	one := Sandbox{ID: "one", Runtime: "python", Address: "127.81.2.1", Dir: t.TempDir()}
+	one := Sandbox{ID: "one", Runtime: "python", Address: "127.81.2.1", Dir: t.TempDir(), Admits: anybody}
 	two := one
 	two.ID = "two"
 	const at = "127.81.2.1:8888"
@@ -49,6 +53,85 @@ func TestFollow(t *testing.T) {
 	}
 	if _, ok, _ := s.Dial("one", 8888); ok {
 		t.Error("it is dialled after Close")
+	}
+}
+
+// TestAdmits: only the clients that are admitted are answered, what is open is cut, and Dial reaches
+// the runtime always.
+func TestAdmits(t *testing.T) {
+	const at = "127.81.2.3"
+	s := New(newHost())
+	defer s.Close()
+	box := Sandbox{ID: "box", Runtime: "sandboxd", Address: at, Dir: t.TempDir()}
+	follow := func(admits func(uint16, netip.Addr) bool) {
+		t.Helper()
+		box.Admits = admits
+		if err := s.Follow("pod", []Sandbox{box}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	from := func(client string) *http.Client {
+		d := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(client)}}
+		return &http.Client{Transport: &http.Transport{DialContext: d.DialContext}}
+	}
+	one, two := from("127.81.2.4"), from("127.81.2.5")
+	health := func(c *http.Client) bool {
+		res, err := c.Get("http://" + at + ":8080/v1/health")
+		if err != nil {
+			return false
+		}
+		_ = res.Body.Close()
+		return res.StatusCode == http.StatusOK
+	}
+	open := func() net.Conn {
+		t.Helper()
+		c, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP("127.81.2.4")}}).Dial("tcp", at+":8080")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	only := func(client string) func(uint16, netip.Addr) bool {
+		return func(port uint16, a netip.Addr) bool { return port == 8080 && a.String() == client }
+	}
+	follow(nil)
+	if health(one) {
+		t.Fatal("it answers without a word about who may connect")
+	}
+	follow(anybody)
+	if !health(one) || !health(two) {
+		t.Fatal("it does not answer anybody")
+	}
+	stays := open() // its request comes in parts
+	if _, err := stays.Write([]byte("GET /v1/health HTTP/1.0\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	follow(only("127.81.2.4"))
+	if !health(one) || health(two) {
+		t.Error("it does not answer the one client alone")
+	}
+	if _, err := stays.Write([]byte("\r\n")); err != nil {
+		t.Error(err)
+	}
+	if text, err := io.ReadAll(stays); err != nil || !strings.Contains(string(text), "200 OK") {
+		t.Errorf("the open connection got %q, %v", text, err)
+	}
+	cut := open()
+	if _, err := cut.Write([]byte("GET /v1/health HTTP/1.0\r\n")); err != nil || !health(one) {
+		t.Fatal("the connection is not open", err)
+	}
+	follow(only("127.81.2.5"))
+	if _, err := io.ReadAll(cut); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the open connection ended by %v", err)
+	}
+	if health(one) || !health(two) {
+		t.Error("it does not answer the other client alone")
+	}
+	if c, ok, err := s.Dial("box", 8080); !ok || err != nil {
+		t.Errorf("Dial: %t, %v", ok, err)
+	} else {
+		_ = c.Close()
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/node/policy"
 )
 
 // Labels of a pod's sandboxes. They are all that the node keeps of a pod.
@@ -35,6 +36,7 @@ type Facts struct {
 	Files               string            // directory of the host with the files of the pod's volumes
 	Entrypoint, Cmd     []string          // of the container's image
 	Try, Backoff        int
+	Ingress             policy.Ingress // who may connect to the pod's address
 }
 
 // Containers returns the init containers in their order, then the container.
@@ -64,11 +66,7 @@ func Request(p *corev1.Pod, c corev1.Container, offer Offer, f Facts) (*caissonv
 	setLimits(c, s.Limits)
 	setMounts(p, c, f, s)
 	setRuntime(p, c, s)
-	if f.PodIP != "" {
-		for _, port := range published(p, c) {
-			s.Publish = append(s.Publish, fmt.Sprintf("%s:%d:%d", f.PodIP, port.ContainerPort, port.ContainerPort))
-		}
-	}
+	s.Publish = Publish(c, s.Labels[LabelRuntime], f.PodIP, f.Ingress)
 	return &caissonv1.RunSpec{Sandbox: s, Exec: command(c, f, env), Detach: true}, nil
 }
 

@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/caisson-run/caisson/node/policy"
 )
 
 func example() *corev1.Pod {
@@ -41,7 +43,7 @@ func TestRequest(t *testing.T) {
 	if refusals := Check(p, Offer{}); len(refusals) > 0 {
 		t.Fatalf("refused: %s", Text(refusals))
 	}
-	f := Facts{Node: "n", PodIP: "10.0.0.1", Files: "/files", Entrypoint: []string{"run"}, Cmd: []string{"nothing"},
+	f := Facts{Node: "n", PodIP: "10.0.0.1", Ingress: policy.All(), Files: "/files", Entrypoint: []string{"run"}, Cmd: []string{"nothing"},
 		Secrets: map[string]*corev1.Secret{"s": {Data: map[string][]byte{"k": []byte("v")}}}}
 	r, err := Request(p, p.Spec.Containers[0], Offer{Profile: "dev"}, f)
 	if err != nil {
@@ -62,6 +64,13 @@ func TestRequest(t *testing.T) {
 	}
 	if !slices.Equal(s.Publish, []string{"10.0.0.1:8080:8080"}) {
 		t.Errorf("published are %q", s.Publish)
+	}
+	for address, want := range map[string]string{"10.0.0.1": "10.0.0.1:8080:8080@0.0.0.0/32", "fd00::1": "[fd00::1]:8080:8080@::/128"} {
+		f.PodIP, f.Ingress = address, policy.Ingress{}
+		r, err := Request(p, p.Spec.Containers[0], Offer{}, f)
+		if err != nil || !slices.Equal(r.Sandbox.Publish, []string{want}) {
+			t.Errorf("for nobody are published %v, %v", r, err)
+		}
 	}
 }
 

@@ -58,7 +58,7 @@ var Fields = []Field{
 	{"containers[].resources.requests", Mapped, "`cpu_shares`; counted against the node", otherResources},
 	{"containers[].resources.claims", Refused, "there are no devices inside", nil},
 	{"containers[].resizePolicy", Refused, "limits do not change while a pod runs", nil},
-	{"containers[].ports[].name", Ignored, "names are the control plane's", nil},
+	{"containers[].ports[].name", Mapped, "a name for [NetworkPolicies](#networkpolicy)", nil},
 	{"containers[].ports[].containerPort", Mapped, "`publish` on the pod's address", lowPort},
 	{"containers[].ports[].protocol", Mapped, "TCP", notTCP},
 	{"containers[].ports[].hostPort", Refused, hostOnly, nil},

@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"net/netip"
 	"path"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/node/agentsandbox"
+	"github.com/caisson-run/caisson/node/policy"
 )
 
 // Labels of a sandbox that the node answers for as a runtime of agent-sandbox.
@@ -52,11 +54,31 @@ func setRuntime(p *corev1.Pod, c corev1.Container, s *caissonv1.SandboxSpec) {
 	}
 }
 
-// published are the container's ports that lead into the sandbox: at those of a runtime the node
-// answers itself, as a manifest for the runtime's own image has them, too.
-func published(p *corev1.Pod, c corev1.Container) []corev1.ContainerPort {
-	taken := agentsandbox.Ports(p.Annotations[annotationRuntime])
-	return slices.DeleteFunc(slices.Clone(c.Ports), func(port corev1.ContainerPort) bool { return slices.Contains(taken, uint16(port.ContainerPort)) })
+// Publish is what a container's sandbox publishes at the pod's address, if it has one. At the ports
+// of a runtime the node answers itself, as a manifest for the runtime's own image has them, too.
+func Publish(c corev1.Container, runtime, address string, in policy.Ingress) (texts []string) {
+	at, err := netip.ParseAddr(address)
+	if err != nil {
+		return nil
+	}
+	for _, port := range c.Ports {
+		if n := uint16(port.ContainerPort); !slices.Contains(agentsandbox.Ports(runtime), n) {
+			texts = append(texts, in.Access(n).Publish(at, n, n))
+		}
+	}
+	return texts
+}
+
+// Ports are those at which a pod is reached at its address.
+func Ports(p *corev1.Pod) []uint16 {
+	ports := agentsandbox.Ports(p.Annotations[annotationRuntime])
+	for _, c := range Containers(p) {
+		for _, port := range c.Ports {
+			ports = append(ports, uint16(port.ContainerPort))
+		}
+	}
+	slices.Sort(ports)
+	return slices.Compact(ports)
 }
 
 // checkRuntime refuses a base directory that is none.

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/caisson-run/caisson/node/policy"
 )
 
 func withRuntime(runtime string, change func(*corev1.Pod)) *corev1.Pod {
@@ -63,10 +65,13 @@ func TestRuntimePorts(t *testing.T) {
 		t.Fatalf("refused: %s", Text(r))
 	}
 	f := secretFacts
-	f.PodIP = "192.0.2.7"
+	f.PodIP, f.Ingress = "192.0.2.7", policy.All()
 	r, err := Request(p, p.Spec.Containers[0], Offer{}, f)
 	if err != nil || !slices.Equal(r.Sandbox.Publish, []string{"192.0.2.7:8888:8888"}) || len(p.Spec.Containers[0].Ports) != 3 {
 		t.Errorf("it publishes %v, %v", r.GetSandbox().GetPublish(), err)
+	}
+	if ports := Ports(p); !slices.Equal(ports, []uint16{8080, 8888, 9090}) {
+		t.Errorf("it is reached at %v", ports)
 	}
 }
 

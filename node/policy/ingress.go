@@ -57,15 +57,6 @@ func Of(policies []*networkingv1.NetworkPolicy, p *corev1.Pod, address netip.Add
 	return in, errors.Join(errs...)
 }
 
-// SelectsByPeers says whether a policy in force for p has a peer that a selector names.
-func SelectsByPeers(policies []*networkingv1.NetworkPolicy, p *corev1.Pod) bool {
-	return slices.ContainsFunc(policies, func(np *networkingv1.NetworkPolicy) bool {
-		return selects(np, p) && slices.ContainsFunc(np.Spec.Ingress, func(r networkingv1.NetworkPolicyIngressRule) bool {
-			return slices.ContainsFunc(r.From, func(from networkingv1.NetworkPolicyPeer) bool { return from.IPBlock == nil })
-		})
-	})
-}
-
 // selects says whether a policy is in force for what connects to p. A selector that cannot be read
 // selects it.
 func selects(np *networkingv1.NetworkPolicy, p *corev1.Pod) bool {

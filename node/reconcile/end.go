@@ -19,6 +19,7 @@ import (
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/node/pod"
+	"github.com/caisson-run/caisson/node/policy"
 )
 
 // end ends a pod that is deleted: its command has until the deletion's time, and then the API
@@ -27,7 +28,7 @@ func (r *Reconciler) end(ctx context.Context, p *corev1.Pod, rs runs) (time.Dura
 	if live := rs.live(); len(live) > 0 {
 		left := max(time.Until(p.DeletionTimestamp.Time), 0)
 		r.stop(ctx, p, live, left)
-		return left + time.Second, nil
+		return left + time.Second, r.guard(ctx, p, rs)
 	}
 	if !terminal(p) {
 		if err := r.tell(ctx, p, r.lastStatus(p, rs)); err != nil {
@@ -109,7 +110,7 @@ func (r *Reconciler) finish(ctx context.Context, uid types.UID, rs runs) error {
 
 // release gives a pod's address back, at which nothing answers any more.
 func (r *Reconciler) release(uid types.UID) error {
-	if err := r.answer(uid, nil); err != nil || r.Addresses == nil {
+	if err := r.answer(uid, nil, policy.Ingress{}); err != nil || r.Addresses == nil {
 		return err
 	}
 	return r.Addresses.Release(uid)
@@ -153,6 +154,7 @@ func (r *Reconciler) forget(ctx context.Context, uid types.UID, rs runs) error {
 	defer r.mu.Unlock()
 	delete(r.admitted, uid)
 	delete(r.deleted, uid)
+	delete(r.problems, uid)
 	maps.DeleteFunc(r.tokens, func(k tokenKey, _ token) bool { return k.uid == uid })
 	return nil
 }

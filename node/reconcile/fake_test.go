@@ -6,7 +6,10 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -18,7 +21,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
+	k8stesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 
 	"github.com/caisson-run/caisson/api"
@@ -37,6 +42,9 @@ type daemon struct {
 	graces  []time.Duration
 	events  chan *caissonv1.Event
 	runErr  error
+	updates [][]string    // of what sandboxes publish
+	lose    bool          // an update fails
+	slow    chan struct{} // Stop waits for it, if there is one
 	probed  func(context.Context, string, *corev1.Probe) (bool, string, error)
 }
 
@@ -72,8 +80,38 @@ func (d *daemon) RunDetached(_ context.Context, r *caissonv1.RunSpec) (*caissonv
 		return nil, sbxerr.New(sbxerr.Exists, "fake", "%s is taken", s.Name)
 	}
 	d.specs = append(d.specs, s)
-	d.boxes[s.Name] = &caissonv1.Sandbox{Id: "id-" + s.Name, Name: s.Name, State: "running", Labels: s.Labels, Mounts: s.Mounts, CreatedAt: timestamppb.Now()}
+	d.boxes[s.Name] = &caissonv1.Sandbox{
+		Id: "id-" + s.Name, Name: s.Name, State: "running", Labels: s.Labels, Mounts: s.Mounts, CreatedAt: timestamppb.Now(), Ports: portsOf(s.Publish),
+	}
 	return &caissonv1.Started{}, nil
+}
+
+// portsOf reads what a sandbox publishes.
+func portsOf(publish []string) (ports []*caissonv1.Port) {
+	for _, text := range publish {
+		text, clients, bound := strings.Cut(text, "@")
+		at := strings.LastIndexByte(text, ':')
+		listener := netip.MustParseAddrPort(text[:at])
+		inside, _ := strconv.Atoi(text[at+1:])
+		p := &caissonv1.Port{Address: listener.Addr().String(), HostPort: uint32(listener.Port()), Port: uint32(inside)}
+		if bound {
+			p.Clients = strings.Split(clients, "+")
+		}
+		ports = append(ports, p)
+	}
+	return ports
+}
+
+func (d *daemon) Update(_ context.Context, r *caissonv1.UpdateRequest) (*caissonv1.Sandbox, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	b := d.box(r.Ref)
+	if b == nil || d.lose {
+		return nil, sbxerr.New(sbxerr.NotFound, "fake", "no %s", r.Ref)
+	}
+	d.updates = append(d.updates, r.Publish.Rules)
+	b.Ports = portsOf(r.Publish.Rules)
+	return b, nil
 }
 
 func (d *daemon) box(ref string) *caissonv1.Sandbox {
@@ -101,6 +139,9 @@ func (d *daemon) Stop(_ context.Context, ref string, grace *time.Duration) (*cai
 	b := d.box(ref)
 	d.graces = append(d.graces, *grace)
 	d.mu.Unlock()
+	if d.slow != nil {
+		<-d.slow
+	}
 	if b == nil {
 		return nil, sbxerr.New(sbxerr.NotFound, "fake", "no %s", ref)
 	}
@@ -265,6 +306,7 @@ type world struct {
 
 func newWorld(t *testing.T, objects ...runtime.Object) *world {
 	w := &world{daemon: newDaemon(), client: fake.NewClientset(objects...), ips: &addresses{of: map[types.UID]string{}}}
+	w.selectNode()
 	w.config = Config{
 		Node: "n", HostIP: "192.0.2.1", Client: w.client, Caisson: w.daemon, Addresses: w.ips,
 		Events: record.NewFakeRecorder(1000), Runtimes: agentsandbox.New(inside{}), Files: t.TempDir(), Memory: 512 << 20, Workers: 4,
@@ -277,6 +319,31 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 		},
 	}
 	return w
+}
+
+// selectNode lets the fake know spec.nodeName as a field of pods, as the API server does.
+func (w *world) selectNode() {
+	own := func(fields string, o runtime.Object) bool {
+		p, ok := o.(*corev1.Pod)
+		return fields == "" || !ok || fields == "spec.nodeName="+p.Spec.NodeName
+	}
+	w.client.PrependReactor("list", "pods", func(a k8stesting.Action) (bool, runtime.Object, error) {
+		l := a.(k8stesting.ListActionImpl)
+		o, err := w.client.Tracker().List(a.GetResource(), l.GetKind(), a.GetNamespace())
+		if pods, ok := o.(*corev1.PodList); ok {
+			fields := l.GetListRestrictions().Fields.String()
+			pods.Items = slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return !own(fields, &p) })
+		}
+		return true, o, err
+	})
+	w.client.PrependWatchReactor("pods", func(a k8stesting.Action) (bool, watch.Interface, error) {
+		all, err := w.client.Tracker().Watch(a.GetResource(), a.GetNamespace())
+		if err != nil {
+			return true, nil, err
+		}
+		fields := a.(k8stesting.WatchAction).GetWatchRestrictions().Fields.String()
+		return true, watch.Filter(all, func(e watch.Event) (watch.Event, bool) { return e, own(fields, e.Object) }), nil
+	})
 }
 
 // run runs a node program, until stop is called or the test ends.

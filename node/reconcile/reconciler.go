@@ -29,6 +29,7 @@ import (
 type Caisson interface {
 	List(context.Context, *caissonv1.ListRequest) (*caissonv1.ListResponse, error)
 	RunDetached(context.Context, *caissonv1.RunSpec) (*caissonv1.Started, error)
+	Update(context.Context, *caissonv1.UpdateRequest) (*caissonv1.Sandbox, error)
 	Stop(ctx context.Context, ref string, grace *time.Duration) (*caissonv1.Sandbox, error)
 	Wait(ctx context.Context, ref string) (*caissonv1.Sandbox, error)
 	Remove(context.Context, *caissonv1.RemoveRequest) (*caissonv1.RemoveResponse, error)
@@ -67,6 +68,8 @@ type Config struct {
 	Resync       time.Duration
 	Refresh      time.Duration // between two looks at ConfigMaps, Secrets and tokens of pods that run
 	Log          *slog.Logger
+	// IgnorePolicies lets anybody connect to pods, whatever NetworkPolicies say.
+	IgnorePolicies bool
 }
 
 // Reconciler follows the pods of one node.
@@ -74,6 +77,7 @@ type Reconciler struct {
 	Config
 	informer cache.SharedIndexInformer
 	queue    workqueue.TypedRateLimitingInterface[types.UID]
+	policies *policies // nil: anybody may connect, or pods have no address
 
 	writing sync.Mutex // of files of pods
 
@@ -87,6 +91,7 @@ type Reconciler struct {
 	prestopped map[string]bool       // sandboxes of which the preStop hook was begun
 	pulls      map[pullKey]*pulling
 	tokens     map[tokenKey]token
+	problems   map[types.UID]problem // with NetworkPolicies, that were told last
 }
 
 const byUID = "uid"
@@ -100,7 +105,10 @@ func New(c Config) *Reconciler {
 		notes: map[types.UID]note{}, failures: map[types.UID]failure{}, admitted: map[types.UID]bool{}, deleted: map[types.UID]bool{},
 		stopping: map[string]time.Time{}, probes: map[string]*prober{},
 		pulls: map[pullKey]*pulling{}, prestopped: map[string]bool{},
-		tokens: map[tokenKey]token{},
+		tokens: map[tokenKey]token{}, problems: map[types.UID]problem{},
+	}
+	if c.Addresses != nil && !c.IgnorePolicies {
+		r.policies = newPolicies(c)
 	}
 	r.informer = cache.NewSharedIndexInformer(r.source(), &corev1.Pod{}, 0, cache.Indexers{
 		byUID:                func(o any) ([]string, error) { return []string{string(o.(*corev1.Pod).UID)}, nil },
@@ -152,6 +160,9 @@ func (r *Reconciler) Run(ctx context.Context) error {
 	running.Go(func() { r.watch(ctx) })
 	running.Go(func() { r.resync(ctx) })
 	running.Go(func() { r.refresh(ctx) })
+	if r.policies != nil {
+		running.Go(func() { r.followPolicies(ctx) })
+	}
 	<-ctx.Done()
 	r.queue.ShutDown()
 	running.Wait()

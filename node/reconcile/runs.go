@@ -3,8 +3,10 @@ package reconcile
 import (
 	"cmp"
 	"context"
+	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -29,6 +31,7 @@ type run struct {
 	volumes      []string
 	runtime, dir string // of agent-sandbox, with its base directory; empty: the node answers for none
 	ip           string
+	published    []string // in the daemon's syntax
 }
 
 // runs are the starts of a pod's containers, the oldest first.
@@ -72,6 +75,9 @@ func runOf(s *caissonv1.Sandbox) run {
 		started: timeOf(s.CreatedAt), end: timeOf(s.ExitedAt), ended: Ended(s),
 		runtime: s.Labels[pod.LabelRuntime], dir: s.Labels[pod.LabelDir], ip: s.Labels[pod.LabelIP],
 	}
+	for _, p := range s.Ports {
+		r.published = append(r.published, publishOf(p))
+	}
 	for _, m := range s.Mounts {
 		if m.Type == "volume" {
 			r.volumes = append(r.volumes, m.Source)
@@ -81,6 +87,15 @@ func runOf(s *caissonv1.Sandbox) run {
 		r.setEnd(s.Result)
 	}
 	return r
+}
+
+// publishOf is a port of a sandbox as it was asked for.
+func publishOf(p *caissonv1.Port) string {
+	text := net.JoinHostPort(p.Address, strconv.Itoa(int(p.HostPort))) + ":" + strconv.Itoa(int(p.Port))
+	if len(p.Clients) > 0 {
+		text += "@" + strings.Join(p.Clients, "+")
+	}
+	return text
 }
 
 func (r *run) setEnd(e *caissonv1.Result) {

@@ -76,9 +76,10 @@ func TestRuntimeFollowsItsSandbox(t *testing.T) {
 	eventually(t, "nothing answers", func() bool { return !listens(at) && len(w.names()) == 0 })
 }
 
-// TestRuntimeAnswersWithoutTheAPIServer: a sandbox with its labels is enough.
+// TestRuntimeAnswersWithoutTheAPIServer: a sandbox with its labels is enough where policies are ignored.
 func TestRuntimeAnswersWithoutTheAPIServer(t *testing.T) {
 	w := newWorld(t)
+	w.config.IgnorePolicies = true
 	s := boxOf(uid1, "127.82.0.2")
 	s.Labels[pod.LabelRuntime], s.Labels[pod.LabelDir] = "python", "/app"
 	w.boxes[s.Name] = s

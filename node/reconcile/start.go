@@ -43,6 +43,9 @@ func (r *Reconciler) run(ctx context.Context, p *corev1.Pod, s *start) error {
 	if f.Entrypoint, f.Cmd, err = r.image(ctx, p, s.container, f); err != nil {
 		return err
 	}
+	if len(pod.Ports(p)) > 0 {
+		f.Ingress = r.ingress(ctx, p)
+	}
 	spec, err := pod.Request(p, s.container, r.Offer, f)
 	if err != nil {
 		return err

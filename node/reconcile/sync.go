@@ -64,7 +64,7 @@ func (r *Reconciler) step(ctx context.Context, p *corev1.Pod, known runs) (time.
 	if err := r.removeOld(ctx, known); err != nil {
 		return 0, err
 	}
-	if err := r.answer(p.UID, known); err != nil { // before the pod is told to run
+	if err := r.guard(ctx, p, known); err != nil { // before the pod is told to run
 		return 0, err
 	}
 	r.follow(ctx, p, known)
@@ -134,7 +134,7 @@ func deadline(p *corev1.Pod, now time.Time) (left time.Duration, over bool) {
 func (r *Reconciler) expire(ctx context.Context, p *corev1.Pod, rs runs) (time.Duration, error) {
 	if live := rs.live(); len(live) > 0 {
 		r.stop(ctx, p, live, grace(p))
-		return 0, nil
+		return 0, r.guard(ctx, p, rs)
 	}
 	return 0, r.fail(ctx, p, withRemembered(p, rs), "DeadlineExceeded", "the pod ran longer than activeDeadlineSeconds")
 }

@@ -25,6 +25,7 @@ type options struct {
 	memory, maxPods                int64
 	workers                        int
 	refresh                        time.Duration
+	ignorePolicies                 bool
 }
 
 // most is how many pods the node takes: not more than it has addresses for. 0 is the daemon's.
@@ -62,9 +63,14 @@ func parse(args []string) (options, error) {
 	f.Int64Var(&o.maxPods, "max-pods", 0, "most `pods`; 0: as many as the daemon and --pod-cidr have room for")
 	f.DurationVar(&o.refresh, "refresh-files", time.Minute, "`time` between two looks at ConfigMaps, Secrets and tokens that running pods have as files")
 	f.IntVar(&o.workers, "workers", 32, "pods that are worked on at once")
+	policies := f.String("network-policies", "enforce", "`enforce` who may connect to pods, as NetworkPolicies say, or ignore them: whoever has a route may")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
+	if *policies != "enforce" && *policies != "ignore" {
+		return o, errors.New("--network-policies is enforce or ignore")
+	}
+	o.ignorePolicies = *policies == "ignore"
 	if *profiles != "" {
 		o.offer.Profiles = strings.Split(*profiles, ",")
 	}

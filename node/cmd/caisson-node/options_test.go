@@ -19,9 +19,18 @@ func TestBadFlags(t *testing.T) {
 		{}, {"--address=192.0.2.1", "extra"}, {"--address=192.0.2.1", "--pod-cidr=x"}, {"--address=192.0.2.1", "--refresh-files=1ms"},
 		{"--address=192.0.2.1", "--refresh-files=6m"},
 		{"--address=192.0.2.1", "--bootstrap-kubeconfig=x"},
+		{"--address=192.0.2.1", "--network-policies=off"},
 	} {
 		if _, err := parse(append([]string{"--node-name=n"}, args...)); err == nil {
 			t.Errorf("%q is accepted", args)
+		}
+	}
+}
+
+func TestNetworkPolicies(t *testing.T) {
+	for args, ignored := range map[string]bool{"--port=1": false, "--network-policies=enforce": false, "--network-policies=ignore": true} {
+		if o, err := parse([]string{"--node-name=n", "--address=192.0.2.1", args}); err != nil || o.ignorePolicies != ignored {
+			t.Errorf("%s: ignored %t, %v", args, o.ignorePolicies, err)
 		}
 	}
 }

@@ -74,6 +74,7 @@ func run(ctx context.Context, o options) error {
 	c := reconcile.Config{
 		Node: o.node, HostIP: o.address, Client: client, Caisson: d, Events: events, Offer: o.offer, Files: o.files, Runtimes: runtimes,
 		Allocatable: registration.Allocatable, Memory: o.memory, Workers: o.workers, Resync: 20 * time.Second, Refresh: o.refresh, Log: log,
+		IgnorePolicies: o.ignorePolicies,
 	}
 	if o.podCIDR.IsValid() {
 		c.Addresses = address.New(o.podCIDR, address.Loopback{})
