@@ -318,6 +318,7 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 			}
 		},
 	}
+	t.Cleanup(func() { w.config.Runtimes.Close() }) // after the program
 	return w
 }
 

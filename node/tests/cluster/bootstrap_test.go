@@ -10,13 +10,8 @@ import (
 	"testing"
 )
 
-// manifest is what operators apply.
-const manifest = "../../../deploy/kubernetes/nodes.yaml"
-
 // TestBootstrap lets a node join that has no certificates of its own.
 func TestBootstrap(t *testing.T) {
-	kubectl(t, "apply", "-f", manifest)
-	t.Cleanup(func() { kubectl(t, "delete", "-f", manifest) })
 	certs := filepath.Join(site.dir, "certs")
 	n, err := site.newNode("caisson-c", 3, "--bootstrap-kubeconfig", site.kubeconfig("bootstrap"), "--cert-dir", certs)
 	if err != nil {

@@ -10,14 +10,12 @@ import (
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 )
 
-// permitted applies the operators' manifest and lets the nodes make volumes.
-func permitted(t *testing.T) {
+// permitted binds a ClusterRole of the manifest to each node until the test ends.
+func permitted(t *testing.T, role string) {
 	t.Helper()
-	kubectl(t, "apply", "-f", manifest)
-	t.Cleanup(func() { kubectl(t, "delete", "-f", manifest) })
 	for _, n := range site.nodes {
-		name := "caisson-volumes-" + n.name
-		kubectl(t, "create", "clusterrolebinding", name, "--clusterrole=caisson-volumes", "--user=system:node:"+n.name)
+		name := role + "-" + n.name
+		kubectl(t, "create", "clusterrolebinding", name, "--clusterrole="+role, "--user=system:node:"+n.name)
 		t.Cleanup(func() { kubectl(t, "delete", "clusterrolebinding", name) })
 	}
 }
@@ -69,7 +67,7 @@ func TestClaim(t *testing.T) {
 	}); err != nil {
 		t.Error(err)
 	}
-	permitted(t)
+	permitted(t, "caisson-volumes")
 	must(t, fmt.Sprintf(claim, "kept", "ReadWriteOnce"))
 	t.Cleanup(func() { kubectl(t, "delete", "pvc", "kept", "--ignore-not-found") })
 	apply(t, "first", holds("kept"))
@@ -115,7 +113,7 @@ func TestClaim(t *testing.T) {
 
 // TestClaimTemplates: a pod of a StatefulSet that is deleted comes back with its files.
 func TestClaimTemplates(t *testing.T) {
-	permitted(t)
+	permitted(t, "caisson-volumes")
 	must(t, `apiVersion: apps/v1
 kind: StatefulSet
 metadata: {name: set}
@@ -156,7 +154,7 @@ spec:
 
 // TestClaimRefused: a claim that one node alone cannot serve has an event that says why.
 func TestClaimRefused(t *testing.T) {
-	permitted(t)
+	permitted(t, "caisson-volumes")
 	must(t, fmt.Sprintf(claim, "shared", "ReadWriteMany"))
 	t.Cleanup(func() { kubectl(t, "delete", "pvc", "shared") })
 	apply(t, "sharing", holds("shared"))
@@ -184,7 +182,7 @@ spec:
 
 // TestNodesWriteTheirOwnVolumes: the policy of the manifest keeps a node from others' volumes.
 func TestNodesWriteTheirOwnVolumes(t *testing.T) {
-	permitted(t)
+	permitted(t, "caisson-volumes")
 	const csi = "csi: {driver: volume.caisson.run, volumeHandle: x}"
 	own, other := site.nodes[0].name, site.nodes[1].name
 	as := func(name, verb, text string) result {

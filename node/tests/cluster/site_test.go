@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -72,7 +73,7 @@ func start() (*cluster, error) {
 	if err := c.startPlane(); err != nil {
 		return c, err
 	}
-	if err := c.answers(); err != nil {
+	if err := errors.Join(c.answers(), c.prepare()); err != nil {
 		return c, err
 	}
 	for _, n := range c.nodes {
@@ -154,6 +155,18 @@ func (c *cluster) answers() error {
 		}
 		return c.client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(context.Background()).Error()
 	})
+}
+
+// manifest is what operators apply.
+const manifest = "../../../deploy/kubernetes/nodes.yaml"
+
+// prepare applies the manifest.
+func (c *cluster) prepare() error {
+	out, err := exec.Command(program("CAISSON_KUBERNETES", "kubernetes"), "kubectl", "--kubeconfig", c.kubeconfig("admin"), "apply", "-f", manifest).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("apply %s: %w: %s", manifest, err, out)
+	}
+	return nil
 }
 
 // ready waits until both nodes are, and pods are taken.
