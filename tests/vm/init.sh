@@ -47,12 +47,13 @@ host_like() {
     modprobe -a iptable_filter ip6table_filter dccp_ipv4
 }
 
-# One process at a time can have a virtio port open: this one has it all the time.
+# One process at a time can have a virtio port open: this one has it all the time. The kernel makes
+# its node before it can be opened (ENXIO), and an exec that fails would end this shell.
 open_results() {
   local device
   device=$(argument results)
   case $device in
-    /dev/vport*) modprobe -a virtio_pci virtio_console && until [ -c "$device" ]; do sleep 0.1; done ;;
+    /dev/vport*) modprobe -a virtio_pci virtio_console && until [ -c "$device" ] && (: > "$device"); do sleep 0.1; done ;;
     *) stty -F "$device" raw ;;
   esac && exec 3> "$device"
 }
