@@ -247,11 +247,11 @@ test-root: build containerd17 gvisor registry browser $(TESTSUM) ## all suites t
 	scripts/setup.sh $(PROGRAMS)
 	$(STRICT) scripts/gotest.sh $(ROOT_SUITES) -- -count=1 -vet=off -timeout 60m -p 2 -skip "^(TestChaos$$(tests/turn.sh))$$"
 
-# Sweeps, the virtual machine and the two largest suites take a third of their points and tests
+# Sweeps, the virtual machine and the two largest suites take a fifth of their points and tests
 # here, another one after each commit: all of them are more than an hour where the processors are
 # shared. Without the variable, as in make soak and make test-root, all run.
 .PHONY: test
-test: export CAISSON_TEST_TURN := $(shell git rev-list --count HEAD 2>/dev/null || echo 0)
+test: export CAISSON_TEST_TURN := $(shell git rev-list --count HEAD 2>/dev/null || echo 0)/5
 test: ## in about 30 minutes: packages, suites, virtual machine, two minutes of chaos (root)
 	$(MAKE) setup
 	$(MAKE) test-strict

@@ -1,29 +1,28 @@
 package need
 
 import (
+	"fmt"
 	"os"
-	"strconv"
 	"testing"
 )
 
-// turns is how many runs it takes to go through all of a sweep, where CAISSON_TEST_TURN gives
-// each run another number.
-const turns = 3
-
-// Turn is what of a sweep this run takes: each third of all, from one that the variable chooses,
-// or all without it. Sweeps take most of the time of the suites.
-func Turn[T any](t testing.TB, all []T) []T {
+// Turn is what of a sweep this run takes: with CAISSON_TEST_TURN=NUMBER/TURNS each of as many runs
+// as TURNS takes another part, and without it each takes all. Sweeps take most of the time of the
+// suites.
+func Turn[T any](t testing.TB, all []T) (some []T) {
 	t.Helper()
 	text := os.Getenv("CAISSON_TEST_TURN")
-	if text == "" || len(all) < turns {
+	if text == "" {
 		return all
 	}
-	number, err := strconv.ParseUint(text, 10, 32)
-	if err != nil {
-		t.Fatalf("CAISSON_TEST_TURN: %v", err)
+	var number, turns int
+	if _, err := fmt.Sscanf(text+"\n", "%d/%d\n", &number, &turns); err != nil || number < 0 || turns < 1 {
+		t.Fatalf("CAISSON_TEST_TURN is %q, not NUMBER/TURNS", text)
 	}
-	var some []T
-	for i := int(number % turns); i < len(all); i += turns {
+	if len(all) < turns {
+		return all
+	}
+	for i := number % turns; i < len(all); i += turns {
 		some = append(some, all[i])
 	}
 	return some
