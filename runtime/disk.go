@@ -105,8 +105,7 @@ func (h *host) idsFrom(base uint32, s *sandbox) (*mount.UserNS, error) {
 }
 
 func (h *host) removeDisk(ctx context.Context, id string) error {
-	h.workspaces.Settle(id, h.paths.applied(id))
-	if err := h.keepDisk(ctx, id); err != nil {
+	if err := errors.Join(h.workspaces.Settle(id, h.paths.applied(id)), h.keepDisk(ctx, id)); err != nil {
 		return err // what is to be kept stays on the disk, for the next attempt
 	}
 	if err := errors.Join(snapshots.Drop(h.paths.diskImage(id), h.paths.disk(id), h.paths.rootfs(id)), disk.Detach(h.paths.diskImage(id), h.paths.disk(id))); err != nil {

@@ -329,6 +329,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		`{"Seq":1,"Op":"publish","Sandbox":"abc"}`, `{"Seq":1,"Op":"publish","Sandbox":"abc","Ports":[0]}`, `{"Seq":1,"Op":"publish","Sandbox":"abc","Ports":[1],"Exposed":[0]}`,
 		`{"Seq":1,"Op":"publish","Sandbox":"abc","Ports":[1,2],"Clients":[["10.0.0.0/8"]]}`, `{"Seq":1,"Op":"publish","Sandbox":"abc","Ports":[1],"Clients":[[""]]}`,
 		`{"Seq":1,"Op":"publish","Sandbox":"abc","Ports":[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17]}`,
+		`{"Seq":1,"Op":"admit","Clients":[]}`, `{"Seq":1,"Op":"admit","Sandbox":"abc","Clients":[[""]]}`, `{"Seq":1,"Op":"admit","Sandbox":"abc","Clients":[[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[]]}`,
 		`{"Seq":1,"Op":"supply","Sandbox":"abc"}`, `{"Seq":1,"Op":"supply","Sandbox":"abc","Sockets":-1}`, `{"Seq":1,"Op":"supply","Sandbox":"abc","Sockets":17}`,
 	} {
 		if r, err := DecodeRequest([]byte(body)); err == nil {

@@ -83,7 +83,7 @@ func (w *world) publishes(t *testing.T, want string) {
 		if got() == want {
 			return
 		}
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond) // the fake announces nothing
 	}
 	t.Fatalf("published is %s, never %s", got(), want)
 }

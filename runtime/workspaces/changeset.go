@@ -124,14 +124,19 @@ func (s store) sweep() error {
 	errs := []error{err}
 	for _, e := range entries {
 		if id, half := strings.CutPrefix(e.Name(), halfDone); half {
-			errs = append(errs, s.settle(e.Name(), id))
+			errs = append(errs, s.settle(id))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (s store) settle(half, id string) error {
+// settle finishes or removes what was begun of a changeset. Absent is success.
+func (s store) settle(id string) error {
+	half := halfDone + id
 	at := filepath.Join(s.dir, half)
+	if _, err := os.Lstat(at); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	c, err := s.read(half)
 	if err != nil {
 		return owndir.RemoveTree(at)

@@ -221,13 +221,15 @@ func (s *Service) finish(id, applied string) error {
 	return err
 }
 
-// Settle ends what was begun with a sandbox that goes.
-func (s *Service) Settle(id, applied string) {
+// Settle ends what was begun with a sandbox that goes. The error is about a changeset of which it
+// still has a part.
+func (s *Service) Settle(id, applied string) error {
 	release, _ := s.locks.acquire(context.Background(), id) // which never ends
 	defer release()
 	if err := s.finish(id, applied); err != nil {
 		s.log.Error("end an apply of a sandbox that goes", "sandbox", id, "err", err)
 	}
+	return sbxerr.Wrap(sbxerr.StateDir, "workspaces.settle", s.store.settle(id))
 }
 
 // Recover ends in the background what an earlier daemon was killed in: a file system may keep

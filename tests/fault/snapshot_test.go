@@ -104,6 +104,29 @@ func TestFailedSnapshotOnEnd(t *testing.T) {
 	}
 }
 
+// TestFailedChangeset: where the changes of a sandbox that ended cannot be kept, its disk stays, and
+// the next cleanup keeps them.
+func TestFailedChangeset(t *testing.T) {
+	need.Tools(t, "mkfs.ext4")
+	b := newBreakable(t, "")
+	for _, point := range []string{"changeset/made", "changeset/moved"} {
+		dir := t.TempDir()
+		b.Run(t, "create", "--name", "box", "--workspace", dir+":cow")
+		b.Run(t, "exec", "box", "--", "sh", "-c", "echo kept >f")
+		b.arm(t, point+"=error")
+		if r := b.Try("rm", "--json", "--force", "box"); r.Code != 0 { // else the second attempt kept them
+			checkTyped(t, r)
+		}
+		b.disarm(t)
+		b.Run(t, "cleanup")
+		b.Run(t, "apply", "box")
+		if text := read(filepath.Join(dir, "f")); text != "kept\n" {
+			t.Errorf("%s: the host has %q", point, text)
+		}
+		b.empty(t)
+	}
+}
+
 // TestBrokenSnapshotArchive: a daemon that dies or fails in the middle of an export, an import, a
 // comparison, or a snapshot of a directory leaves nothing of it: no file, mount or loop device. The repeated call works.
 func TestBrokenSnapshotArchive(t *testing.T) {

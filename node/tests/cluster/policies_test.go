@@ -25,7 +25,7 @@ func within(t *testing.T, most time.Duration, what string, f func() error) {
 	t.Helper()
 	err := f()
 	for begin := time.Now(); err != nil && time.Since(begin) < most; err = f() {
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond) // nothing announces it
 	}
 	if err != nil {
 		t.Fatalf("not within %s: %s: %v", most, what, err)
