@@ -11,14 +11,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/node/informer"
 )
 
 // Caisson is what is asked of the daemon.
@@ -61,26 +60,10 @@ func New(c Config) *Provisioner {
 	claims, volumes := c.Client.CoreV1().PersistentVolumeClaims(metav1.NamespaceAll), c.Client.CoreV1().PersistentVolumes()
 	return &Provisioner{
 		Config:  c,
-		claims:  informer(c.Client, &corev1.PersistentVolumeClaim{}, "", claims.List, claims.Watch),
-		volumes: informer(c.Client, &corev1.PersistentVolume{}, labelNode+"="+c.Node, volumes.List, volumes.Watch),
+		claims:  informer.New(c.Client, &corev1.PersistentVolumeClaim{}, cache.Indexers{}, func(*metav1.ListOptions) {}, claims.List, claims.Watch),
+		volumes: informer.New(c.Client, &corev1.PersistentVolume{}, cache.Indexers{}, func(o *metav1.ListOptions) { o.LabelSelector = labelNode + "=" + c.Node }, volumes.List, volumes.Watch),
 		queue:   workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[task](time.Second, time.Minute)),
 	}
-}
-
-// informer follows the objects with the labels.
-func informer[L runtime.Object](client kubernetes.Interface, of runtime.Object, labels string, list func(context.Context, metav1.ListOptions) (L, error),
-	follow func(context.Context, metav1.ListOptions) (watch.Interface, error)) cache.SharedIndexInformer {
-	source := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.LabelSelector = labels
-			return list(ctx, o)
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			o.LabelSelector = labels
-			return follow(ctx, o)
-		},
-	}
-	return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(source, client), of, 0, cache.Indexers{})
 }
 
 // Run provisions until ctx ends. While the node may not do that, it waits.

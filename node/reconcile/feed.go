@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/caisson-run/caisson/node/informer"
 )
 
 // patience is how long the API server has for its first answer. Pods wait for it.
@@ -38,20 +40,16 @@ func newFeed[T, L runtime.Object](c Config, resource string, of T, changed func(
 	list func(context.Context, metav1.ListOptions) (L, error), follow func(context.Context, metav1.ListOptions) (watch.Interface, error)) *feed[T] {
 	f := &feed[T]{resource: resource, log: c.Log, changed: changed, settled: make(chan struct{})}
 	f.settle = sync.OnceFunc(func() { close(f.settled) })
-	source := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	f.SharedIndexInformer = informer.New(c.Client, of, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, func(*metav1.ListOptions) {},
+		func(ctx context.Context, o metav1.ListOptions) (L, error) {
 			l, err := list(ctx, o)
 			f.note(err)
 			return l, err
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+		}, func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			w, err := follow(ctx, o)
 			f.note(err)
 			return w, err
-		},
-	}
-	f.SharedIndexInformer = cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(source, c.Client), of, 0,
-		cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+		})
 	// Neither fails before the informer runs.
 	_ = f.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
 		if !apierrors.IsForbidden(err) { // which note tells

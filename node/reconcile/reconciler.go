@@ -12,9 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
@@ -22,6 +20,7 @@ import (
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/node/agentsandbox"
+	"github.com/caisson-run/caisson/node/informer"
 	"github.com/caisson-run/caisson/node/pod"
 )
 
@@ -110,26 +109,14 @@ func New(c Config) *Reconciler {
 	if c.Addresses != nil && !c.IgnorePolicies {
 		r.policies = newPolicies(c)
 	}
-	r.informer = cache.NewSharedIndexInformer(r.source(), &corev1.Pod{}, 0, cache.Indexers{
+	pods := r.Client.CoreV1().Pods(metav1.NamespaceAll)
+	r.informer = informer.New(r.Client, &corev1.Pod{}, cache.Indexers{
 		byUID:                func(o any) ([]string, error) { return []string{string(o.(*corev1.Pod).UID)}, nil },
 		cache.NamespaceIndex: cache.MetaNamespaceIndexFunc,
-	})
+	}, func(o *metav1.ListOptions) {
+		o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", r.Node).String()
+	}, pods.List, pods.Watch)
 	return r
-}
-
-func (r *Reconciler) source() cache.ListerWatcher {
-	mine := fields.OneTermEqualSelector("spec.nodeName", r.Node).String()
-	pods := r.Client.CoreV1().Pods(metav1.NamespaceAll)
-	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.FieldSelector = mine
-			return pods.List(ctx, o)
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			o.FieldSelector = mine
-			return pods.Watch(ctx, o)
-		},
-	}, r.Client)
 }
 
 // Run follows pods until ctx ends. Sandboxes are left as they are then.

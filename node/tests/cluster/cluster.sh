@@ -44,20 +44,22 @@ for node in ${NODES:-}; do
 done
 
 trap 'kill -KILL $(jobs -p) 2>/dev/null; wait' EXIT
-(log etcd; exec setpriv --pdeathsig KILL "$KUBE" etcd --data-dir etcd --unsafe-no-fsync \
+# While DIR/NAME.away is there, what ends is not started again.
+again() { # NAME FLAGS...
+  local name=$1
+  shift
+  while sleep 0.1; do
+    [ ! -e "$name.away" ] || continue
+    setpriv --pdeathsig KILL "$KUBE" "$name" "$@" &
+    echo $! >"$name.pid"
+    wait $! || true # it was killed
+  done
+}
+(log etcd; again etcd --data-dir etcd --unsafe-no-fsync \
   --listen-client-urls http://127.0.0.1:22379 --advertise-client-urls http://127.0.0.1:22379 \
   --listen-peer-urls http://127.0.0.1:22380 --initial-advertise-peer-urls http://127.0.0.1:22380 \
   --initial-cluster default=http://127.0.0.1:22380) &
-# While DIR/away is there, the API server is not started again.
-api_server() {
-  while sleep 0.1; do
-    [ ! -e away ] || continue
-    setpriv --pdeathsig KILL "$KUBE" apiserver "$@" &
-    echo $! >apiserver.pid
-    wait $! || true # it was killed, and is started again
-  done
-}
-(log apiserver; api_server --etcd-servers=http://127.0.0.1:22379 \
+(log apiserver; again apiserver --etcd-servers=http://127.0.0.1:22379 \
   --bind-address=127.0.0.1 --advertise-address=192.0.2.254 --secure-port=26443 --endpoint-reconciler-type=none \
   --tls-cert-file=apiserver.crt --tls-private-key-file=apiserver.key --client-ca-file=ca.crt \
   --kubelet-client-certificate=kubelet-client.crt --kubelet-client-key=kubelet-client.key \

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -108,28 +109,39 @@ func TestKilledDaemon(t *testing.T) {
 	}
 }
 
-// leave ends the API server. The function that it returns starts it again.
-func leave(t *testing.T) (back func()) {
+// leave ends programs of the control plane. The function that it returns starts them again.
+func leave(t *testing.T, names ...string) (back func()) {
 	t.Helper()
 	plane := filepath.Join(site.dir, "plane")
-	away := filepath.Join(plane, "away")
-	text, err := os.ReadFile(filepath.Join(plane, "apiserver.pid"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err == nil {
-		err = os.WriteFile(away, nil, 0o600)
-	}
-	if err == nil {
-		err = syscall.Kill(pid, syscall.SIGKILL)
-	}
-	if err != nil {
-		t.Fatal(err)
+	for _, name := range names {
+		text, err := os.ReadFile(filepath.Join(plane, name+".pid"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(plane, name+".away"), nil, 0o600)
+		}
+		if err == nil {
+			err = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		if err == nil {
+			err = until(name+" is gone", func() error {
+				if syscall.Kill(pid, 0) == nil {
+					return fmt.Errorf("process %d is there", pid)
+				}
+				return nil
+			})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	back = func() {
-		if err := os.Remove(away); err != nil && !os.IsNotExist(err) {
-			t.Error(err)
+		for _, name := range names {
+			if err := os.Remove(filepath.Join(plane, name+".away")); err != nil && !os.IsNotExist(err) {
+				t.Error(err)
+			}
 		}
 		if err := site.answers(); err != nil {
 			t.Error(err)
@@ -147,7 +159,7 @@ func TestServerAway(t *testing.T) {
 	on(t, "short", n, "sleep 2; exit 5")
 	on(t, "stays", n, "exec sleep 1000")
 	before := kubectl(t, "get", "pod", "stays", "-o", "jsonpath={.status.containerStatuses[0].containerID}")
-	back := leave(t)
+	back := leave(t, "apiserver")
 	if err := site.client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(t.Context()).Error(); err == nil {
 		t.Fatal("the API server answers")
 	}
@@ -177,6 +189,69 @@ func TestServerAway(t *testing.T) {
 	equal(t, "the container", kubectl(t, "get", "pod", "stays", "-o", "jsonpath={.status.containerStatuses[0].containerID}"), before)
 	on(t, "after", n, "exec sleep 1000")
 	kubectl(t, "delete", "pod", "counts", "short", "stays", "after", "--grace-period=1")
+	if err := until("nothing is left", func() error { return n.emptied(t.Context()) }); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRestoredEtcd: with an older state of etcd, pods and sandboxes agree again. Who has a pod runs
+// on, who has none is removed, and a pod whose sandbox is gone is told so.
+func TestRestoredEtcd(t *testing.T) {
+	n := site.nodes[1]
+	for _, name := range []string{"kept", "returns", "anew"} {
+		on(t, name, n, "exec sleep 1000")
+	}
+	on(t, "ends", n, "while [ ! -e /tmp/end ]; do sleep 0.1; done; exit 5")
+	id := func(name string) string {
+		return kubectl(t, "get", "pod", name, "-o", "jsonpath={.status.containerStatuses[0].containerID}")
+	}
+	kept, anew := id("kept"), id("anew")
+	plane := filepath.Join(site.dir, "plane")
+	old, state := os.DirFS(filepath.Join(plane, "etcd")), filepath.Join(plane, "etcd-old")
+	back := leave(t, "apiserver", "etcd")
+	if err := os.CopyFS(state, old); err != nil {
+		t.Fatal(err)
+	}
+	back()
+
+	kubectl(t, "delete", "pod", "returns", "anew", "--grace-period=1")
+	on(t, "anew", n, "exec sleep 1000")
+	on(t, "younger", n, "exec sleep 1000")
+	kubectl(t, "exec", "ends", "--", "touch", "/tmp/end")
+	phase(t, "ends", "Failed")
+	if id("anew") == anew {
+		t.Fatal("the pod has the container of the one before it")
+	}
+
+	back = leave(t, "apiserver", "etcd")
+	if err := errors.Join(os.RemoveAll(filepath.Join(plane, "etcd")), os.Rename(state, filepath.Join(plane, "etcd"))); err != nil {
+		t.Fatal(err)
+	}
+	back()
+	if err := site.joined(n); err != nil {
+		t.Error(err)
+	}
+	for _, name := range []string{"returns", "anew", "ends"} {
+		phase(t, name, "Failed")
+	}
+	for name, want := range map[string]string{"returns": "137", "anew": "137", "ends": "5"} {
+		equal(t, "the exit code of "+name, exitCode(t, name), want)
+	}
+	equal(t, "younger", kubectl(t, "get", "pod", "younger", "--ignore-not-found"), "")
+	if err := until("only the kept one runs", func() error {
+		l, err := n.caisson.List(t.Context(), &caissonv1.ListRequest{States: []string{"running"}, Labels: map[string]string{"k8s-node": n.name}})
+		if err != nil || len(l.Sandboxes) != 1 || l.Sandboxes[0].Labels["k8s-pod"] != "kept" {
+			return fmt.Errorf("%v, %v", l.GetSandboxes(), err)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+	phase(t, "kept", "Running")
+	equal(t, "the container", id("kept"), kept)
+	on(t, "after", n, "exec sleep 1000")
+	equal(t, "exec", kubectl(t, "exec", "after", "--", "echo", "works"), "works\n")
+	kubectl(t, "delete", "pod", "kept", "returns", "anew", "ends", "after", "--grace-period=1")
 	if err := until("nothing is left", func() error { return n.emptied(t.Context()) }); err != nil {
 		t.Error(err)
 	}
