@@ -3,7 +3,7 @@
 # KUBE names the binary of tools/kubernetes. DIR/admin.conf is for kubectl, and DIR/NAME.conf
 # for each node that NODES names as NAME=ADDRESS.
 set -euo pipefail
-dir=$1
+dir=$1 here=$PWD
 mkdir -p "$dir"
 cd "$dir"
 log() { exec >"$1.log" 2>&1; }
@@ -44,17 +44,8 @@ for node in ${NODES:-}; do
 done
 
 trap 'kill -KILL $(jobs -p) 2>/dev/null; wait' EXIT
-# While DIR/NAME.away is there, what ends is not started again.
-again() { # NAME FLAGS...
-  local name=$1
-  shift
-  while sleep 0.1; do
-    [ ! -e "$name.away" ] || continue
-    setpriv --pdeathsig KILL "$KUBE" "$name" "$@" &
-    echo $! >"$name.pid"
-    wait $! || true # it was killed
-  done
-}
+# With the death signal nothing outlives this shell.
+again() { exec setpriv --pdeathsig KILL bash "$here/again.sh" "$@"; }
 (log etcd; again etcd --data-dir etcd --unsafe-no-fsync \
   --listen-client-urls http://127.0.0.1:22379 --advertise-client-urls http://127.0.0.1:22379 \
   --listen-peer-urls http://127.0.0.1:22380 --initial-advertise-peer-urls http://127.0.0.1:22380 \

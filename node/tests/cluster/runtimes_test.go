@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -112,6 +113,53 @@ func TestSandboxdRuntime(t *testing.T) {
 	if err := conn.Invoke(t.Context(), "/process.v1.ProcessService/Execute", req, res); err != nil || string(res.Stdout) != "print()" || string(res.Stderr) != "err\n" || res.ExitCode != 5 {
 		t.Errorf("Execute gave %v, %v", res, err)
 	}
+}
+
+// zeros is a body that is made while it is sent.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+// TestLargeFile sends and reads a file that the program must not hold, beside a reader that stalls.
+func TestLargeFile(t *testing.T) {
+	url := "http://" + runtimePod(t, "large", "sandboxd") + ":8080/v1/files/large"
+	size := int64(number(t, "CAISSON_TEST_FILE_MB", 256)) << 20
+	begin := time.Now()
+	req, err := http.NewRequestWithContext(t.Context(), "PUT", url, io.LimitReader(zeros{}, size))
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil || res.StatusCode != http.StatusNoContent {
+		t.Fatalf("%v, %v", res, err)
+	}
+	sent := time.Since(begin)
+	equal(t, "the size inside", kubectl(t, "exec", "large", "--", "stat", "-c", "%s", "/workspace/large"), fmt.Sprintln(size))
+	stalls, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stalls.Body.Close()
+	begin = time.Now()
+	res, err = http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if n, err := io.Copy(io.Discard, res.Body); err != nil || n != size {
+		t.Errorf("read %d of %d, %v", n, size, err)
+	}
+	f := map[string]any{"file_mb": size >> 20, "sent_s": sent.Seconds(), "read_s": time.Since(begin).Seconds()}
+	for _, n := range site.nodes {
+		f["program_rss_mb_"+n.name] = n.program.rss() >> 20
+		if rss := n.program.rss(); rss > 150<<20 {
+			t.Errorf("the program of %s has %d MB", n.name, rss>>20)
+		}
+	}
+	figures(t, f)
 }
 
 // TestRuntimeRefused: a runtime that is none.
