@@ -46,7 +46,7 @@ func (r *Reconciler) end(ctx context.Context, p *corev1.Pod, rs runs) (time.Dura
 
 // lastStatus is that of a deleted pod of which nothing runs.
 func (r *Reconciler) lastStatus(p *corev1.Pod, rs runs) corev1.PodStatus {
-	known := withRemembered(p, rs)
+	known := r.withRemembered(p, rs)
 	phase := corev1.PodFailed
 	if last, _ := known.of(p.Spec.Containers[0].Name); last != nil && last.exit == 0 {
 		phase = corev1.PodSucceeded
@@ -155,6 +155,7 @@ func (r *Reconciler) forget(ctx context.Context, uid types.UID, rs runs) error {
 	delete(r.admitted, uid)
 	delete(r.deleted, uid)
 	delete(r.problems, uid)
+	delete(r.lastTold, uid)
 	maps.DeleteFunc(r.tokens, func(k tokenKey, _ token) bool { return k.uid == uid })
 	return nil
 }

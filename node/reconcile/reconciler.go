@@ -90,7 +90,8 @@ type Reconciler struct {
 	prestopped map[string]bool       // sandboxes of which the preStop hook was begun
 	pulls      map[pullKey]*pulling
 	tokens     map[tokenKey]token
-	problems   map[types.UID]problem // with NetworkPolicies, that were told last
+	problems   map[types.UID]problem                  // with NetworkPolicies, that were told last
+	lastTold   map[types.UID][]corev1.ContainerStatus // what containers are
 }
 
 const byUID = "uid"
@@ -104,7 +105,7 @@ func New(c Config) *Reconciler {
 		notes: map[types.UID]note{}, failures: map[types.UID]failure{}, admitted: map[types.UID]bool{}, deleted: map[types.UID]bool{},
 		stopping: map[string]time.Time{}, probes: map[string]*prober{},
 		pulls: map[pullKey]*pulling{}, prestopped: map[string]bool{},
-		tokens: map[tokenKey]token{}, problems: map[types.UID]problem{},
+		tokens: map[tokenKey]token{}, problems: map[types.UID]problem{}, lastTold: map[types.UID][]corev1.ContainerStatus{},
 	}
 	if c.Addresses != nil && !c.IgnorePolicies {
 		r.policies = newPolicies(c)

@@ -145,9 +145,13 @@ func remembered(s corev1.ContainerStatus) (run, bool) {
 	return r, true
 }
 
-// withRemembered adds what the API server knows of containers without a sandbox.
-func withRemembered(p *corev1.Pod, rs runs) runs {
-	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+// withRemembered adds what is known of containers without a sandbox: what was told of them last,
+// which the informer may not show yet, or else what the API server knows.
+func (r *Reconciler) withRemembered(p *corev1.Pod, rs runs) runs {
+	r.mu.Lock()
+	told := r.lastTold[p.UID]
+	r.mu.Unlock()
+	for _, s := range slices.Concat(told, p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
 		if last, _ := rs.of(s.Name); last != nil {
 			continue
 		}

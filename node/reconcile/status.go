@@ -201,6 +201,9 @@ func (r *Reconciler) tell(ctx context.Context, p *corev1.Pod, s corev1.PodStatus
 	if err != nil || patch == nil {
 		return err
 	}
+	r.mu.Lock()
+	r.lastTold[p.UID] = slices.Concat(s.InitContainerStatuses, s.ContainerStatuses)
+	r.mu.Unlock()
 	_, err = r.Client.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // another pod has the name: that one's UID is not ours
 		return nil

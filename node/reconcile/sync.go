@@ -31,7 +31,7 @@ func (r *Reconciler) sync(ctx context.Context, uid types.UID) (time.Duration, er
 
 // advance starts what a pod needs next, and tells its status.
 func (r *Reconciler) advance(ctx context.Context, p *corev1.Pod, rs runs) (time.Duration, error) {
-	known := withRemembered(p, rs)
+	known := r.withRemembered(p, rs)
 	if len(known) == 0 {
 		if reason, message := r.refuse(p); reason != "" {
 			r.Events.Event(p, corev1.EventTypeWarning, reason, message)
@@ -58,7 +58,7 @@ func (r *Reconciler) step(ctx context.Context, p *corev1.Pod, known runs) (time.
 		if err != nil {
 			return 0, err
 		}
-		known = withRemembered(p, rs)
+		known = r.withRemembered(p, rs)
 		s = next(p, known, now)
 	}
 	if err := r.removeOld(ctx, known); err != nil {
@@ -136,7 +136,7 @@ func (r *Reconciler) expire(ctx context.Context, p *corev1.Pod, rs runs) (time.D
 		r.stop(ctx, p, live, grace(p))
 		return 0, r.guard(ctx, p, rs)
 	}
-	return 0, r.fail(ctx, p, withRemembered(p, rs), "DeadlineExceeded", "the pod ran longer than activeDeadlineSeconds")
+	return 0, r.fail(ctx, p, r.withRemembered(p, rs), "DeadlineExceeded", "the pod ran longer than activeDeadlineSeconds")
 }
 
 func grace(p *corev1.Pod) time.Duration {

@@ -65,6 +65,43 @@ unit_guards() {
   systemctl start caissond
 }
 
+# bad_upgrades leaves the last one interrupted: upgrade goes on from there.
+bad_upgrades() {
+  local before version free pid
+  caisson create --name kept > /dev/null || fail "create kept"
+  before=$(init_of kept)
+  version=$(caisson version --daemon | head -n 1)
+  unchanged() { # AFTER WHAT
+    expect "the daemon after $1" "$version" "$(caisson version --daemon | head -n 1)"
+    expect "the sandbox after $1" "$before" "$(init_of kept)"
+    expect "a command after $1" works "$(caisson exec kept -- echo works 2>&1)"
+    expect "a run after $1" works "$(caisson run -- echo works 2>&1)"
+  }
+  # A full disk: the programs do not fit.
+  free=$(($(stat -f -c '%a * %S' /) - 20000000))
+  fallocate -l $free /test/filler
+  dpkg -i /test/next.deb > /test/dpkg.log 2>&1 && fail "a full disk takes the package"
+  expect "the refusal of a full disk" yes "$(grep -q 'No space left' /test/dpkg.log && echo yes)"
+  rm /test/filler
+  unchanged "a full disk"
+  # Two at once, and one that is killed while it unpacks.
+  setsid dpkg -i /test/next.deb > /test/dpkg.log 2>&1 &
+  pid=$!
+  for _ in $(seq 600); do compgen -G '/usr/libexec/caisson/*.dpkg-new' > /dev/null && break; sleep 0.05; done
+  dpkg -i /test/next.deb > /test/second.log 2>&1 && fail "two packages at once are installed"
+  expect "the refusal of a second one" yes "$(grep -q 'lock' /test/second.log && echo yes)"
+  kill -KILL -- -$pid || fail "the first one ended before it was interrupted"
+  wait $pid
+  unchanged "an interrupted upgrade"
+  # A unit that is started twice, and a daemon beside it.
+  pid=$(systemctl show -P MainPID caissond)
+  systemctl start caissond || fail "a unit that runs cannot be started"
+  expect "the daemon of a unit started twice" "$pid" "$(systemctl show -P MainPID caissond)"
+  timeout 60 caissond > /test/beside.log 2>&1 && fail "there is a daemon beside the unit's"
+  expect "the refusal of a daemon beside it" yes "$(grep -q 'SBX-' /test/beside.log && echo yes)"
+  caisson rm --force kept > /dev/null || fail "rm kept"
+}
+
 upgrade() {
   local before after count calls began
   mkdir -p /home/ann/work && chown ann: /home/ann/work
@@ -127,6 +164,7 @@ hang() {
 first_boot() {
   install_first || return
   unit_guards
+  bad_upgrades
   upgrade
   downgrade
   hang

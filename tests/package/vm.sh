@@ -25,8 +25,8 @@ if [ ! -e $out/base.tar ]; then
   done
   mmdebstrap --quiet --mode=root --variant=minbase \
     --include=systemd,systemd-sysv,dbus,udev,kmod,iproute2,iptables,procps,passwd,util-linux,apparmor,libpam-systemd \
-    "$(. /etc/os-release && echo "$VERSION_CODENAME")" $out/base.tar.new "${sources[@]}"
-  mv $out/base.tar.new $out/base.tar
+    "$(. /etc/os-release && echo "$VERSION_CODENAME")" $out/new.tar "${sources[@]}"
+  mv $out/new.tar $out/base.tar
 fi
 
 rm -rf $tree
