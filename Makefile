@@ -268,7 +268,7 @@ test-node: ## tests of caisson-node without a cluster; not in make test: a thous
 .PHONY: test-kubernetes
 test-kubernetes: build kubernetes node ## caisson-node on two daemons against a real control plane, with figures (root)
 	@$(root)
-	cd node && GOWORK=off CAISSON_BIN_DIR=$(CURDIR)/$(BIN) CAISSON_KUBERNETES=$(CURDIR)/$(BUILD)/kubernetes $(GO) test -count=1 -timeout 20m -v ./tests/cluster
+	cd node && GOWORK=off CAISSON_BIN_DIR=$(CURDIR)/$(BIN) CAISSON_KUBERNETES=$(CURDIR)/$(BUILD)/kubernetes $(GO) test -count=1 -timeout 60m -v ./tests/cluster
 
 CAISSON_CHAOS ?= 2m
 
