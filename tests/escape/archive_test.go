@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	goruntime "runtime"
 	"testing"
 )
 
@@ -80,7 +81,7 @@ func (l layout) bytes(t testing.TB) []byte {
 		l.config = object{}
 	}
 	config := b.put(marshal(t, object{
-		"architecture": "amd64", "os": "linux", "config": l.config,
+		"architecture": goruntime.GOARCH, "os": "linux", "config": l.config,
 		"rootfs": object{"type": "layers", "diff_ids": []any{layer["digest"]}},
 	}))
 	config["mediaType"] = "application/vnd.oci.image.config.v1+json"

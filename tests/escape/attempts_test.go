@@ -10,6 +10,7 @@ import (
 // TestAttempts makes every attempt under each profile, with a network, and
 // unconfined.
 //
+//caisson:kernel
 //caisson:smoke
 func TestAttempts(t *testing.T) {
 	host := surround(t)

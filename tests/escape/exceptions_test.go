@@ -27,7 +27,7 @@ func (e exception) covers(a attempt) bool {
 func always(attempt) bool { return true }
 
 // exceptions to the rule that a control succeeds.
-var exceptions = []exception{
+var exceptions = append(machineExceptions, []exception{
 	{"write uid_map", "a kernel takes the map of a namespace once, and the host's own has always been written", always},
 	{"write gid_map", "as uid_map", always},
 	{"write to the text of a running program's file", "the kernel copies such a page before it is written, also unconfined; this shows that it is so on the sandbox's root", always},
@@ -50,17 +50,14 @@ var exceptions = []exception{
 	{"limit of real-time priority", "the host's own limit is as low", within(unix.RLIMIT_RTPRIO, 0)},
 	{"limit of open files", "the host's own limit is as low", within(unix.RLIMIT_NOFILE, 4096)},
 	{"limit of locked memory", "the host's own limit is as low", within(unix.RLIMIT_MEMLOCK, 64<<10)},
-	{"int 0x80: getpid", no32, lacks32}, {"int 0x80: socketcall", no32, lacks32}, {"int 0x80: socket(AF_VSOCK)", no32, lacks32},
 	{"IPv4 routes", "the host has no IPv4 route", func(attempt) bool { return tableLines("/proc/net/route") <= 1 }},
 	{"route to IPv4 (TEST-NET-1)", "the host has no default route", func(attempt) bool { return !hasDefaultRoute("/proc/net/route", 1) }},
 	{"route to IPv6 (documentation)", "the host has no default route for IPv6", func(attempt) bool { return !hasDefaultRoute("/proc/net/ipv6_route", 0) }},
-}
+}...)
 
-// no32 is the reason where a kernel has no entry for calls of 32 bits (ia32_emulation): the
-// program that tries it faults, also unconfined.
+// no32 is the reason where a kernel has no entry for calls of 32 bits: the program that
+// tries it fails, also unconfined.
 const no32 = "this kernel has no entry for calls of 32 bits"
-
-func lacks32(a attempt) bool { return a.Outcome == "exit status 2" }
 
 // lacks reports whether the path is absent on the host.
 func lacks(path string) bool {
@@ -143,20 +140,18 @@ var debugOpens = map[string]string{
 
 // compatOpens are all the attempts that the profile compat lets reach the
 // kernel.
-var compatOpens = map[string]string{
-	"chmod u+s":                     "installers store the bit; the mounts are nosuid",
-	"open with mode 04755":          "installers store the bit; the mounts are nosuid",
-	"openat2":                       "newer C libraries",
-	"fchmodat2":                     "newer C libraries",
-	"modify_ldt":                    "Wine",
-	"name_to_handle_at":             "asks for a handle; opening by handle stays refused",
-	"adjtimex":                      "reading the clock's state",
-	"clock_adjtime":                 "reading the clock's state",
-	"arch_prctl(ARCH_SHSTK_ENABLE)": "shadow stacks",
-	"seccomp(SET_MODE_FILTER)":      "filters of a program's own",
-	"prctl(PR_SET_SECCOMP)":         "as seccomp",
-	"PR_SET_MM":                     "any prctl; this one needs a capability that is not held once its arguments are right",
-}
+var compatOpens = merged(machineCompatOpens, map[string]string{
+	"chmod u+s":                "installers store the bit; the mounts are nosuid",
+	"open with mode 04755":     "installers store the bit; the mounts are nosuid",
+	"openat2":                  "newer C libraries",
+	"fchmodat2":                "newer C libraries",
+	"name_to_handle_at":        "asks for a handle; opening by handle stays refused",
+	"adjtimex":                 "reading the clock's state",
+	"clock_adjtime":            "reading the clock's state",
+	"seccomp(SET_MODE_FILTER)": "filters of a program's own",
+	"prctl(PR_SET_SECCOMP)":    "as seccomp",
+	"PR_SET_MM":                "any prctl; this one needs a capability that is not held once its arguments are right",
+})
 
 // networkOpens are all the attempts that a network lets reach the kernel. What a
 // command could change by them is tried in tests/network.

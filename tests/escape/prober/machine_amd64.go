@@ -18,6 +18,16 @@ var machineCalls = []call{
 	{id: "P042", name: "create_module", nr: unix.SYS_CREATE_MODULE},
 }
 
+// notSwept are numbers that sweep leaves out.
+var notSwept = []uintptr{
+	unix.SYS_RT_SIGRETURN,
+	unix.SYS_PAUSE,
+	unix.SYS_FORK, unix.SYS_VFORK,
+	unix.SYS_EXIT, unix.SYS_EXIT_GROUP,
+	unix.SYS_SYNC, // writes back every file system of the host
+	335, 336,      // uretprobe, uprobe: for the kernel's own trampolines; newer kernels look at them before the filter
+}
+
 // x32 marks the numbers of the x32 ABI (asm/unistd.h, __X32_SYSCALL_BIT).
 const x32 = 0x40000000
 
