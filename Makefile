@@ -292,7 +292,7 @@ test-vm: build ## the same promises on a kernel with cgroup v2 only, in a virtua
 	tests/vm/run.sh
 
 .PHONY: test-vm-arm64
-test-vm-arm64: build-arm64 ## unit tests of what depends on the architecture, on an emulated arm64
+test-vm-arm64: build-arm64 ## what depends on the architecture, and whole sandboxes, on an emulated arm64
 	scripts/cross.sh arm64 tests/vm/run.sh
 
 .PHONY: demo

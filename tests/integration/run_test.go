@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	goruntime "runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -48,6 +49,22 @@ func TestExitCodes(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A sandbox is of the machine that the programs were built for, under two filters: the
+// declared one and PID 1's.
+//
+//caisson:kernel
+//caisson:smoke
+func TestMachine(t *testing.T) {
+	machine := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[goruntime.GOARCH]
+	daemon.Run(t, "create", "--name", "machine")
+	out := daemon.Run(t, "exec", "machine", "--", "sh", "-c", "uname -m; grep Seccomp /proc/self/status").Stdout
+	if want := machine + "\nSeccomp:\t2\nSeccomp_filters:\t2\n"; out != want {
+		t.Errorf("%q, want %q", out, want)
+	}
+	daemon.Run(t, "rm", "--force", "machine")
+	daemon.AwaitNoSandbox(t)
 }
 
 //caisson:kernel
