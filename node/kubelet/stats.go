@@ -51,13 +51,19 @@ func (s *Server) summary(ctx context.Context) (*stats.Summary, error) {
 	if err != nil {
 		return nil, err
 	}
-	now := metav1.Now()
-	sum := &stats.Summary{Node: stats.NodeStats{NodeName: s.Node, StartTime: now}}
-	var cpu, memory uint64
+	h, err := readHost()
+	if err != nil {
+		return nil, err
+	}
+	now, cpu := metav1.Now(), uint64(h.cpu)
+	sum := &stats.Summary{Node: stats.NodeStats{
+		NodeName: s.Node, StartTime: metav1.NewTime(h.booted),
+		CPU:    &stats.CPUStats{Time: now, UsageCoreNanoSeconds: &cpu},
+		Memory: &stats.MemoryStats{Time: now, UsageBytes: &h.memory, WorkingSetBytes: &h.memory, AvailableBytes: &h.available},
+	}}
 	for _, u := range all {
 		total, bytes := u.nanos(), uint64(u.stats.MemoryBytes)
 		rate := uint64(u.stats.CpuPercent * 1e7) // percent of a CPU in billionths of one
-		cpu, memory = cpu+total, memory+bytes
 		at := metav1.NewTime(u.at)
 		c := &stats.CPUStats{Time: at, UsageNanoCores: &rate, UsageCoreNanoSeconds: &total}
 		m := &stats.MemoryStats{Time: at, UsageBytes: &bytes, WorkingSetBytes: &bytes}
@@ -67,29 +73,28 @@ func (s *Server) summary(ctx context.Context) (*stats.Summary, error) {
 			Containers: []stats.ContainerStats{{Name: u.labels[pod.LabelContainer], StartTime: metav1.NewTime(u.start), CPU: c, Memory: m}},
 		})
 	}
-	sum.Node.CPU = &stats.CPUStats{Time: now, UsageCoreNanoSeconds: &cpu}
-	sum.Node.Memory = &stats.MemoryStats{Time: now, UsageBytes: &memory, WorkingSetBytes: &memory}
 	return sum, nil
 }
 
 // metrics serves what metrics-server reads, in the text form of Prometheus.
 func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 	all, err := s.used(r.Context())
+	var h host
+	if err == nil {
+		h, err = readHost()
+	}
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4")
-	_, _ = w.Write([]byte(metricsText(all)))
+	_, _ = w.Write([]byte(metricsText(h, all)))
 }
 
-func metricsText(all []used) string {
+func metricsText(h host, all []used) string {
 	var cpu, memory, pods, podMemory, began strings.Builder
-	var totalCPU float64
-	var totalMemory int64
 	for _, u := range all {
 		at, seconds := u.at.UnixMilli(), float64(u.nanos())/1e9
-		totalCPU, totalMemory = totalCPU+seconds, totalMemory+u.stats.MemoryBytes
 		of := fmt.Sprintf("namespace=%q,pod=%q", u.labels[pod.LabelNamespace], u.labels[pod.LabelPod])
 		in := fmt.Sprintf("container=%q,", u.labels[pod.LabelContainer]) + of
 		fmt.Fprintf(&cpu, "container_cpu_usage_seconds_total{%s} %g %d\n", in, seconds, at)
@@ -104,8 +109,8 @@ func metricsText(all []used) string {
 		{"container_cpu_usage_seconds_total", "counter", cpu.String()},
 		{"container_memory_working_set_bytes", "gauge", memory.String()},
 		{"container_start_time_seconds", "gauge", began.String()},
-		{"node_cpu_usage_seconds_total", "counter", fmt.Sprintf("node_cpu_usage_seconds_total %g %d\n", totalCPU, now)},
-		{"node_memory_working_set_bytes", "gauge", fmt.Sprintf("node_memory_working_set_bytes %d %d\n", totalMemory, now)},
+		{"node_cpu_usage_seconds_total", "counter", fmt.Sprintf("node_cpu_usage_seconds_total %f %d\n", h.cpu.Seconds(), now)},
+		{"node_memory_working_set_bytes", "gauge", fmt.Sprintf("node_memory_working_set_bytes %d %d\n", h.memory, now)},
 		{"pod_cpu_usage_seconds_total", "counter", pods.String()},
 		{"pod_memory_working_set_bytes", "gauge", podMemory.String()},
 		{"scrape_error", "gauge", "scrape_error 0\n"},

@@ -173,7 +173,10 @@ func TestTop(t *testing.T) {
 	kubectl(t, "apply", "-f", "metrics.yaml")
 	box(t, "top", obeys)
 	phase(t, "top", "Running")
-	for _, args := range [][]string{{"top", "pod", "top", "--containers", "--no-headers"}, {"top", "node", site.nodes[0].name, "--no-headers"}} {
+	for _, args := range [][]string{ // one of the nodes has no pod
+		{"top", "pod", "top", "--containers", "--no-headers"},
+		{"top", "node", site.nodes[0].name, "--no-headers"}, {"top", "node", site.nodes[1].name, "--no-headers"},
+	} {
 		if err := until(strings.Join(args, " "), func() error {
 			if r := try("", args...); r.code != 0 || !strings.Contains(r.out, "Mi") {
 				return fmt.Errorf("%s%s", r.out, r.errs)
