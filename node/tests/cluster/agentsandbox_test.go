@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"k8s.io/client-go/tools/clientcmd"
@@ -24,17 +26,8 @@ func check(t *testing.T, more ...string) (out, errs string, err error) {
 	return stdout.String(), stderr.String(), err
 }
 
-// TestAgentSandbox runs the script against a stand-in for agent-sandbox's controller. So it shows
-// what the node gives: pods that are soon Ready with an address, run commands and end.
-func TestAgentSandbox(t *testing.T) {
-	permitted(t, "caisson-volumes")
-	const kindsOf = "testdata/agent-sandbox.yaml"
-	kubectl(t, "apply", "-f", kindsOf)
-	t.Cleanup(func() { kubectl(t, "delete", "-f", kindsOf) })
-	kubectl(t, "wait", "-f", kindsOf, "--for=condition=Established", "--timeout=60s")
-	if out, errs, err := check(t, "TIMEOUT=20"); err == nil || out != "" || !strings.Contains(errs, "timed out") {
-		t.Fatalf("without a controller: %v: %s%s", err, out, errs)
-	}
+func imitated(t *testing.T) {
+	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", site.kubeconfig("admin"))
 	if err != nil {
 		t.Fatal(err)
@@ -42,6 +35,45 @@ func TestAgentSandbox(t *testing.T) {
 	config.QPS, config.Burst = 1000, 2000
 	if err := (&standIn{}).run(t.Context(), config); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// controller runs the real one, without its webhook for objects of older versions.
+func controller(t *testing.T, path string) {
+	t.Helper()
+	p := process{log: filepath.Join(site.dir, "agent-sandbox.log"), env: []string{"KUBECONFIG=" + site.kubeconfig("admin")}, line: []string{
+		path, "--extensions", "--enable-webhook=false", "--leader-elect=false", "--metrics-bind-address=0", "--health-probe-bind-address=0"}}
+	if err := p.start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.signal(syscall.SIGTERM); err != nil || t.Failed() {
+			t.Logf("%v: %s", err, p.tail())
+		}
+	})
+}
+
+// TestAgentSandbox runs the script against a stand-in for agent-sandbox's controller. So it shows
+// what the node gives: pods that are soon Ready with an address, run commands and end.
+// CAISSON_AGENT_SANDBOX names a checkout of agent-sandbox with a built agent-sandbox-controller, to
+// run that instead.
+func TestAgentSandbox(t *testing.T) {
+	permitted(t, "caisson-volumes")
+	checkout, kindsOf := os.Getenv("CAISSON_AGENT_SANDBOX"), "testdata/agent-sandbox.yaml"
+	if checkout != "" {
+		kindsOf = filepath.Join(checkout, "k8s/crds")
+	}
+	kubectl(t, "apply", "--server-side", "-f", kindsOf)
+	t.Cleanup(func() { kubectl(t, "delete", "-f", kindsOf) })
+	kubectl(t, "wait", "-f", kindsOf, "--for=condition=Established", "--timeout=60s")
+	if out, errs, err := check(t, "TIMEOUT=20"); err == nil || out != "" || !strings.Contains(errs, "timed out") {
+		t.Fatalf("without a controller: %v: %s%s", err, out, errs)
+	}
+	if checkout != "" {
+		kubectl(t, "patch", "-f", kindsOf, "--type=merge", "-p", `{"spec": {"conversion": {"strategy": "None", "webhook": null}}}`)
+		controller(t, filepath.Join(checkout, "agent-sandbox-controller"))
+	} else {
+		imitated(t)
 	}
 	claims := number(t, "CAISSON_TEST_CLAIMS", 200)
 	out, errs, err := check(t, fmt.Sprintf("CLAIMS=%d", claims))
