@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime"
@@ -18,15 +17,10 @@ import (
 	"github.com/caisson-run/caisson/seccomp"
 )
 
-// programTimeout bounds a program that is asked about itself.
-const programTimeout = 10 * time.Second
-
 // ownPrograms are needed with any engine.
 var ownPrograms = []string{"caisson-init", "caisson-gateway", "caisson-images", "runc"}
 
 func examineEngine(ctx context.Context, h Host) []runtime.Check {
-	ctx, cancel := context.WithTimeout(ctx, programTimeout)
-	defer cancel()
 	found := examinePrograms(h)
 	versions := h.Engine
 	if versions == nil && h.External {
