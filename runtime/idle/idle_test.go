@@ -251,10 +251,14 @@ func TestKeeperRaces(t *testing.T) {
 			}
 		}
 	})
+	paused := func() (yes bool) {
+		f.Locked(func(*Clock, bool) { yes = f.pauses > 0 })
+		return yes
+	}
 	var users sync.WaitGroup
 	for range 4 {
 		users.Go(func() {
-			for range 500 {
+			for n := 0; n < 500 || !paused(); n++ { // on a busy machine 500 can be over before the first sample
 				done := k.Awake(t.Context())
 				if f.isPaused() {
 					t.Error("it is paused while it is used")
@@ -266,7 +270,4 @@ func TestKeeperRaces(t *testing.T) {
 	users.Wait()
 	close(stop)
 	all.Wait()
-	if f.pauses == 0 {
-		t.Error("it was never paused")
-	}
 }
