@@ -66,7 +66,7 @@ const (
 	WorkspaceApplied Type = "workspace.applied" // changes of a copy-on-write workspace were written to the host
 
 	ChangesetKept    Type = "changeset.kept"    // a sandbox ended with changes in its copy-on-write workspace
-	ChangesetFailed  Type = "changeset.failed"  // they could not be kept, and are lost
+	ChangesetFailed  Type = "changeset.failed"  // they could not be kept: the disk stays until they can
 	ChangesetRemoved Type = "changeset.removed" // it was applied, discarded, or past its retention
 
 	PoolFailed  Type = "pool.failed" // a ready sandbox could not be made
