@@ -189,7 +189,7 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, body)
 		}
 	}
-	// Of the node: what the machine uses, which is more than the sandbox does.
+	// The node's use is the machine's. That is more than the sandbox's.
 	for _, name := range []string{"node_cpu_usage_seconds_total", "node_memory_working_set_bytes"} {
 		_, rest, _ := strings.Cut(body, "\n"+name+" ")
 		value, _, _ := strings.Cut(rest, " ")

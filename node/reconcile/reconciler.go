@@ -91,7 +91,7 @@ type Reconciler struct {
 	pulls      map[pullKey]*pulling
 	tokens     map[tokenKey]token
 	problems   map[types.UID]problem                  // with NetworkPolicies, that were told last
-	lastTold   map[types.UID][]corev1.ContainerStatus // what containers are
+	lastTold   map[types.UID][]corev1.ContainerStatus // of containers, while the informer may show older ones
 }
 
 const byUID = "uid"

@@ -145,8 +145,8 @@ func remembered(s corev1.ContainerStatus) (run, bool) {
 	return r, true
 }
 
-// withRemembered adds what is known of containers without a sandbox: what was told of them last,
-// which the informer may not show yet, or else what the API server knows.
+// withRemembered adds containers that have no sandbox. It takes the status that was told last: the
+// informer may show an older one. Without that it takes the status of the API server.
 func (r *Reconciler) withRemembered(p *corev1.Pod, rs runs) runs {
 	r.mu.Lock()
 	told := r.lastTold[p.UID]

@@ -130,7 +130,7 @@ func (s store) sweep() error {
 	return errors.Join(errs...)
 }
 
-// settle finishes or removes what was begun of a changeset. Absent is success.
+// settle finishes a changeset that is half made, or removes it. It may be absent.
 func (s store) settle(id string) error {
 	half := halfDone + id
 	at := filepath.Join(s.dir, half)

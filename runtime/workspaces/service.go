@@ -221,8 +221,8 @@ func (s *Service) finish(id, applied string) error {
 	return err
 }
 
-// Settle ends what was begun with a sandbox that goes. The error is about a changeset of which it
-// still has a part.
+// Settle ends what was begun with a sandbox that goes. After an error its changeset is still half
+// made.
 func (s *Service) Settle(id, applied string) error {
 	release, _ := s.locks.acquire(context.Background(), id) // which never ends
 	defer release()

@@ -53,8 +53,8 @@ func controller(t *testing.T, path string) {
 	})
 }
 
-// TestAgentSandbox runs the script against a stand-in for agent-sandbox's controller. So it shows
-// what the node gives: pods that are soon Ready with an address, run commands and end.
+// TestAgentSandbox runs the script against a stand-in for agent-sandbox's controller. It shows the
+// node's part: pods are soon Ready and have an address, run commands, and end.
 // CAISSON_AGENT_SANDBOX names a checkout of agent-sandbox with a built agent-sandbox-controller, to
 // run that instead.
 func TestAgentSandbox(t *testing.T) {

@@ -194,8 +194,8 @@ func TestServerAway(t *testing.T) {
 	}
 }
 
-// TestRestoredEtcd: with an older state of etcd, pods and sandboxes agree again. Who has a pod runs
-// on, who has none is removed, and a pod whose sandbox is gone is told so.
+// TestRestoredEtcd: pods and sandboxes agree again after etcd has an older state. A sandbox with a
+// pod runs on. A sandbox without a pod is removed. A pod without its sandbox is Failed.
 func TestRestoredEtcd(t *testing.T) {
 	n := site.nodes[1]
 	for _, name := range []string{"kept", "returns", "anew"} {

@@ -14,8 +14,8 @@ import (
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 )
 
-// The node takes no part in what these tests use: it is the control plane's. They show that the
-// node's capacity, labels, taints, conditions and ends of pods are what the control plane needs.
+// The control plane does what these tests use. They show that our node tells it enough: capacity,
+// labels, taints, conditions, and the end of each pod.
 
 // sleeper is a container that runs on, with further fields.
 func sleeper(more string) string {

@@ -346,7 +346,7 @@ func (s *standIn) bind(ctx context.Context, o *object) (*object, error) {
 		if owner == nil || box.Namespace != o.Namespace || box.DeletionTimestamp != nil {
 			continue
 		}
-		by, _ := s.taken.Load(box.UID) // what is stored here may be older
+		by, _ := s.taken.Load(box.UID) // the informer may show the owner of before
 		if owner.UID == o.UID || by == o.UID {
 			return box, nil
 		}
